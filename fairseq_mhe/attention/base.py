@@ -1,0 +1,248 @@
+"""The shell that fairseq talks to: calling convention, cache, masks and weights, written once for every variant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from fairseq.incremental_decoding_utils import FairseqIncrementalState
+from torch import Tensor, nn
+
+from fairseq_mhe.attention.cache import KeyValueCache
+from fairseq_mhe.attention.kernel import attend, raw_scores
+
+IncrementalState = dict[str, dict[str, Tensor | None]]
+
+
+class Attention(FairseqIncrementalState, nn.Module):
+    """One attention sublayer. A variant derives from it and says three things:
+
+    - ``queries(x)``: (T, B, C) -> (B, H, T, dk), carrying whatever the variant folds into the query (one head where all
+      would be equal);
+    - ``keys_values(key, value)``: (S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv), exactly what is cached;
+    - ``merge(heads, row_sums)``: (B, H, T, dv) -> (T, B, C), per-head output change, concatenation and W_O.
+
+    T query positions, S key positions, B sentences, C ``embed_dim``, H ``num_heads``, d ``head_dim``, Hk and Hv the
+    key and value heads that are kept (``key_heads``, ``value_heads``).
+
+    Args:
+        embed_dim: width C of queries and output.
+        num_heads: H.
+        kdim, vdim: width of the key and value inputs (default: ``embed_dim``).
+        dropout: probability with which attention weights are dropped in training.
+        bias: give every projection a bias. The published parameter counts have none, so the default is False.
+        self_attention: keys and values come from the query's own sequence.
+        encoder_decoder_attention: keys and values both come from the encoder's output.
+        head_dim: d, where it is not ``embed_dim / num_heads``.
+        q_noise, qn_block_size: fairseq's quantisation noise, which is refused unless 0.
+
+    Raises:
+        ValueError: sizes that do not fit, or an option that this module does not support.
+    """
+
+    #: Head widths and counts that are kept, set by the variant before its projections are made.
+    key_heads: int
+    value_heads: int
+    #: Names of the options that the variant takes beside the common ones.
+    options: tuple[str, ...] = ()
+    #: Keys and values are one and the same tensor, cached once.
+    keys_are_values = False
+    #: ``merge`` wants each row's sum of attention weights where dropout makes it differ from 1.
+    needs_row_sums = False
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        dropout: float = 0.0,
+        bias: bool = False,
+        self_attention: bool = False,
+        encoder_decoder_attention: bool = False,
+        head_dim: int | None = None,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> None:
+        super().__init__()
+        if q_noise:
+            raise ValueError(f"quantisation noise ({q_noise}) is not supported: leave --quant-noise-pq at 0")
+        if self_attention and encoder_decoder_attention:
+            raise ValueError("an attention is either self_attention or encoder_decoder_attention, not both")
+        if self_attention and not {kdim, vdim} <= {None, embed_dim}:
+            raise ValueError(f"self-attention needs kdim and vdim equal to embed_dim {embed_dim}, not {kdim}, {vdim}")
+        self.embed_dim = embed_dim
+        self.num_heads = num_heads
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.head_dim = _checked_head_dim(embed_dim, num_heads, head_dim)
+        self.key_head_dim = self.head_dim
+        self.scaling = self.head_dim**-0.5
+        self.dropout = dropout
+        self.bias = bias
+        self.self_attention = self_attention
+        self.encoder_decoder_attention = encoder_decoder_attention
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(T, B, C) -> (B, H, T, dk)."""
+        raise NotImplementedError
+
+    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """(S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv)."""
+        raise NotImplementedError
+
+    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
+        """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where every row of weights sums to 1."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
+        incremental_state: IncrementalState | None = None,
+        need_weights: bool = True,
+        static_kv: bool = False,
+        attn_mask: Tensor | None = None,
+        before_softmax: bool = False,
+        need_head_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend, as fairseq's ``MultiheadAttention`` does.
+
+        Args:
+            query: (T, B, C).
+            key, value: (S, B', kdim), (S, B', vdim); B' may be B / beam, one row a sentence, whose hypotheses stand
+                next to each other in ``query``. Both are ignored in self-attention and once static keys are cached.
+            key_padding_mask: (B', S), true where a key is padding.
+            incremental_state: fairseq's store; given, keys and values are appended to the cache.
+            need_weights: return the weights' mean over heads, (B, T, S).
+            static_kv: keys and values do not change from step to step (cross-attention).
+            attn_mask: (T, S), true or -inf where a query must not look.
+            before_softmax: return the masked scores (B * H, T, S) and the values (B' * Hv, S, dv) instead.
+            need_head_weights: return the weights of each head, (H, B, T, S).
+
+        Returns:
+            The output (T, B, C) and the weights or None.
+        """
+        k, v, key_padding_mask = self._keys_values_and_padding(
+            query, key, value, key_padding_mask, incremental_state, static_kv
+        )
+        q = self.queries(query)
+        if before_softmax:
+            scores = raw_scores(q, k, self.scaling, key_padding_mask, attn_mask)
+            return scores.expand(-1, self.num_heads, -1, -1).flatten(0, 1), v.flatten(0, 1)
+        dropout = self.dropout if self.training else 0.0
+        need_weights = need_weights or need_head_weights
+        heads, weights, row_sums = attend(
+            q,
+            k,
+            v,
+            scale=self.scaling,
+            key_padding_mask=key_padding_mask,
+            attn_mask=attn_mask,
+            dropout=dropout,
+            need_weights=need_weights,
+            need_row_sums=self.needs_row_sums and dropout > 0,
+        )
+        if weights is not None:
+            weights = weights.expand(-1, self.num_heads, -1, -1)  # (B, H, T, S)
+            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)  # (H, B, T, S) or (B, T, S)
+        return self.merge(heads, row_sums), weights
+
+    def _keys_values_and_padding(
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+        incremental_state: IncrementalState | None,
+        static_kv: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The keys (B', Hk, S, dk), values (B', Hv, S, dv) and padding (B', S) to attend to, cached ones among them."""
+        cache = self._cache(incremental_state)
+        if cache is None or not (static_kv and cache.filled):
+            if self.self_attention:
+                key = value = query
+            if key is None:
+                raise ValueError("attention was called without keys and has none cached")
+            if self.encoder_decoder_attention or value is None:
+                value = key
+            k, v = self.keys_values(key, value)
+            if cache is None:
+                return k, v, key_padding_mask
+            cache.append(k, v, key_padding_mask)
+        cache.beam = query.size(1) // cache.key.size(0)
+        return cache.key, cache.value, cache.padding
+
+    def _cache(self, incremental_state: IncrementalState | None) -> KeyValueCache | None:
+        """This module's cache in ``incremental_state``, made empty on first use; None outside incremental decoding."""
+        if incremental_state is None:
+            return None
+        buffer = self._get_input_buffer(incremental_state)
+        if not isinstance(buffer, KeyValueCache):
+            buffer = KeyValueCache(buffer)
+            self._set_input_buffer(incremental_state, buffer)
+        return buffer
+
+    def _get_input_buffer(self, incremental_state: IncrementalState | None) -> dict[str, Tensor | None]:
+        """fairseq's name for this module's cached tensors; {} where there are none."""
+        return FairseqIncrementalState.get_incremental_state(self, incremental_state, "attn_state") or {}
+
+    def _set_input_buffer(self, incremental_state: IncrementalState, buffer: dict[str, Tensor | None]) -> Any:
+        """fairseq's name for replacing this module's cached tensors."""
+        return FairseqIncrementalState.set_incremental_state(self, incremental_state, "attn_state", buffer)
+
+    @torch.no_grad()
+    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
+        """Row i of the cache becomes what row ``new_order[i]`` was; ``new_order``: (new B,) hypothesis indices."""
+        cache = self._cache(incremental_state)
+        if cache is not None and cache.filled:
+            cache.reorder(new_order)
+        return incremental_state
+
+    @property
+    def cached_values(self) -> int:
+        """Numbers kept in the cache for one position: Hk dk + Hv dv, or the keys alone where they are the values."""
+        keys = self.key_heads * self.key_head_dim
+        return keys if self.keys_are_values else keys + self.value_heads * self.head_dim
+
+    def linear(self, in_features: int, out_features: int, gain: float = 1.0) -> nn.Linear:
+        """A projection of the input, initialised as fairseq's MultiheadAttention does: Xavier uniform."""
+        layer = nn.Linear(in_features, out_features, bias=self.bias)
+        nn.init.xavier_uniform_(layer.weight, gain=gain)
+        return layer
+
+    def output_linear(self) -> nn.Linear:
+        """W_O, from all heads to C, initialised as fairseq's: Xavier uniform, zero bias."""
+        layer = self.linear(self.num_heads * self.head_dim, self.embed_dim)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)
+        return layer
+
+    def extra_repr(self) -> str:
+        """Sizes, for printing a model."""
+        return f"heads={self.num_heads}, head_dim={self.head_dim}, kept={self.key_heads}+{self.value_heads}"
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """(T, B, H * d) -> (B, H, T, d), a view."""
+    return x.unflatten(-1, (num_heads, -1)).permute(1, 2, 0, 3)
+
+
+def join_heads(heads: Tensor) -> Tensor:
+    """(B, H, T, d) -> (T, B, H * d)."""
+    return heads.permute(2, 0, 1, 3).flatten(2)
+
+
+def _checked_head_dim(embed_dim: int, num_heads: int, head_dim: int | None) -> int:
+    if num_heads < 1 or embed_dim < 1:
+        raise ValueError(f"embed_dim {embed_dim} and num_heads {num_heads} must both be positive")
+    if head_dim is None:
+        if embed_dim % num_heads:
+            raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}: change one of them")
+        return embed_dim // num_heads
+    if head_dim < 1:
+        raise ValueError(f"head_dim must be positive, not {head_dim}")
+    return head_dim

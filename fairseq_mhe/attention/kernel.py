@@ -1,0 +1,192 @@
+"""The attention product itself: a plain reference to read and test against, and the fast paths that must equal it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+# B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T queries, S keys.
+
+
+def attend_reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The plain equation, H_i = softmax(Q_i K_i^T * scale) V_i, with every head and hypothesis written out.
+
+    Args: as :func:`attend`. Returns: heads (N, H, T, dv) and weights (N, H, T, S).
+    """
+    beam = query.size(0) // key.size(0)
+    key, value = (x.repeat_interleave(beam, 0).repeat_interleave(query.size(1) // x.size(1), 1) for x in (key, value))
+    scores = query @ key.transpose(-2, -1) * scale  # (N, H, T, S)
+    if attn_mask is not None:
+        scores = scores + as_additive(attn_mask, scores.dtype)
+    if key_padding_mask is not None:
+        hidden = key_padding_mask.bool().repeat_interleave(beam, 0)  # (N, S)
+        scores = scores.masked_fill(hidden[:, None, None, :], float("-inf"))
+    weights = scores.softmax(dim=-1)
+    return weights @ value, weights
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    scale: float,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    dropout: float = 0.0,
+    need_weights: bool = False,
+    need_row_sums: bool = False,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Attend to kept heads without ever writing them out H times.
+
+    Queries that read the same key head (its group of heads, and the hypotheses of its sentence) are laid one after
+    another along query time, so that each key and value is read once for all of them.
+
+    Args:
+        query: (N, H, T, dk), the hypotheses of a sentence next to each other.
+        key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
+        scale: factor on the scores.
+        key_padding_mask: (B, S), true where a key is padding.
+        attn_mask: (T, S), boolean (true: must not look) or additive; :func:`causal_mask` marks its own as causal.
+        dropout: probability of dropping a weight; 0 outside training.
+        need_weights: also return the weights (N, H, T, S), before dropout.
+        need_row_sums: also return each row's sum of weights (N, H, T, 1), after dropout.
+
+    Returns:
+        heads (N, H, T, dv), the weights or None, the row sums or None.
+    """
+    if need_weights or need_row_sums or not _fusible(query, key, value, dropout):
+        return _attend_plainly(
+            query, key, value, scale, key_padding_mask, attn_mask, dropout, need_weights, need_row_sums
+        )
+    causal = getattr(attn_mask, "is_causal", False)
+    if causal and key_padding_mask is not None and pads_on_the_right(key_padding_mask):
+        # A query's own past holds no padding then: the causal mask alone hides it from every real token.
+        key_padding_mask = None
+    sentences, kept = key.shape[:2]
+    if causal and key_padding_mask is None and (query.is_cuda or query.size(1) == kept):
+        # CUDA's kernels know causality and grouped heads; an explicit mask would send them to a slower one.
+        grouped = query.size(1) != kept
+        heads = F.scaled_dot_product_attention(
+            query, key, value, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
+        )
+        return heads, None, None
+    folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
+    mask = _allowed(folded, key, query.size(2), key_padding_mask, attn_mask)
+    heads = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale)
+    return _unfold(heads, query.shape), None, None
+
+
+def raw_scores(
+    query: Tensor, key: Tensor, scale: float, key_padding_mask: Tensor | None, attn_mask: Tensor | None
+) -> Tensor:
+    """Masked scores before the softmax: query (N, H, T, dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
+    sentences, kept, keys, _ = key.shape
+    scores = torch.matmul(_fold(query, sentences, kept) * scale, key.transpose(-2, -1))  # (B, Hk, R, S)
+    scores = _unfold(scores, query.shape)  # (N, H, T, S)
+    if attn_mask is not None:
+        scores = scores + as_additive(attn_mask, scores.dtype)
+    if key_padding_mask is not None:
+        by_sentence = scores.unflatten(0, (sentences, -1))  # (B, N / B, H, T, S)
+        hidden = key_padding_mask.bool().view(sentences, 1, 1, 1, keys)
+        scores = by_sentence.masked_fill(hidden, float("-inf")).flatten(0, 1)
+    return scores
+
+
+def _attend_plainly(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    dropout: float,
+    need_weights: bool,
+    need_row_sums: bool,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Scores, softmax (in float32 at least, as fairseq does) and weighted sum as separate steps; see :func:`attend`."""
+    scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)
+    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(scores.dtype)
+    dropped = F.dropout(weights, dropout) if dropout else weights  # (N, H, T, S)
+    heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
+    row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
+    return _unfold(heads, query.shape), weights if need_weights else None, row_sums
+
+
+def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
+    """Whether a fused kernel serves this call: kept keys and values alike; dropout on the CPU has no fused kernel."""
+    same_heads = key.size(1) == value.size(1) and key.size(3) == value.size(3)
+    return same_heads and (dropout == 0 or query.is_cuda)
+
+
+def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
+    """(N, H, T, d) -> (B, K, R, d): rows that read the same of K kept heads of a sentence, in one line.
+
+    A view where a sentence has one row or one head is kept and ``x`` is contiguous; else only ``x`` itself is copied.
+    """
+    rows, heads, length, width = x.shape
+    beam, group = rows // sentences, heads // kept
+    if beam == 1 or kept == 1:
+        return x.reshape(sentences, kept, beam * group * length, width)
+    x = x.view(sentences, beam, kept, group * length, width).transpose(1, 2)  # (B, K, beam, group * T, d)
+    return x.reshape(sentences, kept, beam * group * length, width)
+
+
+def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
+    """(B, K, R, e) -> (N, H, T, e), the inverse of :func:`_fold` for queries of ``shape`` (N, H, T, ...)."""
+    rows, heads, length = shape[:3]
+    sentences, kept, _, width = x.shape
+    if rows == sentences or kept == 1:
+        return x.reshape(rows, heads, length, width)
+    x = x.unflatten(2, (rows // sentences, -1)).transpose(1, 2)  # (B, beam, K, group * T, e)
+    return x.reshape(rows, heads, length, width)
+
+
+def _allowed(
+    folded: Tensor, key: Tensor, length: int, key_padding_mask: Tensor | None, attn_mask: Tensor | None
+) -> Tensor | None:
+    """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``: true or 0 where a query may look.
+
+    Returns: None, (B, 1, 1, S), (R, S) or (B, 1, R, S).
+    """
+    padding = None if key_padding_mask is None else ~key_padding_mask.bool()[:, None, None, :]  # (B, 1, 1, S)
+    if attn_mask is None:
+        return padding
+    repeats = folded.size(2) // length
+    if attn_mask.dtype == torch.bool:
+        allowed = ~attn_mask.repeat(repeats, 1)  # (R, S)
+        return allowed if padding is None else allowed & padding
+    additive = attn_mask.to(folded.dtype).repeat(repeats, 1)  # (R, S)
+    return additive if padding is None else additive.where(padding, float("-inf"))
+
+
+def as_additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """A boolean mask (true: must not look) as one to add to scores; an additive one as it is."""
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
+
+
+def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
+    """(T, T), true where a query must not look; marked ``is_causal``, for which kernels have fast paths."""
+    mask = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+    mask.is_causal = True  # type: ignore[attr-defined]
+    return mask
+
+
+def pads_on_the_right(key_padding_mask: Tensor) -> bool:
+    """Whether no row of (B, S) begins with padding. Remembered on the tensor, since every layer asks the same."""
+    known = getattr(key_padding_mask, "pads_on_the_right", None)
+    if known is None:
+        known = not bool(key_padding_mask[:, 0].any())
+        key_padding_mask.pads_on_the_right = known  # type: ignore[attr-defined]
+    return known

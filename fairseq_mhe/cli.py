@@ -1,0 +1,52 @@
+"""The console command ``fairseq-mhe``: one subcommand a module, imported only when it is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+from fairseq_mhe.errors import UserError
+
+# name -> (module with add_arguments(parser) and run(args) -> int | None, one line of help)
+SUBCOMMANDS = {
+    "params": ("fairseq_mhe.experiments.params", "count the parameters of every row and kind of attention"),
+    "prepare": ("fairseq_mhe.prepare.command", "turn parallel text into a data folder"),
+    "quickstart": ("fairseq_mhe.experiments.quickstart", "prepare, train, generate, score and print the table"),
+    "average": ("fairseq_mhe.convert.average", "average the weights of several checkpoints"),
+    "score": ("fairseq_mhe.experiments.scoring", "score detokenised translations with sacreBLEU"),
+}
+
+
+def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
+    """The parser with every subcommand named; only the ``chosen`` one's own options are loaded."""
+    parser = argparse.ArgumentParser(prog="fairseq-mhe", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module, help_line) in SUBCOMMANDS.items():
+        command = commands.add_parser(name, help=help_line, description=help_line)
+        if name == chosen:
+            importlib.import_module(module).add_arguments(command)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand; bad input ends in one line and exit code 2, Ctrl-C in 130."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    chosen = next((word for word in argv if not word.startswith("-")), None)
+    try:
+        args = build_parser(chosen).parse_args(argv)
+        return importlib.import_module(SUBCOMMANDS[args.command][0]).run(args) or 0
+    except UserError as error:
+        print(f"fairseq-mhe {chosen}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"fairseq-mhe {chosen}: stopped; run the same command again to go on from here", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

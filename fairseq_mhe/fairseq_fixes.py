@@ -1,0 +1,110 @@
+"""Work-arounds for fairseq's bugs that users of the user-dir would meet, each named, small and tested; nothing else.
+
+fairseq itself is never edited: each fix replaces one function, or calls fairseq so that the bug does not show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def apply() -> None:
+    """Apply the fixes that hold for the whole process; called once, when the user-dir is imported."""
+    quieten_start_up()
+    load_checkpoints_safely()
+    keep_the_last_batch()
+
+
+def quieten_start_up() -> None:
+    """Hide what fairseq, hydra and torch warn of about each other's code, which no user can act on; nothing else."""
+    for module in (r"fairseq(?!_mhe)", r"torch\.", r"omegaconf\."):
+        for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
+            warnings.filterwarnings("ignore", category=category, module=module)
+    # hydra marks its deprecations as plain UserWarnings, one of them from no module of its own.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
+    warnings.filterwarnings("ignore", message=r"\n'config' is validated against ConfigStore schema")
+
+
+def load_checkpoints_safely() -> None:
+    """Let fairseq read its own checkpoints in torch's weights-only mode, and refuse others in one line.
+
+    fairseq calls ``torch.load`` without ``weights_only``, which since torch 2.6 refuses the ``argparse.Namespace``
+    that older and stock checkpoints hold. That class holds plain data, so allowing it keeps loading free of code
+    execution, which turning ``weights_only`` off would not.
+    """
+    from fairseq import checkpoint_utils
+
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "__wrapped__"):
+        checkpoint_utils.load_checkpoint_to_cpu = _in_one_line(checkpoint_utils.load_checkpoint_to_cpu)
+
+
+def keep_the_last_batch() -> None:
+    """Give back the last batch, which fairseq drops where its size is no multiple of --required-batch-size-multiple.
+
+    By default (8) it silently loses the last ``len % 8`` sentences in generation, validation and training
+    (fairseq issues 5036, 5094, 5351).
+    """
+    from fairseq.data import data_utils
+
+    if not hasattr(data_utils.batch_by_size, "__wrapped__"):
+        data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
+
+
+def bf16_is_not_tpu(args: argparse.Namespace) -> None:
+    """Undo ``--bf16`` turning ``--tpu`` on (fairseq/options.py), which takes the GPU away and asks for torch_xla."""
+    if getattr(args, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
+        args.tpu = False
+
+
+def fp16_without_gpu(args: argparse.Namespace) -> None:
+    """Let ``--fp16`` train on a CPU, where fairseq asks CUDA for a device to lay the gradients flat on."""
+    if getattr(args, "fp16", False) and (getattr(args, "cpu", False) or not torch.cuda.is_available()):
+        args.fp16_no_flatten_grads = True
+
+
+def _in_one_line(load: Any) -> Any:
+    @functools.wraps(load)
+    def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(path, *args, **kwargs)
+        except pickle.UnpicklingError as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            foreign = "GLOBAL" in reason
+            raise SystemExit(f"fairseq-mhe: error: {checkpoint_problem(path, foreign)}") from None
+        except (EOFError, RuntimeError, KeyError, ValueError):
+            raise SystemExit(f"fairseq-mhe: error: {checkpoint_problem(path, foreign=False)}") from None
+
+    return load_checkpoint_to_cpu
+
+
+def checkpoint_problem(path: Any, foreign: bool) -> str:
+    """The line that says why a checkpoint is refused."""
+    if foreign:
+        return (
+            f"{path} holds pickled objects other than tensors and plain values; loading them could run foreign code, "
+            "so it is refused: use a checkpoint from a source you trust that was saved with plain types"
+        )
+    return f"{path} is truncated or no fairseq checkpoint: delete it and use another one, or train again"
+
+
+def _with_last_batch(batch_by_size: Any) -> Any:
+    @functools.wraps(batch_by_size)
+    def keeping(indices: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(indices, np.ndarray):
+            indices = np.fromiter(indices, dtype=np.int64, count=-1)
+        batches = batch_by_size(indices, *args, **kwargs)
+        if kwargs.get("fixed_shapes") is not None:
+            return batches
+        kept = sum(len(batch) for batch in batches)  # batches are consecutive slices of indices
+        return [*batches, indices[kept:]] if kept < len(indices) else batches
+
+    return keeping

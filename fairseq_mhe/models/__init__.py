@@ -1,0 +1,1 @@
+"""The models: fairseq's Transformer with any attention, its architectures, and what they cost."""

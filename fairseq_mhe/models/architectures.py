@@ -1,0 +1,85 @@
+"""The rows of the paper's table (Xue & Aletras 2023, machine translation) and smaller sizes, as architectures."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
+
+from fairseq_mhe.errors import one_clear_line
+from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
+from fairseq_mhe.models.transformer import MODEL_NAME, check_options
+
+
+@dataclass(frozen=True)
+class Row:
+    """One size of Transformer; ``layers`` counts each of encoder and decoder."""
+
+    embed_dim: int
+    ffn_embed_dim: int
+    heads: int
+    layers: int
+    dropout: float
+    normalize_before: bool = False
+
+    def options(self) -> dict[str, float]:
+        """The row as fairseq's flat option names and values."""
+        sides: dict[str, float] = {
+            f"{side}_{name}": value
+            for side in ("encoder", "decoder")
+            for name, value in (
+                ("embed_dim", self.embed_dim),
+                ("ffn_embed_dim", self.ffn_embed_dim),
+                ("attention_heads", self.heads),
+                ("layers", self.layers),
+                ("normalize_before", self.normalize_before),
+            )
+        }
+        return {**sides, "dropout": self.dropout}
+
+
+# The feed-forward width is not published; 4 * embed_dim is Vaswani et al.'s (2017, table 3), whose rows these mirror.
+ROWS = {
+    "base": Row(512, 2048, 8, 6, 0.1),
+    "16x32": Row(512, 2048, 16, 6, 0.1),
+    "4x128": Row(512, 2048, 4, 6, 0.1),
+    "4l": Row(512, 2048, 8, 4, 0.1),
+    "8l": Row(512, 2048, 8, 8, 0.1),
+    "12h": Row(768, 3072, 12, 6, 0.15),
+    "big": Row(1024, 4096, 16, 6, 0.3),
+}
+# For CPUs and small corpora; pre-norm, which trains stably without a long warm-up.
+SMALL_ROWS = {
+    "tiny": Row(128, 512, 4, 2, 0.1, normalize_before=True),
+    "small": Row(256, 1024, 4, 3, 0.1, normalize_before=True),
+}
+
+
+def arch_name(row: str) -> str:
+    """The ``--arch`` of a row."""
+    return f"{MODEL_NAME}_{row}"
+
+
+def _architecture(row: Row) -> Callable[[argparse.Namespace], None]:
+    def configure(args: argparse.Namespace) -> None:
+        for name, value in row.options().items():
+            if not hasattr(args, name):
+                setattr(args, name, value)
+        # The decoder's outer widths follow its own unless said otherwise.
+        for name in ("decoder_input_dim", "decoder_output_dim"):
+            if not hasattr(args, name):
+                setattr(args, name, args.decoder_embed_dim)
+        bf16_is_not_tpu(args)
+        fp16_without_gpu(args)
+        with one_clear_line(ValueError):
+            check_options(args)
+
+    return configure
+
+
+# The bare model name is the base row; fairseq registered it with a function that does nothing.
+ARCH_CONFIG_REGISTRY[MODEL_NAME] = _architecture(ROWS["base"])
+for _name, _row in {**ROWS, **SMALL_ROWS}.items():
+    register_model_architecture(MODEL_NAME, arch_name(_name))(_architecture(_row))

@@ -1,0 +1,95 @@
+"""The fast paths of the kernel against its reference, and that no kept head is written out."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fairseq_mhe.attention.kernel import as_additive, attend, attend_reference, causal_mask, pads_on_the_right
+from tests.attention.conftest import random, right_padding
+
+# float64 sums in another order
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sentences=st.integers(1, 3),
+    beam=st.integers(1, 3),
+    kept=st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4])),
+    lengths=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    widths=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    padded=st.booleans(),
+    masking=st.sampled_from(["none", "boolean", "float"]),
+)
+def test_equals_the_reference(sentences, beam, kept, lengths, widths, padded, masking) -> None:
+    (key_heads, value_heads), (queries, keys), (dk, dv) = kept, lengths, widths
+    q = random(sentences * beam, 4, queries, dk)
+    k = random(sentences, key_heads, keys, dk, seed=1)
+    v = random(sentences, value_heads, keys, dv, seed=2)
+    padding = right_padding(sentences, keys) if padded else None
+    if padding is not None:
+        padding[:, 0] = False  # every query sees something
+    mask = None
+    if masking != "none":
+        mask = random(queries, keys, seed=3) > 0.5
+        mask[:, 0] = False
+        mask = as_additive(mask, torch.float64) if masking == "float" else mask
+    arguments = {"scale": 0.7, "key_padding_mask": padding, "attn_mask": mask}
+    expected, expected_weights = attend_reference(q, k, v, **arguments)
+    torch.testing.assert_close(attend(q, k, v, **arguments)[0], expected, **EXACT)
+    plain, weights, sums = attend(q, k, v, need_weights=True, need_row_sums=True, **arguments)
+    torch.testing.assert_close(plain, expected, **EXACT)
+    torch.testing.assert_close(weights, expected_weights, **EXACT)
+    torch.testing.assert_close(sums, torch.ones_like(sums), **EXACT)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 4])
+@pytest.mark.parametrize("padding", [None, right_padding(3, 6), right_padding(3, 6).flip(1)])
+def test_causal_with_padding_on_either_side(kept: int, padding) -> None:
+    q, k, v = random(3, 4, 6, 5), random(3, kept, 6, 5, seed=1), random(3, kept, 6, 5, seed=2)
+    arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": causal_mask(6)}
+    expected, _ = attend_reference(q, k, v, **arguments)
+    found, _, _ = attend(q, k, v, **arguments)
+    real = torch.ones(3, 6, dtype=torch.bool) if padding is None else ~padding
+    torch.testing.assert_close(found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT)
+
+
+def test_padding_side() -> None:
+    assert pads_on_the_right(right_padding(3, 5))
+    assert not pads_on_the_right(right_padding(3, 5).flip(1))
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the largest number of elements that any operation wrote to new memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        if function.is_view:
+            return out
+        for tensor in out if isinstance(out, (tuple, list)) else (out,):
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.untyped_storage().nbytes() // tensor.element_size())
+        return out
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize(("key_heads", "value_heads"), [(1, 1), (2, 2), (8, 8), (1, 8)])
+def test_one_decoding_step_never_writes_the_heads_out(key_heads: int, value_heads: int, beam: int) -> None:
+    """One query against S keys writes scores (S a head and hypothesis), but no copy of the cache, expanded or not."""
+    sentences, heads, keys, width = 3, 8, 50, 64
+    q = random(sentences * beam, heads, 1, width, dtype=torch.float32)
+    k = random(sentences, key_heads, keys, width, dtype=torch.float32)
+    v = random(sentences, value_heads, keys, width, dtype=torch.float32)
+    with LargestTensor() as largest:
+        attend(q, k, v, scale=0.1)
+    scores = sentences * beam * heads * keys
+    assert largest.elements <= max(scores, q.numel())
+    assert largest.elements < min(k.numel(), v.numel()) * heads

@@ -1,0 +1,60 @@
+"""What is particular to MHE: the parameters' meaning, their initial values and their number."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairseq_mhe.attention import build_attention
+from tests.attention.conftest import make_layer, random
+
+
+@pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add"])
+def test_head_embeddings_start_at_n_0_std(kind: str) -> None:
+    torch.manual_seed(0)
+    for std in (None, 0.1):
+        layer = build_attention(kind, 2048, 32, **({} if std is None else {"head_embedding_std": std}))
+        for name in ("query_embedding", "key_embedding", "value_embedding"):
+            embedding = layer.get_parameter(name)
+            assert embedding.shape == (32, 64)
+            assert embedding.std().item() == pytest.approx(std or 0.02, rel=0.1)
+            assert abs(embedding.mean().item()) < 3 * (std or 0.02) / 2048**0.5
+
+
+@pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add"])
+@pytest.mark.parametrize(("embed_dim", "heads"), [(512, 8), (512, 16), (768, 12)])
+def test_parameter_formula(kind: str, embed_dim: int, heads: int) -> None:
+    d = embed_dim // heads
+    count = sum(p.numel() for p in build_attention(kind, embed_dim, heads).parameters())
+    assert count == 3 * embed_dim * d + 3 * heads * d + heads * d * embed_dim
+
+
+def test_offset_zero_multiplies_by_the_embedding_alone() -> None:
+    layer = make_layer("mhe_mul", head_embedding_offset=0.0)
+    shifted = make_layer("mhe_mul")
+    with torch.no_grad():
+        for name in ("query_embedding", "key_embedding", "value_embedding"):
+            layer.get_parameter(name).copy_(shifted.get_parameter(name) + 1)
+    x = random(5, 3, 24)
+    torch.testing.assert_close(layer(x)[0], shifted(x)[0], rtol=0, atol=1e-12)
+
+
+def test_offset_one_keeps_heads_alive_at_the_start() -> None:
+    """The reason the paper gives for the 1: without it queries, keys and values vanish where embeddings are near 0."""
+    torch.manual_seed(0)
+    with_one = build_attention("mhe_mul", 64, 4, self_attention=True)
+    torch.manual_seed(0)
+    without = build_attention("mhe_mul", 64, 4, self_attention=True, head_embedding_offset=0.0)
+    x = random(5, 3, 64, dtype=torch.float32)
+    assert without(x)[0].std() < 0.1 * with_one(x)[0].std()
+
+
+def test_additive_key_embedding_has_no_effect_but_a_zero_gradient() -> None:
+    layer = make_layer("mhe_add")
+    x = random(5, 3, 24)
+    before, _ = layer(x)
+    before.sum().backward()
+    assert torch.count_nonzero(layer.key_embedding.grad) == 0
+    with torch.no_grad():
+        layer.key_embedding.normal_(std=5)
+    torch.testing.assert_close(layer(x)[0], before, rtol=0, atol=0)

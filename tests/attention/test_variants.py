@@ -1,0 +1,337 @@
+"""What every kind of attention must do, in every place: one suite, no special cases."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+
+from fairseq_mhe.attention import VARIANTS, build_attention
+from fairseq_mhe.attention.kernel import causal_mask
+from tests.attention.conftest import EMBED_DIM, HEADS, NEEDED, PLACES, make_layer, random, right_padding
+from tests.attention.equations import EQUATIONS
+
+# float64 against float64: only the order of additions differs.
+EXACT = {"rtol": 0, "atol": 1e-12}
+B, T, S = 3, 5, 7
+
+
+def inputs(place: str, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
+    """X (T, B, C) and Y, which is X in self-attention and (S, B, C) in cross-attention."""
+    x = random(T, B, EMBED_DIM, dtype=dtype)
+    return x, random(S, B, EMBED_DIM, dtype=dtype, seed=1) if place == "cross" else x
+
+
+def hidden(x: Tensor, y: Tensor, padding: Tensor | None, causal: bool) -> Tensor:
+    """The mask (B, T, S) that the equations take."""
+    mask = torch.zeros(x.size(1), x.size(0), y.size(0), dtype=torch.bool)
+    if padding is not None:
+        mask |= padding[:, None, :]
+    if causal:
+        mask |= torch.ones(x.size(0), y.size(0), dtype=torch.bool).triu(1)
+    return mask
+
+
+def as_float(mask: Tensor) -> Tensor:
+    return torch.zeros(mask.shape, dtype=torch.float64).masked_fill(mask, float("-inf"))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("mask_kind", ["none", "causal", "boolean", "float"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_equals_the_plain_equation(kind: str, place: str, padded: bool, mask_kind: str, bias: bool) -> None:
+    if place == "cross" and mask_kind != "none":
+        pytest.skip("cross-attention has no causal mask")
+    layer = make_layer(kind, place, bias=bias)
+    x, y = inputs(place)
+    padding = right_padding(B, y.size(0)) if padded else None
+    mask = None if mask_kind == "none" else causal_mask(T)
+    if mask_kind == "boolean":
+        mask = mask.clone()  # the same numbers without the mark that they are causal
+    elif mask_kind == "float":
+        mask = as_float(mask)
+    expected, expected_weights = EQUATIONS[kind](layer, x, y, hidden(x, y, padding, mask is not None))
+    arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
+    fused, none = layer(x, y, y, need_weights=False, **arguments)
+    plain, weights = layer(x, y, y, need_head_weights=True, **arguments)
+    _, mean_weights = layer(x, y, y, need_weights=True, **arguments)
+    # Right-padded queries see nothing but their own past, which fairseq's loss ignores: compare the real ones.
+    real = slice(None) if padding is None or place == "cross" else ~padding.t()
+    torch.testing.assert_close(fused[real], expected[real], **EXACT)
+    torch.testing.assert_close(plain[real], expected[real], **EXACT)
+    assert none is None
+    torch.testing.assert_close(weights, expected_weights, **EXACT)
+    torch.testing.assert_close(mean_weights, expected_weights.mean(0), **EXACT)
+
+
+def test_gradients_equal_the_plain_equations(kind: str, place: str) -> None:
+    layer = make_layer(kind, place)
+    x, y = inputs(place)
+    padding = right_padding(B, y.size(0))
+    mask = hidden(x, y, padding, causal=False)
+    arguments = [*layer.parameters(), x.requires_grad_(), y.requires_grad_()]
+    expected = torch.autograd.grad(EQUATIONS[kind](layer, x, y, mask)[0].square().sum(), arguments, allow_unused=True)
+    out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
+    found = torch.autograd.grad(out.square().sum(), arguments, allow_unused=True)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.isfinite(one).all()
+        # Gradients are sums of a few hundred products of numbers around 10.
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
+    """Data-parallel training stops where one gets none; a gradient of zero is fine."""
+    layer = make_layer(kind, place).train()
+    x, y = inputs(place)
+    layer(x, y, y)[0].sum().backward()
+    assert [name for name, p in layer.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> None:
+    layer = make_layer(kind, "decoder")
+    x = random(T, B, EMBED_DIM)
+    padding = right_padding(B, T).flip(1) if padded else None  # on the left, as fairseq allows
+    if padding is not None:
+        padding[:, -1] = False
+    mask = causal_mask(T).clone() if padding is not None else causal_mask(T)
+    whole, whole_weights = layer(x, x, x, attn_mask=mask, key_padding_mask=padding, need_head_weights=True)
+    state: dict = {}
+    for t in range(T):
+        step = x[t : t + 1]
+        step_padding = None if padding is None else padding[:, t : t + 1]
+        out, weights = layer(
+            step, step, step, incremental_state=state, key_padding_mask=step_padding, need_head_weights=True
+        )
+        real = slice(None) if padding is None else ~padding[:, t]
+        torch.testing.assert_close(out[0][real], whole[t][real], **EXACT)
+        torch.testing.assert_close(weights[:, real, 0], whole_weights[:, real, t, : t + 1], **EXACT)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), kind=st.sampled_from(sorted(VARIANTS)), beam=st.integers(1, 4), sentences=st.integers(1, 3))
+def test_any_beam_reordering_equals_recomputing(data: st.DataObject, kind: str, beam: int, sentences: int) -> None:
+    """Self-attention: hypotheses are copied and dropped, sentences finish; the cache must follow exactly."""
+    layer = make_layer(kind, "decoder")
+    history = random(1, sentences * beam, EMBED_DIM)  # (t, N, C): the inputs each live hypothesis has had
+    state: dict = {}
+    layer(history[-1:], incremental_state=state)
+    for step in range(data.draw(st.integers(1, 4))):
+        order = torch.tensor(data.draw(beam_orders(history.size(1), beam)))
+        layer.reorder_incremental_state(state, order)
+        new = random(1, len(order), EMBED_DIM, seed=step + 1)
+        history = torch.cat((history[:, order], new))
+        out, _ = layer(new, incremental_state=state, need_weights=False)
+        recomputed, _ = layer(history, attn_mask=causal_mask(len(history)), need_weights=False)
+        torch.testing.assert_close(out[0], recomputed[-1], **EXACT)
+
+
+@settings(max_examples=25, deadline=None)
+@given(data=st.data(), kind=st.sampled_from(sorted(VARIANTS)), beam=st.integers(1, 4), sentences=st.integers(1, 3))
+def test_cross_attention_kept_once_a_sentence(data: st.DataObject, kind: str, beam: int, sentences: int) -> None:
+    """One row of keys a sentence, however many hypotheses read it, through any reordering, equals one row each."""
+    layer = make_layer(kind, "cross")
+    memory = random(S, sentences, EMBED_DIM, seed=1)
+    padding = right_padding(sentences, S)
+    owner = torch.arange(sentences).repeat_interleave(beam)  # the sentence of each hypothesis
+    state: dict = {}
+    for step in range(data.draw(st.integers(1, 4))):
+        x = random(1, len(owner), EMBED_DIM, seed=step)
+        arguments = {"static_kv": True, "need_head_weights": True}
+        out, weights = layer(
+            x, memory, memory, incremental_state=state, key_padding_mask=padding if step == 0 else None, **arguments
+        )
+        expanded = memory[:, owner]
+        expected, expected_weights = layer(x, expanded, expanded, key_padding_mask=padding[owner], **arguments)
+        torch.testing.assert_close(out, expected, **EXACT)
+        torch.testing.assert_close(weights, expected_weights, **EXACT)
+        order = torch.tensor(data.draw(beam_orders(len(owner), beam)))
+        layer.reorder_incremental_state(state, order)
+        owner = owner[order]
+
+
+@st.composite
+def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
+    """What beam search asks for (some sentences go on, hypotheses come from their own sentence's), or any order."""
+    if draw(st.booleans()):
+        return draw(st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses))
+    groups = range(hypotheses // beam)
+    kept = sorted(draw(st.sets(st.sampled_from(groups), min_size=1))) if hypotheses >= beam else []
+    order = [g * beam + draw(st.integers(0, beam - 1)) for g in kept for _ in range(beam)]
+    return order or [0]
+
+
+def test_sentences_stay_shared_through_a_search(kind: str) -> None:
+    layer = make_layer(kind, "cross")
+    state: dict = {}
+    layer(random(1, 6, EMBED_DIM), random(S, 2, EMBED_DIM), incremental_state=state, static_kv=True)
+    layer.reorder_incremental_state(state, torch.tensor([2, 2, 0, 5, 3, 4]))
+    assert layer._get_input_buffer(state)["prev_key"].size(0) == 2
+    layer.reorder_incremental_state(state, torch.tensor([4, 3, 3]))
+    assert layer._get_input_buffer(state)["prev_key"].size(0) == 1
+
+
+def test_cache_holds_only_the_kept_heads(kind: str, place: str) -> None:
+    layer = make_layer(kind, place, dtype=torch.float32)
+    x, y = inputs(place, torch.float32)
+    state: dict = {}
+    layer(x, y, y, incremental_state=state, static_kv=place == "cross")
+    cache = layer._get_input_buffer(state)
+    assert cache["prev_key"].shape == (B, layer.key_heads, y.size(0), layer.key_head_dim)
+    assert cache["prev_value"].shape == (B, layer.value_heads, y.size(0), layer.head_dim)
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in cache.values() if t is not None}
+    assert sum(storages.values()) == cache.nbytes == layer.cached_values * 4 * B * y.size(0)
+
+
+def test_padding_does_not_matter(kind: str, place: str) -> None:
+    """Other numbers in padded places, or more of them, change nothing for real queries."""
+    layer = make_layer(kind, place)
+    x, y = inputs(place)
+    padding = right_padding(B, y.size(0))
+    noise = random(*y.shape, seed=5) * padding.t().unsqueeze(-1)
+    other = y + 100 * noise
+    causal = causal_mask(T) if place == "decoder" else None
+    one, _ = layer(x if place == "cross" else y, y, y, key_padding_mask=padding, attn_mask=causal, need_weights=False)
+    two, _ = layer(
+        x if place == "cross" else other, other, other, key_padding_mask=padding, attn_mask=causal, need_weights=False
+    )
+    real = slice(None) if place == "cross" else ~padding.t()
+    torch.testing.assert_close(one[real], two[real], **EXACT)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
+    layer = make_layer(kind, "decoder")
+    x = random(T, B, EMBED_DIM)
+    for t in range(T - 1):
+        changed = x.clone()
+        changed[t + 1 :] += 10
+        one, two = (layer(z, attn_mask=causal_mask(T), need_weights=need_weights)[0] for z in (x, changed))
+        torch.testing.assert_close(one[: t + 1], two[: t + 1], **EXACT)
+        assert not torch.allclose(one[t + 1 :], two[t + 1 :])
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 2e-2), (torch.bfloat16, 1.5e-1)])
+def test_half_precision(kind: str, place: str, dtype: torch.dtype, tolerance: float) -> None:
+    """Near the float64 result computed from the same rounded weights; half has 11 bits, bfloat16 8."""
+    layer = make_layer(kind, place, dtype=dtype)
+    x, y = inputs(place, dtype)
+    padding = right_padding(B, y.size(0))
+    for need_weights in (False, True):
+        out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=need_weights)
+        assert out.dtype == dtype
+        exact = make_layer(kind, place)
+        exact.load_state_dict(layer.state_dict())
+        expected, _ = exact(x.double(), y.double(), y.double(), key_padding_mask=padding, need_weights=False)
+        scale = expected.abs().max().item()
+        torch.testing.assert_close(out.double(), expected, rtol=0, atol=tolerance * scale)
+
+
+def test_half_precision_gradients_are_finite(kind: str, place: str) -> None:
+    layer = make_layer(kind, place, dtype=torch.bfloat16).train()
+    x, y = inputs(place, torch.bfloat16)
+    layer(x, y, y, key_padding_mask=right_padding(B, y.size(0)), need_weights=False)[0].sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in layer.parameters())
+
+
+def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
+    """With dropped weights W' of a known draw, the output is concat_i(W'_i V_i) W_O with the paper's V_i."""
+    layer = make_layer(kind, "encoder").train()
+    layer.dropout = 0.5
+    x = random(T, B, EMBED_DIM)
+
+    def dropped(weights: Tensor) -> Tensor:  # (N, H, T, S), drawn as the layer's own
+        torch.manual_seed(3)
+        return torch.nn.functional.dropout(weights, 0.5)
+
+    _, weights = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
+    drawn = layer.queries(x).size(1)  # H, or 1 where one head is repeated, dropped weights and all
+    changed = dropped(weights[:drawn].transpose(0, 1).contiguous()).transpose(0, 1).expand(HEADS, -1, -1, -1)
+    softmax, torch.softmax = torch.softmax, _replay(changed)
+    try:
+        expected, _ = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
+    finally:
+        torch.softmax = softmax
+    torch.manual_seed(3)
+    out, _ = layer(x, x, x, need_weights=False)
+    torch.testing.assert_close(out, expected, **EXACT)
+    layer.eval()
+    assert not torch.allclose(layer(x, x, x)[0], expected)
+
+
+def _replay(weights: Tensor):
+    heads = iter(weights)
+    return lambda scores, dim: next(heads)
+
+
+def test_before_softmax_gives_scores_and_values(kind: str, place: str) -> None:
+    layer = make_layer(kind, place)
+    x, y = inputs(place)
+    scores, values = layer(x, y, y, key_padding_mask=right_padding(B, y.size(0)), before_softmax=True)
+    assert values.shape == (B * layer.value_heads, y.size(0), layer.head_dim)
+    _, weights = layer(x, y, y, key_padding_mask=right_padding(B, y.size(0)), need_head_weights=True)
+    found = scores.view(B, HEADS, T, y.size(0)).softmax(-1).transpose(0, 1)
+    torch.testing.assert_close(found, weights, **EXACT)
+
+
+def test_state_dict_round_trip(kind: str, place: str) -> None:
+    one = make_layer(kind, place)
+    other = build_attention(
+        kind,
+        EMBED_DIM,
+        HEADS,
+        self_attention=place != "cross",
+        encoder_decoder_attention=place == "cross",
+        **NEEDED.get(kind, {}),
+    ).double()
+    x, y = inputs(place)
+    assert not torch.allclose(one(x, y, y)[0], other(x, y, y)[0])
+    other.load_state_dict(one.state_dict())
+    torch.testing.assert_close(one(x, y, y)[0], other(x, y, y)[0], rtol=0, atol=0)
+
+
+def test_other_key_width(kind: str) -> None:
+    """Cross-attention over an encoder of another width."""
+    if kind == "el":
+        pytest.skip("EL-attention slices its input, which must be as wide as the heads together")
+    layer = make_layer(kind, "cross", kdim=10, vdim=10)
+    x, y = random(T, B, EMBED_DIM), random(S, B, 10)
+    expected, _ = EQUATIONS[kind](layer, x, y, hidden(x, y, None, causal=False))
+    torch.testing.assert_close(layer(x, y, y, need_weights=False)[0], expected, **EXACT)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(VARIANTS)),
+    place=st.sampled_from(PLACES),
+    batch=st.integers(1, 4),
+    queries=st.integers(1, 9),
+    keys=st.integers(1, 9),
+    heads=st.sampled_from([1, 2, 4]),
+    head_dim=st.integers(1, 9),
+    beam=st.integers(1, 3),
+    padded=st.booleans(),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_any_shape(kind, place, batch, queries, keys, heads, head_dim, beam, padded, dtype) -> None:
+    embed_dim = heads * head_dim
+    layer = make_layer(kind, place, embed_dim=embed_dim, num_heads=heads, dtype=dtype)
+    beam = beam if place == "cross" else 1
+    x = random(queries, batch * beam, embed_dim, dtype=dtype)
+    y = random(keys, batch, embed_dim, dtype=dtype, seed=1) if place == "cross" else x
+    padding = right_padding(batch, y.size(0)) if padded else None
+    if padding is not None:
+        padding[:, 0] = False  # a row of nothing but padding has no defined output
+    causal = place == "decoder"
+    expanded = y.repeat_interleave(beam, 1)
+    mask = hidden(x, expanded, None if padding is None else padding.repeat_interleave(beam, 0), causal)
+    expected, _ = EQUATIONS[kind](layer, x, expanded, mask)
+    found, _ = layer(
+        x, y, y, key_padding_mask=padding, attn_mask=causal_mask(queries) if causal else None, need_weights=False
+    )
+    real = ~padding.t() if padded and place == "decoder" else slice(None)
+    tolerance = 1e-11 if dtype == torch.float64 else 1e-4
+    scale = max(1.0, expected.abs().max().item())
+    torch.testing.assert_close(found[real], expected[real], rtol=0, atol=tolerance * scale)

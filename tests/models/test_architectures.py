@@ -1,0 +1,70 @@
+"""The rows: their sizes, and the published parameter counts to the last digit."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+from fairseq.models import ARCH_CONFIG_REGISTRY
+
+from fairseq_mhe.experiments.params import PUBLISHED, build_on_meta
+from fairseq_mhe.models.accounting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.models.architectures import SMALL_ROWS, arch_name
+
+# N = encoder + decoder layers, d_m, n, d, dropout, MHA and MHE counts (Xue & Aletras 2023, machine translation table;
+# counts to the last digit follow from the formulas).
+TABLE = {
+    "base": (12, 512, 8, 64, 0.1, 18_874_368, 6_515_712),
+    "16x32": (12, 512, 16, 32, 0.1, 18_874_368, 5_630_976),
+    "4x128": (12, 512, 4, 128, 0.1, 18_874_368, 8_285_184),
+    "4l": (8, 512, 8, 64, 0.1, 12_582_912, 4_343_808),
+    "8l": (16, 512, 8, 64, 0.1, 25_165_824, 8_687_616),
+    "12h": (12, 768, 12, 64, 0.15, 42_467_328, 13_312_512),
+    "big": (12, 1024, 16, 64, 0.3, 75_497_472, 22_468_608),
+}
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_row_has_the_published_size_and_counts(row: str) -> None:
+    layers, embed_dim, heads, head_dim, dropout, mha, mhe = TABLE[row]
+    model = build_on_meta(row, "mha")
+    assert len(model.encoder.layers) + len(model.decoder.layers) == layers
+    attention = model.decoder.layers[0].encoder_attn
+    assert (attention.embed_dim, attention.num_heads, attention.head_dim) == (embed_dim, heads, head_dim)
+    assert model.encoder.dropout_module.p == dropout
+    assert model.decoder.layers[0].fc1.out_features == 4 * embed_dim
+    assert attention_parameters(model) == mha
+    for kind in ("mhe_mul", "mhe_add"):
+        assert attention_parameters(build_on_meta(row, kind)) == mhe
+    assert f"{mha / 1e6:.2f}" == PUBLISHED[row]["mha"]
+    assert f"{mhe / 1e6:.2f}" == PUBLISHED[row]["mhe_mul"]
+
+
+def test_kinds_differ_in_attention_only() -> None:
+    mha, mhe = build_on_meta("base", "mha"), build_on_meta("base", "mhe_mul")
+    rest = {total_parameters(m) - attention_parameters(m) for m in (mha, mhe)}
+    assert len(rest) == 1
+
+
+def test_cache_shrinks_by_the_number_of_heads() -> None:
+    for row, (_, _, heads, *_) in TABLE.items():
+        mha, mhe = (cache_bytes(build_on_meta(row, kind)) for kind in ("mha", "mhe_mul"))
+        assert mha.per_target_token == heads * mhe.per_target_token
+        assert mha.per_source_token == heads * mhe.per_source_token
+    assert cache_bytes(build_on_meta("base", "mha")).per_target_token == 6 * 2 * 512 * 4
+    assert cache_bytes(build_on_meta("base", "mha"), 2).per_sentence(10, 20, beam=5) == 6 * 2 * 512 * 2 * (10 + 100)
+
+
+def test_bare_name_is_the_base_row_and_given_values_win() -> None:
+    bare, base = argparse.Namespace(), argparse.Namespace()
+    ARCH_CONFIG_REGISTRY["transformer_mhe"](bare)
+    ARCH_CONFIG_REGISTRY[arch_name("base")](base)
+    assert bare == base
+    given = argparse.Namespace(encoder_layers=3, decoder_embed_dim=256)
+    ARCH_CONFIG_REGISTRY[arch_name("big")](given)
+    assert (given.encoder_layers, given.decoder_layers, given.decoder_output_dim) == (3, 6, 256)
+
+
+@pytest.mark.parametrize("row", SMALL_ROWS)
+def test_small_rows_build(row: str) -> None:
+    assert attention_parameters(build_on_meta(row, "mhe_mul")) < attention_parameters(build_on_meta(row, "mha"))

@@ -1,0 +1,219 @@
+"""The model: equal to fairseq's own where it must be, the same in every way of decoding, clear about bad options."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.mha import MultiheadAttention
+from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
+from tests.models.conftest import make_batch, make_dictionary, make_model, search
+
+# float32 with sums in another order over two layers of width 16; logits are around 1.
+CLOSE = {"rtol": 0, "atol": 2e-6}
+
+
+def real(batch) -> torch.Tensor:
+    return batch["prev_output_tokens"].ne(make_dictionary().pad())
+
+
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_mha_with_biases_is_fairseqs_transformer(normalize_before: bool) -> None:
+    sides = {f"{side}_normalize_before": normalize_before for side in ("encoder", "decoder")}
+    stock = make_model("transformer", **sides)
+    ours = make_model(attention="mha", attention_bias=True, seed=2, **sides)
+    for parameter in stock.parameters():  # biases start at zero; make them matter
+        nn.init.normal_(parameter, std=0.2)
+    ours.load_state_dict(stock.state_dict())
+    batch = make_batch()
+    expected, found = stock(**batch)[0], ours(**batch)[0]
+    torch.testing.assert_close(found[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
+    for one, other in zip(search([stock], batch), search([ours], batch), strict=True):
+        assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
+
+
+def test_each_place_has_its_kind() -> None:
+    model = make_model(attention="mha", encoder_attention="mhe_add", cross_attention="mhe_mul")
+    assert {type(layer.self_attn) for layer in model.encoder.layers} == {MHEAdd}
+    assert {type(layer.self_attn) for layer in model.decoder.layers} == {MultiheadAttention}
+    assert {type(layer.encoder_attn) for layer in model.decoder.layers} == {MHEMul}
+
+
+def test_options_reach_the_attention() -> None:
+    model = make_model(
+        attention="mhe_mul",
+        attention_head_dim=6,
+        head_embedding_std=0.0,
+        head_embedding_offset=0.5,
+        attention_dropout=0.3,
+    )
+    layers = [m for m in model.modules() if isinstance(m, Attention)]
+    assert len(layers) == 6
+    for layer in layers:
+        assert (layer.head_dim, layer.head_embedding_offset, layer.dropout) == (6, 0.5, 0.3)
+        assert torch.count_nonzero(layer.query_embedding) == 0
+        assert layer.q_proj.bias is None
+
+
+def test_step_by_step_decoding_equals_teacher_forcing(attention: str) -> None:
+    model, batch = make_model(attention=attention), make_batch()
+    whole = model(**batch)[0]
+    memory = model.encoder(batch["src_tokens"], batch["src_lengths"])
+    state: dict = {}
+    for t in range(batch["prev_output_tokens"].size(1)):
+        step = model.decoder(batch["prev_output_tokens"][:, : t + 1], memory, incremental_state=state)[0][:, 0]
+        rows = real(batch)[:, t]
+        torch.testing.assert_close(step[rows], whole[:, t][rows], **CLOSE)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"len_penalty": 0.6, "beam_size": 7}])
+def test_beam_search_scores_are_those_of_the_full_model(attention: str, options: dict) -> None:
+    """Every hypothesis's token scores equal a fresh forward pass over it: cache, reordering and sharing are exact."""
+    model, batch = make_model(attention=attention), make_batch()
+    eos = make_dictionary().eos()
+    for row, hypotheses in enumerate(search([model], batch, **options)):
+        source = batch["src_tokens"][row : row + 1]
+        for hypothesis in hypotheses:
+            tokens = hypothesis["tokens"]
+            previous = torch.cat((torch.tensor([eos]), tokens[:-1])).unsqueeze(0)
+            logits = model(source, batch["src_lengths"][row : row + 1], previous)[0]
+            scores = logits.log_softmax(-1)[0, torch.arange(len(tokens)), tokens]
+            torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
+
+
+def test_beam_search_shares_the_encoder_output(attention: str) -> None:
+    """While five sentences are searched with a beam of 4, no cross-attention key exists more than five times."""
+    model, batch = make_model(attention=attention), make_batch()
+    rows = []
+    attend = model.decoder.layers[0].encoder_attn.forward
+
+    def spy(query, key, *args, **kwargs):
+        out = attend(query, key, *args, **kwargs)
+        cache = model.decoder.layers[0].encoder_attn._get_input_buffer(kwargs["incremental_state"])
+        rows.append((query.size(1), key.size(1), cache["prev_key"].size(0)))
+        return out
+
+    model.decoder.layers[0].encoder_attn.forward = spy
+    search([model], batch)
+    assert rows[0] == (20, 5, 5)
+    assert all(query == 4 * kept for query, _, kept in rows)
+    assert all(key == kept for _, key, kept in rows)
+
+
+def test_arbitrary_orders_of_encoder_output() -> None:
+    model, batch = make_model(attention="mha"), make_batch(sentences=3)
+    memory = model.encoder(batch["src_tokens"], batch["src_lengths"])["encoder_out"][0]
+    out = model.encoder(batch["src_tokens"], batch["src_lengths"])
+    out = model.encoder.reorder_encoder_out(out, torch.tensor([2, 0]))
+    torch.testing.assert_close(out["encoder_out"][0], memory[:, [2, 0]])
+    out = model.encoder.reorder_encoder_out(out, torch.tensor([0, 1]))
+    torch.testing.assert_close(out["encoder_out"][0], memory[:, [2, 0]])
+    out = model.encoder(batch["src_tokens"], batch["src_lengths"])
+    out = model.encoder.reorder_encoder_out(out, torch.tensor([0, 0, 1, 1, 2, 2]))
+    torch.testing.assert_close(out["encoder_out"][0], memory)
+    mixed = model.encoder.reorder_encoder_out(out, torch.tensor([5, 0]))
+    torch.testing.assert_close(mixed["encoder_out"][0], memory[:, [2, 0]])
+    kept = model.encoder.reorder_encoder_out(out, torch.tensor([4, 5]))
+    torch.testing.assert_close(kept["encoder_out"][0], memory[:, [2]])
+
+
+def test_ensemble_of_different_kinds() -> None:
+    models = [make_model(attention="mha"), make_model(attention="mhe_mul", seed=2), make_model("transformer", seed=3)]
+    batch = make_batch()
+    found = search(models, batch)
+    eos = make_dictionary().eos()
+    tokens = found[0][0]["tokens"]
+    previous = torch.cat((torch.tensor([eos]), tokens[:-1])).unsqueeze(0)
+    probabilities = [m(batch["src_tokens"][:1], batch["src_lengths"][:1], previous)[0].softmax(-1) for m in models]
+    scores = torch.stack(probabilities).mean(0).log()[0, torch.arange(len(tokens)), tokens]
+    torch.testing.assert_close(found[0][0]["positional_scores"], scores, rtol=0, atol=1e-5)
+
+
+def test_weights_are_computed_only_where_asked(attention: str) -> None:
+    model, batch = make_model(attention=attention), make_batch()
+    weights = model(**batch)[1]["attn"][0]
+    assert weights.shape == (5, 7, 7)
+    sums = weights.sum(-1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+    assert weights[0, 0].gt(0).all()
+    assert torch.count_nonzero(weights[4, :, :4]) == 0  # sources are padded on the left
+    model.train()
+    assert model(**batch)[1]["attn"][0] is None
+    model.decoder.need_attn_in_training = True
+    assert model(**batch)[1]["attn"][0] is not None
+    model.eval()
+    assert model(**batch, alignment_layer=0, alignment_heads=1)[1]["attn"][0] is not None
+    hypothesis = search([model], batch)[0][0]
+    assert hypothesis["attention"].shape == (7, len(hypothesis["tokens"]))
+    model.make_generation_fast_(need_attn=False)
+    assert model(**batch)[1]["attn"][0] is None
+    assert search([model], batch)[0][0]["attention"].numel() == 0
+
+
+def test_layers_to_keep_prunes() -> None:
+    whole = make_model(attention="mhe_mul")
+    pruned = make_model(attention="mhe_mul", encoder_layers_to_keep="1", decoder_layers_to_keep="0")
+    assert (len(pruned.encoder.layers), len(pruned.decoder.layers)) == (1, 1)
+    from omegaconf import OmegaConf
+
+    cfg = OmegaConf.create(
+        {"_name": "transformer_mhe_base", "encoder_layers_to_keep": "1", "decoder_layers_to_keep": "0"}
+    )
+    pruned.load_state_dict(whole.state_dict(), model_cfg=cfg)
+    assert torch.equal(
+        pruned.encoder.layers[0].self_attn.query_embedding, whole.encoder.layers[1].self_attn.query_embedding
+    )
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_precision_search_runs(attention: str, half: torch.dtype) -> None:
+    model = make_model(attention=attention).to(half)
+    for hypotheses in search([model], make_batch()):
+        assert torch.isfinite(torch.stack([h["score"] for h in hypotheses])).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha, mhe_mul"),
+        ({"cross_attention": "nonsense"}, "unknown attention 'nonsense'"),
+        ({"encoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
+        ({"attention": "mha", "head_embedding_std": 0.1}, "--head-embedding-std has no effect on --attention mha"),
+        ({"attention": "mhe_add", "head_embedding_offset": 1.0}, "--head-embedding-offset has no effect"),
+        ({"attention_head_dim": -1}, "head_dim must be positive, not -1"),
+        ({"quant_noise_pq": 0.1}, "does not support quantisation noise"),
+        ({"cross_self_attention": True}, "does not support --cross-self-attention"),
+    ],
+)
+def test_bad_options_end_in_one_line(options: dict, message: str) -> None:
+    with pytest.raises(SystemExit, match="fairseq-mhe: error: .*" + message) as caught:
+        make_model(**options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("other", [{"attention": "mha"}, {"encoder_ffn_embed_dim": 64}, {"encoder_layers": 1}])
+def test_a_checkpoint_of_another_model_is_refused_in_one_line(other: dict) -> None:
+    with pytest.raises(SystemExit, match=r"the checkpoint is not of this model: \S+ is .* in the model; use") as caught:
+        make_model(attention="mhe_mul").load_state_dict(make_model(**{"attention": "mhe_mul", **other}).state_dict())
+    assert "\n" not in str(caught.value)
+
+
+def test_state_dict_round_trip(attention: str) -> None:
+    one, other, batch = make_model(attention=attention), make_model(attention=attention, seed=9), make_batch()
+    other.load_state_dict(one.state_dict())
+    torch.testing.assert_close(other(**batch)[0], one(**batch)[0], rtol=0, atol=0)
+
+
+def test_stored_configuration_is_plain() -> None:
+    """What a checkpoint keeps of the model's options is numbers, strings and None, so that it loads anywhere."""
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from omegaconf import OmegaConf
+
+    cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch="transformer_mhe_tiny", attention="mha", data="x"))
+    stored = OmegaConf.to_container(cfg.model)
+    assert stored["attention"] == "mha"
+    assert {type(value) for value in stored.values()} <= {int, float, str, bool, type(None)}
