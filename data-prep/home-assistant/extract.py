@@ -1,0 +1,347 @@
+#!/usr/bin/env python3
+"""Regenerate pairs.tsv.bz2: English-German interface texts of Home Assistant, from the wheel of one release.
+
+Standard library only. The same wheel always gives the same bytes: the order is fixed by names, the split by hashes, and
+bzip2's output has not changed since 2000 (that of zlib and liblzma depends on the version).
+
+    python extract.py --wheel homeassistant-2026.11.0-py3-none-any.whl
+    python extract.py --download FOLDER        # fetches the wheel from PyPI into FOLDER first
+"""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import unicodedata
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+RELEASE = "homeassistant==2026.11.0"
+WHEEL = "homeassistant-2026.11.0-py3-none-any.whl"
+WHEEL_SHA256 = "7ca5fbde9dea879ac7723949fc84347aac5182e6309c357b2e4973fd391b00f7"
+LICENCE_MEMBER = "homeassistant-2026.11.0.dist-info/licenses/LICENSE.md"
+HERE = Path(__file__).resolve().parent
+COLUMNS = ("split", "integration", "en", "de")
+
+MAX_WORDS = 40
+MAX_CHARACTER_RATIO = 3.0  # of lengths + 10, so that short labels may differ more
+MIN_HELD_OUT_WORDS = 3  # shorter labels have no context: "Open" is Öffnen, Offen or Geöffnet
+MAX_COPIED_SHARE = 0.75  # of the longer side's words
+# One huge integration would otherwise be most of a held-out split: MQTT alone would give half of the test pairs.
+MAX_HELD_OUT_FAMILY = 150
+# Shares of the other families, taken by the hash of their names; chosen so that about 1,000 pairs are left in each.
+HELD_OUT_SHARE = {"test": 0.12, "valid": 0.08}
+
+LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
+EMPHASIS = re.compile(r"(\*\*|\*)(?=\S)(.+?)(?<=\S)\1")
+LINE_MARK = re.compile(r"^\s*(?:#+\s+|[-*•]\s+|\d+[.)]\s+)")
+SENTENCE_END = re.compile(r"(?<=[.!?])[\"“”)\]]*\s+(?=[\"„“(\[]*[A-ZÄÖÜ])")
+ABBREVIATION = re.compile(r"\b(?:[A-Za-z]|e\.g|i\.e|etc|vs|bzw|usw|ca|Nr|No|St|evtl|ggf|vgl|inkl|max|min|approx)\.$")
+PLACEHOLDER = re.compile(r"[{}]|\[%|%\d*[sd]\b")
+CODE = re.compile(
+    r"[`*|\\]|\w_|_\w|_$|<\w|</|[A-Za-z]\(\)|\w=\w|://|\bwww\.|(?:^|[\s\"'])[.~]*/\w"
+    r"|\w\.(?:ya?ml|json|local|com|io|org|net|de)\b"
+)
+
+
+class Pair(NamedTuple):
+    """One translation: the integration it comes from and its two sides, each one line of plain text."""
+
+    integration: str
+    en: str
+    de: str
+
+
+class ExtractError(Exception):
+    """What is wrong with the input, in one line."""
+
+
+def normalised(text: str) -> str:
+    """The letters of ``text`` alone, without case: what the leakage check compares."""
+    return "".join(filter(str.isalpha, text.casefold()))
+
+
+def plain(line: str) -> str:
+    """``line`` without Markdown's marks: the words a user sees."""
+    line = LINE_MARK.sub("", LINK.sub(r"\1", line))
+    line = EMPHASIS.sub(r"\2", EMPHASIS.sub(r"\2", line))
+    return " ".join(line.split())
+
+
+def sentences(line: str) -> list[str]:
+    """``line`` cut after sentence ends, but not after abbreviations."""
+    found: list[str] = []
+    start = 0
+    for gap in SENTENCE_END.finditer(line):
+        # Closing quotes matched with the gap belong to the sentence before it.
+        end = gap.start() + len(gap.group().rstrip())
+        if not ABBREVIATION.search(line[start:end]):
+            found.append(line[start:end])
+            start = gap.end()
+    return [*found, line[start:]]
+
+
+def similar_length(en: str, de: str, limit: float = MAX_CHARACTER_RATIO) -> bool:
+    """Whether neither side is more than ``limit`` times as long as the other."""
+    ratio = (len(en) + 10) / (len(de) + 10)
+    return 1 / limit <= ratio <= limit
+
+
+def segments(en: str, de: str) -> list[tuple[str, str]] | None:
+    """The sentence pairs of one message, or None where its lines cannot be paired."""
+    lines = [[plain(line) for line in text.split("\n") if plain(line)] for text in (en, de)]
+    if len(lines[0]) != len(lines[1]):
+        return None
+    pairs = []
+    for en_line, de_line in zip(*lines, strict=True):
+        cut = list(zip(sentences(en_line), sentences(de_line), strict=False))
+        same_count = len(sentences(en_line)) == len(sentences(de_line))
+        if same_count and all(similar_length(a, b, 2.2) for a, b in cut):
+            pairs += cut
+        else:
+            pairs.append((en_line, de_line))
+    return pairs
+
+
+def words(text: str) -> list[str]:
+    """The words of ``text`` that hold a letter, in lower case and without the punctuation around them."""
+    return [word for token in text.split() if (word := normalised(token))]
+
+
+def is_copied(en: str, de: str) -> bool:
+    """Whether most words are the same in both languages: lists of names and models, untranslated text."""
+    en_words, de_words = words(en), words(de)
+    copied = sum((Counter(en_words) & Counter(de_words)).values())
+    return copied > MAX_COPIED_SHARE * max(len(en_words), len(de_words))
+
+
+def has_foreign_letters(text: str) -> bool:
+    """Whether a letter is neither Latin nor stands for a quantity."""
+    return any(char.isalpha() and ord(char) > 0x24F and char not in "µμΔΩₓ" for char in text)
+
+
+def reason_to_drop(en: str, de: str) -> str | None:
+    """Why a sentence pair is not a translation task, or None where it is one."""
+    both = f"{en}\n{de}"
+    checks = (
+        ("placeholder", PLACEHOLDER.search(both) is not None),
+        ("code, markup or address", CODE.search(both) is not None),
+        ("no letters", len(normalised(en)) < 2 or len(normalised(de)) < 2),
+        ("identical", normalised(en) == normalised(de)),
+        ("foreign letters", has_foreign_letters(both)),
+        ("too long", max(len(en.split()), len(de.split())) > MAX_WORDS),
+        ("lengths differ", not similar_length(en, de)),
+        ("mostly copied", is_copied(en, de)),
+    )
+    return next((name for name, failed in checks if failed), None)
+
+
+def flatten(node: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every string of a translation file with its path of keys, in the file's order."""
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from flatten(value, f"{prefix}/{key}")
+        elif isinstance(value, str):
+            yield f"{prefix}/{key}", unicodedata.normalize("NFC", value)
+
+
+def read_messages(wheel: Path) -> Iterator[Pair]:
+    """Every string that has both languages, integration by integration in alphabetical order."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        for name in sorted(name for name in names if name.endswith("/translations/en.json")):
+            german = name.removesuffix("en.json") + "de.json"
+            if german not in names:
+                continue
+            translated = dict(flatten(json.loads(archive.read(german))))
+            integration = name.split("/")[-3]
+            for key, text in flatten(json.loads(archive.read(name))):
+                if key in translated:
+                    yield Pair(integration, text, translated[key])
+
+
+def clean(messages: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
+    """The sentence pairs worth learning from; ``counts`` says what was dropped and why."""
+    for message in messages:
+        counts["messages"] += 1
+        pairs = segments(message.en, message.de)
+        if pairs is None:
+            counts["message dropped: lines cannot be paired"] += 1
+            continue
+        for en, de in pairs:
+            counts["sentence pairs"] += 1
+            reason = reason_to_drop(en, de)
+            if reason:
+                counts[f"dropped: {reason}"] += 1
+            else:
+                yield Pair(message.integration, en, de)
+
+
+def family(integration: str) -> str:
+    """What related integrations have in common, as victron_ble and victron_gx: their name's first word."""
+    return integration.split("_")[0]
+
+
+def split_of(name: str, size: int) -> str:
+    """The split that the family ``name``, of ``size`` pairs, falls into."""
+    if size > MAX_HELD_OUT_FAMILY:
+        return "train"
+    point = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
+    for split, share in HELD_OUT_SHARE.items():
+        if point < share:
+            return split
+        point -= share
+    return "train"
+
+
+def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
+    """Each English text once, with the German one that most integrations give it (the first of equals)."""
+    translations: dict[str, Counter[str]] = defaultdict(Counter)
+    first: dict[tuple[str, str], Pair] = {}
+    for pair in pairs:
+        translations[pair.en][pair.de] += 1
+        first.setdefault((pair.en, pair.de), pair)
+    return [first[en, counter.most_common(1)[0][0]] for en, counter in translations.items()]
+
+
+def held_out(pairs: Iterable[Pair], seen: Iterable[Pair], name: str, counts: Counter[str]) -> list[Pair]:
+    """``pairs`` without short labels, repetitions, and everything whose one side occurs in ``seen``."""
+    sources = {normalised(pair.en) for pair in seen}
+    targets = {normalised(pair.de) for pair in seen}
+    kept = []
+    for pair in pairs:
+        if len(pair.en.split()) < MIN_HELD_OUT_WORDS:
+            counts[f"{name} dropped: under {MIN_HELD_OUT_WORDS} words"] += 1
+        elif normalised(pair.en) in sources or normalised(pair.de) in targets:
+            counts[f"{name} dropped: a side occurs in an earlier split or above"] += 1
+        else:
+            kept.append(pair)
+            sources.add(normalised(pair.en))
+            targets.add(normalised(pair.de))
+    return kept
+
+
+def split(pairs: Iterable[Pair], counts: Counter[str]) -> dict[str, list[Pair]]:
+    """Train, valid and test, of different integrations and without a sentence in common."""
+    families: dict[str, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        families[family(pair.integration)].append(pair)
+    groups: dict[str, list[Pair]] = {"train": [], "valid": [], "test": []}
+    for name, members in families.items():
+        groups[split_of(name, len(members))] += members
+    for name, group in groups.items():
+        counts[f"{name} pairs before de-duplication"] = len(group)
+    train = one_translation_each(groups["train"])
+    valid = held_out(groups["valid"], train, "valid", counts)
+    test = held_out(groups["test"], [*train, *valid], "test", counts)
+    return {"train": train, "valid": valid, "test": test}
+
+
+def to_bytes(splits: dict[str, list[Pair]]) -> bytes:
+    """The compressed table."""
+    rows = [COLUMNS, *((name, *pair) for name, pairs in splits.items() for pair in pairs)]
+    return bz2.compress("".join("\t".join(row) + "\n" for row in rows).encode(), 9)
+
+
+def verify(wheel: Path) -> None:
+    """Refuse every file but the one wheel.
+
+    Raises:
+        ExtractError: it is missing or its sha256 differs.
+    """
+    if not wheel.is_file():
+        raise ExtractError(f"{wheel} is not there; fetch it with --download {wheel.parent}")
+    with wheel.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != WHEEL_SHA256:
+        raise ExtractError(f"{wheel} has sha256 {found}, not {WHEEL_SHA256}: a wrong or damaged file; fetch it again")
+
+
+def download(folder: Path) -> Path:
+    """Fetch the wheel into ``folder``, unless it is there already.
+
+    Raises:
+        ExtractError: pip cannot get it.
+    """
+    wheel = folder / WHEEL
+    if not wheel.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        options = ["--no-deps", "--ignore-requires-python", "--only-binary", ":all:", "--dest", str(folder)]
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "download", *options, RELEASE], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+            raise ExtractError(f"pip download {RELEASE} failed: {last}")
+    return wheel
+
+
+def extract(wheel: Path) -> tuple[bytes, Counter[str]]:
+    """The compressed table that ``wheel`` gives, and the counts of every step.
+
+    Raises:
+        ExtractError: ``wheel`` is not the one that this script is made for.
+    """
+    verify(wheel)
+    counts: Counter[str] = Counter()
+    splits = split(clean(read_messages(wheel), counts), counts)
+    for name, pairs in splits.items():
+        counts[f"{name} pairs"] = len(pairs)
+        counts[f"{name} integrations"] = len({pair.integration for pair in pairs})
+        counts[f"{name} English words"] = sum(len(pair.en.split()) for pair in pairs)
+        counts[f"{name} German words"] = sum(len(pair.de.split()) for pair in pairs)
+    return to_bytes(splits), counts
+
+
+def licence(wheel: Path) -> bytes:
+    """The licence text that the wheel carries."""
+    with zipfile.ZipFile(wheel) as archive:
+        return archive.read(LICENCE_MEMBER)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path``, whole or not at all."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Write pairs.tsv.bz2 and the licence, and print the counts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--wheel", type=Path, help=f"{WHEEL}, already there")
+    source.add_argument("--download", type=Path, metavar="FOLDER", help="fetch the wheel with pip into this folder")
+    parser.add_argument(
+        "--out", type=Path, default=HERE, metavar="FOLDER", help="where to write (default: %(default)s)"
+    )
+    args = parser.parse_args(argv)
+    try:
+        wheel = args.wheel or download(args.download)
+        table, counts = extract(wheel)
+        args.out.mkdir(parents=True, exist_ok=True)
+        write(args.out / "LICENSE.txt", licence(wheel))
+        write(args.out / "pairs.tsv.bz2", table)
+    except (ExtractError, OSError, zipfile.BadZipFile) as error:
+        print(f"extract.py: error: {error}", file=sys.stderr)
+        return 2
+    for name, count in counts.items():
+        print(f"{count:>8,}  {name}")
+    print(f"{len(table):>8,}  bytes in {args.out / 'pairs.tsv.bz2'}, sha256 {hashlib.sha256(table).hexdigest()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

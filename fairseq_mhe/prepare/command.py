@@ -1,0 +1,88 @@
+"""``fairseq-mhe prepare``: parallel text of one's own to a data folder."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.progress import shown_progress
+from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
+from fairseq_mhe.prepare.tokenise import TOKENIZERS
+
+
+def add_subword_arguments(parser: argparse.ArgumentParser, subword: str, vocab_size: int) -> None:
+    """The options that every corpus has, with the defaults that suit it."""
+    parser.add_argument("--subword", choices=SUBWORDS, default=subword, help="kind of subwords (default: %(default)s)")
+    parser.add_argument(
+        "--vocab-size",
+        type=int,
+        default=vocab_size,
+        metavar="N",
+        help="merges (bpe) or pieces (sentencepiece), of both languages together (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--model-type", choices=MODEL_TYPES, default="unigram", help="SentencePiece's model (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tokenizer",
+        choices=TOKENIZERS,
+        help="word tokeniser before the subwords (default: moses for bpe, none for sentencepiece)",
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="processes (default: all cores); the result is the same"
+    )
+
+
+def default_tokenizer(subword: str) -> str:
+    """What usually goes before a kind of subwords: SentencePiece takes plain text, BPE words."""
+    return "none" if subword == "sentencepiece" else "moses"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    for split, more in (("train", "; several are joined"), ("valid", ""), ("test", "")):
+        parser.add_argument(
+            f"--{split}",
+            type=Path,
+            required=True,
+            nargs="+" if split == "train" else None,
+            metavar="PREFIX",
+            help=f"{split} text: PREFIX.LANG for each language, plain, .gz or .xz{more}",
+        )
+    parser.add_argument("--source-lang", required=True, metavar="LANG", help="language translated from, as en")
+    parser.add_argument("--target-lang", required=True, metavar="LANG", help="language translated into, as de")
+    parser.add_argument("--out", type=Path, required=True, metavar="DATA", help="folder to make")
+    add_subword_arguments(parser, subword="bpe", vocab_size=32000)
+    parser.add_argument(
+        "--max-tokens", type=int, default=250, metavar="N", help="drop pairs with a longer side (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--max-ratio",
+        type=float,
+        default=1.5,
+        metavar="X",
+        help="drop train pairs with X times as many tokens on one side as on the other (default: %(default)s)",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prepare the folder, with bars for the steps."""
+    config = PrepareConfig(
+        train=tuple(args.train),
+        valid=args.valid,
+        test=args.test,
+        source_lang=args.source_lang,
+        target_lang=args.target_lang,
+        out=args.out,
+        subword=args.subword,
+        vocab_size=args.vocab_size,
+        tokenizer=args.tokenizer or default_tokenizer(args.subword),
+        model_type=args.model_type,
+        max_tokens=args.max_tokens,
+        max_ratio=args.max_ratio,
+        workers=args.workers,
+    )
+    with shown_progress() as report:
+        print(prepare(config, report))

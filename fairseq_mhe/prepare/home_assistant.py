@@ -1,0 +1,129 @@
+"""The embedded English-German corpus (data-prep/home-assistant) as a data folder."""
+
+from __future__ import annotations
+
+import argparse
+import bz2
+import tempfile
+from collections.abc import Iterable
+from itertools import islice
+from pathlib import Path
+
+from fairseq_mhe.errors import UserError, one_clear_line
+from fairseq_mhe.prepare.command import add_subword_arguments, default_tokenizer
+from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
+from fairseq_mhe.prepare.pipeline import prepare, silent
+from fairseq_mhe.prepare.progress import shown_progress
+from fairseq_mhe.prepare.steps import Report
+
+CORPUS = Path(__file__).resolve().parents[2] / "data-prep" / "home-assistant" / "pairs.tsv.bz2"
+COLUMNS = ["split", "integration", "en", "de"]
+SUBWORD = "sentencepiece"
+VOCAB_SIZE = 4000
+HELD_OUT_PART = 10  # of --limit's train pairs, one in so many for valid and for test
+
+
+def read_corpus(path: Path) -> dict[str, list[tuple[str, str]]]:
+    """Split -> (English, German) pairs of the compressed table.
+
+    Raises:
+        UserError: it is missing, damaged, or another table.
+    """
+    try:
+        rows = [line.split("\t") for line in bz2.decompress(path.read_bytes()).decode("utf-8").splitlines()]
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} is not there; it comes with a clone of fairseq-mhe, not with an installed copy"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} is damaged ({error}); restore it, or make it again with extract.py beside it"
+        ) from error
+    if not rows or rows[0] != COLUMNS or any(len(row) != len(COLUMNS) or row[0] not in SPLITS for row in rows[1:]):
+        raise UserError(f"{path} is not a table with the columns {', '.join(COLUMNS)}")
+    splits: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
+    for split, _, english, german in rows[1:]:
+        splits[split].append((english, german))
+    return splits
+
+
+def write_sides(prefix: Path, pairs: Iterable[tuple[str, str]]) -> Path:
+    """Write ``pairs`` to PREFIX.en and PREFIX.de, and return the prefix."""
+    for lang, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+        Path(f"{prefix}.{lang}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return prefix
+
+
+def prepare_home_assistant(
+    out: Path,
+    *,
+    subword: str = SUBWORD,
+    vocab_size: int = VOCAB_SIZE,
+    model_type: str = "unigram",
+    tokenizer: str | None = None,
+    limit: int | None = None,
+    workers: int | None = None,
+    report: Report = silent,
+    corpus: Path = CORPUS,
+) -> Path:
+    """Make the data folder ``out`` of the embedded corpus, or what of it is not there yet, and return its path.
+
+    ``limit`` takes the first so many train pairs, and a tenth as many of valid and test. ``tokenizer`` None means
+    moses for BPE and none for SentencePiece.
+
+    Raises:
+        UserError: as `prepare`; or the corpus is not where the repository has it.
+    """
+    if limit is not None and limit < HELD_OUT_PART:
+        raise UserError(f"a limit of {limit} pairs leaves nothing for valid and test; use at least {HELD_OUT_PART}")
+    splits = read_corpus(corpus)
+    with tempfile.TemporaryDirectory() as folder:
+        prefixes = {}
+        for split, pairs in splits.items():
+            most = limit if limit is None or split == "train" else limit // HELD_OUT_PART
+            prefixes[split] = write_sides(Path(folder) / split, islice(pairs, most))
+        config = PrepareConfig(
+            train=(prefixes["train"],),
+            valid=prefixes["valid"],
+            test=prefixes["test"],
+            source_lang="en",
+            target_lang="de",
+            out=out,
+            subword=subword,
+            vocab_size=vocab_size,
+            tokenizer=tokenizer or default_tokenizer(subword),
+            model_type=model_type,
+            max_ratio=None,  # the table is clean; a German compound may well stand for five English words
+            workers=workers,
+        )
+        return prepare(config, report)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    default = Path("runs/home-assistant-data")
+    parser.add_argument(
+        "--out", type=Path, default=default, metavar="DIR", help="folder to make (default: %(default)s)"
+    )
+    add_subword_arguments(parser, SUBWORD, VOCAB_SIZE)
+    parser.add_argument("--limit", type=int, metavar="N", help="only N train pairs, and N/10 of valid and test")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prepare the folder, with bars for the steps."""
+    options = {name: getattr(args, name) for name in ("subword", "vocab_size", "model_type", "tokenizer", "limit")}
+    with shown_progress() as report:
+        print(prepare_home_assistant(args.out, workers=args.workers, report=report, **options))
+
+
+def main() -> None:
+    """What data-prep/home_assistant_en_de.sh calls."""
+    parser = argparse.ArgumentParser(prog="home_assistant_en_de.sh", description=__doc__)
+    add_arguments(parser)
+    args = parser.parse_args()
+    with one_clear_line():
+        run(args)
+
+
+if __name__ == "__main__":
+    main()

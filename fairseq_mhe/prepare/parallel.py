@@ -1,0 +1,65 @@
+"""Work spread over the cores, in order, with a bounded number of chunks in memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
+
+from fairseq_mhe.errors import UserError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def available_cores() -> int:
+    """The cores that this process may use, not those of the machine."""
+    return len(os.sched_getaffinity(0))
+
+
+def _leave_with_parent() -> None:
+    """In a worker: leave Ctrl-C to the parent, and end when the parent has been killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_exit_after_parent, daemon=True).start()
+
+
+def _exit_after_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    """``function`` of every item, in order, computed by ``workers`` processes (1: by this one).
+
+    At most ``2 * workers`` items are under way, so that a corpus larger than the memory streams through.
+
+    Raises:
+        UserError: a process was killed, as the system does when memory runs out.
+    """
+    if workers == 1:
+        yield from map(function, items)
+        return
+    # Forked: importing torch and fairseq again in each process would take longer than a small corpus does.
+    executor = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("fork"), initializer=_leave_with_parent
+    )
+    pending: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            pending.append(executor.submit(function, item))
+            if len(pending) > 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
+    except BrokenProcessPool:
+        raise UserError("a worker process was killed, probably for want of memory; try fewer --workers") from None
+    finally:
+        executor.shutdown(cancel_futures=True)

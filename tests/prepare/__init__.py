@@ -1,0 +1,1 @@
+"""Tests of the way from parallel text to a data folder."""

@@ -1,0 +1,51 @@
+"""What the tests of preparation share: small parallel texts, the corpus, and one prepared folder of each kind."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.home_assistant import CORPUS, prepare_home_assistant, read_corpus
+
+Pairs = list[tuple[str, str]]
+
+
+def write_parallel(prefix: Path, pairs: Sequence[tuple[str, str]]) -> Path:
+    """Write the two sides as PREFIX.en and PREFIX.de."""
+    prefix.parent.mkdir(parents=True, exist_ok=True)
+    for side, lang in enumerate(("en", "de")):
+        Path(f"{prefix}.{lang}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    return prefix
+
+
+@pytest.fixture(scope="session")
+def corpus() -> dict[str, Pairs]:
+    """The embedded corpus."""
+    return read_corpus(CORPUS)
+
+
+@pytest.fixture
+def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
+    """A configuration for 300 + 20 + 20 pairs of the corpus, not run yet."""
+    sizes = {"train": 300, "valid": 20, "test": 20}
+    prefixes = {name: write_parallel(tmp_path / "text" / name, corpus[name][:size]) for name, size in sizes.items()}
+    return PrepareConfig(
+        train=(prefixes["train"],),
+        valid=prefixes["valid"],
+        test=prefixes["test"],
+        source_lang="en",
+        target_lang="de",
+        out=tmp_path / "data",
+        vocab_size=200,
+        workers=1,
+    )
+
+
+@pytest.fixture(scope="session", params=["bpe", "sentencepiece"])
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder of 300 pairs of the embedded corpus, complete; not to be changed."""
+    out = tmp_path_factory.mktemp(f"data {request.param}")
+    return prepare_home_assistant(out, subword=request.param, vocab_size=300, limit=300, workers=2)

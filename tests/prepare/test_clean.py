@@ -1,0 +1,68 @@
+"""Tests of cleaning: what is kept, and that every dropped pair is counted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_mhe.prepare.clean import CleanOptions, clean_chunk, normalise
+
+OPTIONS = CleanOptions("en", "de", "none", max_tokens=250, max_ratio=1.5)
+
+
+@pytest.mark.parametrize(
+    ("pair", "fate"),
+    [
+        (("a b c", "d e f"), "kept"),
+        (("a b c", "d e"), "kept"),
+        (("a b c d", "d e"), "ratio"),
+        (("d e", "a b c d"), "ratio"),
+        (("", "d"), "empty"),
+        (("a", " \t "), "empty"),
+        (("a " * 250, "b " * 250), "kept"),
+        (("a " * 251, "b " * 250), "too_long"),
+        (("a " * 10_000, "b"), "too_long"),
+        (("x" * 2001, "y" * 2000), "too_long"),
+    ],
+)
+def test_each_pair_meets_its_fate(pair: tuple[str, str], fate: str) -> None:
+    chunk = clean_chunk([pair], OPTIONS)
+    assert chunk.counts == {fate: 1}
+    assert len(chunk.raw) == len(chunk.tokenised) == (fate == "kept")
+
+
+def test_without_a_ratio_only_length_counts() -> None:
+    options = CleanOptions("en", "de", "none", max_tokens=250, max_ratio=None)
+    assert clean_chunk([("a " * 200, "b")], options).counts == {"kept": 1}
+
+
+def test_length_is_counted_in_tokens_of_the_tokeniser() -> None:
+    pair = ("Yes, no.", "Ja, nein.")  # two words, four tokens
+    assert clean_chunk([pair], CleanOptions("en", "de", "none", 2, None)).counts == {"kept": 1}
+    moses = clean_chunk([pair], CleanOptions("en", "de", "moses", 2, None))
+    assert moses.counts == {"too_long": 1}
+    kept = clean_chunk([pair], CleanOptions("en", "de", "moses", 4, None))
+    assert kept.raw == [pair]
+    assert kept.tokenised == [("Yes , no .", "Ja , nein .")]
+
+
+def test_line_breaks_of_every_kind_become_spaces() -> None:
+    # Each of these ends a line for str.splitlines or for a file opened as text.
+    assert normalise("a\rb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\u00a0i") == "a b c d e f g h i"
+    assert normalise(" u\u0308ber\x07 ") == "über"
+
+
+@given(st.text())
+def test_a_normalised_line_is_one_line_and_stays_as_it_is(text: str) -> None:
+    line = normalise(text)
+    assert len(line.splitlines()) <= 1
+    assert normalise(line) == line
+    assert line.split() == line.split(" ") or line == ""
+
+
+@given(st.lists(st.tuples(st.text(), st.text())))
+def test_every_pair_is_counted_once(pairs: list[tuple[str, str]]) -> None:
+    chunk = clean_chunk(pairs, OPTIONS)
+    assert sum(chunk.counts.values()) == len(pairs)
+    assert len(chunk.raw) == chunk.counts["kept"]

@@ -1,0 +1,88 @@
+"""Tests of work spread over processes: order, laziness, and processes that die."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.prepare.parallel import ordered_map
+
+
+def slow_when_even(number: int) -> int:
+    time.sleep(0.02 * (number % 2 == 0))
+    return number * number
+
+
+def die(number: int) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def fail(number: int) -> int:
+    raise UserError(f"number {number} is bad")
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_come_in_order(workers: int) -> None:
+    assert list(ordered_map(slow_when_even, range(20), workers)) == [n * n for n in range(20)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_few_items_are_under_way_at_a_time(workers: int) -> None:
+    source = iter(range(1000))
+    results = ordered_map(slow_when_even, source, workers)
+    next(results)
+    assert next(source) <= 2 * workers + 1
+    results.close()
+
+
+def test_work_is_done_in_other_processes() -> None:
+    assert os.getpid() not in set(ordered_map(process_id, range(4), 2))
+
+
+def process_id(_: int) -> int:
+    return os.getpid()
+
+
+def test_a_killed_worker_is_told() -> None:
+    with pytest.raises(UserError, match="worker process was killed"):
+        list(ordered_map(die, range(3), 2))
+
+
+def test_a_workers_error_reaches_the_caller() -> None:
+    with pytest.raises(UserError, match="number 0 is bad"):
+        list(ordered_map(fail, range(3), 2))
+
+
+WORKING = """
+import time
+from fairseq_mhe.prepare.parallel import ordered_map
+def work(number):
+    print(__import__("os").getpid(), flush=True)
+    time.sleep(60)
+list(ordered_map(work, range(2), 2))
+"""
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "working.py"
+    script.write_text(WORKING)
+    command = [sys.executable, str(script)]
+    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert parent.stdout is not None
+        assert len({parent.stdout.readline() for _ in range(2)}) == 2  # both are at work
+        parent.kill()
+        # Reads until the last process that can write to the pipe has ended.
+        parent.communicate(timeout=20)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(parent.pid, signal.SIGKILL)

@@ -1,0 +1,245 @@
+"""Tests of the whole way: the layout, the counts, and that stopping anywhere or starting again changes nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.files import sha256
+from fairseq_mhe.prepare import pipeline
+from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.steps import read_manifest
+from tests.prepare.conftest import Pairs, write_parallel
+
+
+def snapshot(data: Path) -> dict[str, str]:
+    """File -> sha256 of everything in the folder but the logs (which hold temporary paths)."""
+    files = (path for path in data.rglob("*") if path.is_file() and path.parent.name != "logs")
+    return {str(path.relative_to(data)): sha256(path) for path in files}
+
+
+def times(data: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without fairseq-preprocess, which takes seconds to start; the binary form is a copy of the subwords' size."""
+
+    def pretend(subwords: Path, out: Path, langs: tuple[str, str], workers: int, log: Path) -> None:
+        out.mkdir()
+        for lang in langs:
+            (out / f"dict.{lang}.txt").write_text(str((subwords / f"train.{lang}").stat().st_size))
+
+    monkeypatch.setattr(pipeline, "binarise", pretend)
+
+
+def test_layout_and_manifest(prepared: Path) -> None:
+    manifest = read_manifest(prepared)
+    for split, lines in manifest["lines"].items():
+        for lang in ("en", "de"):
+            for folder in ("raw", "subword"):
+                text = (prepared / folder / f"{split}.{lang}").read_text(encoding="utf-8")
+                assert text.count("\n") == lines == {"train": 300, "valid": 30, "test": 30}[split]
+            assert (prepared / "bin" / f"{split}.en-de.{lang}.idx").exists()
+    assert manifest["state"] == "complete"
+    assert {manifest["source_lang"], manifest["target_lang"]} == {"en", "de"}
+    assert manifest["tokenizer"] == {"bpe": "moses", "sentencepiece": "none"}[manifest["subword"]]
+    assert (prepared / "tokenised").exists() == (manifest["tokenizer"] == "moses")
+    recorded = {name: file["sha256"] for step in manifest["steps"].values() for name, file in step["files"].items()}
+    found = snapshot(prepared)
+    assert recorded == {name: found[name] for name in found if name not in (".lock", "manifest.json")}
+    assert str(prepared) not in (prepared / "manifest.json").read_text()
+
+
+def test_workers_time_and_place_do_not_show(
+    config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "CHUNK", 7)
+    monkeypatch.setattr(pipeline, "LINES_A_WORKER", 100)
+    one = prepare(config)
+    two = prepare(replace(config, out=tmp_path / "other, with a comma", workers=3))
+    assert snapshot(one) == snapshot(two)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_second_run_touches_nothing(config: PrepareConfig) -> None:
+    prepare(config)
+    before = times(config.out)
+    prepare(config)
+    assert times(config.out) == before
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("subword", ["bpe", "sentencepiece"])
+@pytest.mark.parametrize("step", ["clean", "learn", "segment", "binarise"])
+def test_stopped_in_any_step_it_goes_on_to_the_same_end(
+    config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, subword: str
+) -> None:
+    config = replace(config, subword=subword)
+    whole = snapshot(prepare(replace(config, out=tmp_path / "whole")))
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline.Preparation, f"_{step}", stop)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(config)
+    if (config.out / "manifest.json").exists():
+        assert read_manifest(config.out)["state"] == "unfinished"
+    before = times(config.out)
+    prepare(config)
+    assert snapshot(config.out) == whole
+    kept = {path: time for path, time in times(config.out).items() if path in before and "manifest" not in path}
+    assert kept.items() <= before.items()  # what was there was not made again
+
+
+@pytest.mark.usefixtures("quick")
+def test_other_options_redo_what_depends_on_them(config: PrepareConfig) -> None:
+    prepare(config)
+    before = snapshot(config.out)
+    prepare(replace(config, vocab_size=50))
+    after = snapshot(config.out)
+    changed = {name for name in before if before[name] != after.get(name)}
+    assert "raw/train.en" not in changed
+    assert {"subword/bpe.codes", "subword/train.en", "bin/dict.en.txt", "manifest.json"} <= changed
+    prepare(config)
+    assert snapshot(config.out) == before
+
+
+@pytest.mark.usefixtures("quick")
+def test_changed_input_is_noticed(config: PrepareConfig) -> None:
+    before = read_manifest(prepare(config))["lines"]["train"]
+    for lang in config.langs:
+        with Path(f"{config.train[0]}.{lang}").open("a", encoding="utf-8") as stream:
+            stream.write("one more line\n")
+    prepare(config)
+    assert read_manifest(config.out)["lines"]["train"] == before + 1
+
+
+@pytest.mark.usefixtures("quick")
+def test_cleaning_drops_and_counts_from_train_and_keeps_the_rest(config: PrepareConfig, tmp_path: Path) -> None:
+    bad = [("word " * 10_000, "Wort"), ("", "leer"), ("one two three four", "eins")]
+    good = [("a good pair", "ein gutes Paar")]
+    write_parallel(tmp_path / "bad", bad + good)
+    prefix = tmp_path / "bad"
+    counts = [
+        read_manifest(prepare(replace(config, train=(*config.train, prefix), max_ratio=ratio)))["steps"]["clean"][
+            "counts"
+        ]
+        for ratio in (1.5, None)
+    ]
+    assert counts[0]["train"]["read"] == counts[1]["train"]["read"] == 304
+    assert {name: counts[1]["train"][name] for name in ("kept", "empty", "too_long")} == {
+        "kept": 302,
+        "empty": 1,
+        "too_long": 1,
+    }
+    assert counts[0]["train"]["ratio"] >= 1
+    assert sum(counts[0]["train"].values()) == 2 * 304
+    # The test set is thinned only where no model could do anything.
+    as_test = read_manifest(prepare(replace(config, test=prefix)))["steps"]["clean"]["counts"]["test"]
+    assert as_test == {"read": 4, "kept": 2, "empty": 1, "too_long": 1}
+
+
+@pytest.mark.usefixtures("quick")
+def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Path) -> None:
+    write_parallel(tmp_path / "other", [("zzzz yyyy", "xxxx")] * 50)
+    model = prepare(config) / "subword" / "bpe.codes"
+    learnt = model.stat().st_mtime_ns
+    prepare(replace(config, test=tmp_path / "other"))
+    assert model.stat().st_mtime_ns == learnt  # not even looked at again
+    fresh = prepare(replace(config, test=tmp_path / "other", out=tmp_path / "fresh"))
+    assert sha256(model) == sha256(fresh / "subword" / "bpe.codes")
+
+
+@pytest.mark.parametrize(
+    ("side", "content", "message"),
+    [
+        ("de", b"nur eine\n", r"train\.en has 300 lines, .*train\.de has 1:"),
+        ("en", b"", r"train\.en is empty"),
+        ("en", b"caf\xe9\n" * 300, r"train\.en, line 1: byte 4 \(0xe9\) is not valid UTF-8"),
+        ("en", b"\n" * 300, r"cleaning leaves no pair of .*train\.en .*empty 300"),
+    ],
+)
+def test_bad_text_leaves_no_result(config: PrepareConfig, side: str, content: bytes, message: str) -> None:
+    Path(f"{config.train[0]}.{side}").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        prepare(config)
+    assert not config.out.exists() or os.listdir(config.out) == [".lock"]
+
+
+RUN = """
+import os, resource, sys
+from pathlib import Path
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.pipeline import prepare
+text, out, limit, user = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+if user != os.geteuid():
+    os.seteuid(user)
+try:
+    prepare(PrepareConfig((text / "train",), text / "valid", text / "test", "en", "de", out, vocab_size=100, workers=2))
+except UserError as error:
+    sys.exit(f"told: {error}")
+"""
+
+
+def run_apart(config: PrepareConfig, limit: int = 0, user: int | None = None) -> str:
+    """What a process of its own says last; ``limit`` is on the size of files, ``user`` the one that it becomes."""
+    words = [config.valid.parent, config.out, limit, os.geteuid() if user is None else user]
+    command = [sys.executable, "-c", RUN, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    return done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("limit", [4000, 40_000])
+def test_a_full_disk_is_told(config: PrepareConfig, corpus: dict[str, Pairs], limit: int) -> None:
+    """No file may grow beyond the limit: the system refuses to write on, as it does on a full disk."""
+    write_parallel(config.train[0], corpus["train"][:3000])
+    assert "told: cannot write" in run_apart(config, limit=limit)
+    assert [path.name for path in config.out.iterdir()] == [".lock"]
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, as pytest's own is not."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+NOBODY = 65534  # root may read and write everything, so it steps down
+USER = NOBODY if os.geteuid() == 0 else None
+
+
+def test_a_read_only_folder_is_told(config: PrepareConfig, open_folder: Path) -> None:
+    shutil.copytree(config.valid.parent, open_folder / "text")
+    (open_folder / "data").mkdir(mode=0o555)
+    moved = replace(config, valid=open_folder / "text" / "valid", out=open_folder / "data")
+    assert f"told: cannot write {moved.out}/.lock: Permission denied" in run_apart(moved, user=USER)
+    assert os.listdir(moved.out) == []
+
+
+def test_unreadable_text_is_told(config: PrepareConfig, open_folder: Path) -> None:
+    shutil.copytree(config.valid.parent, open_folder / "text")
+    (open_folder / "text" / "test.de").chmod(0)
+    moved = replace(config, valid=open_folder / "text" / "valid", out=open_folder / "data")
+    assert f"told: cannot read {open_folder}/text/test.de: Permission denied" in run_apart(moved, user=USER)
+    (open_folder / "text").chmod(0)
+    assert f"told: cannot read {open_folder}/text/train.en: Permission denied" in run_apart(moved, user=USER)
+    assert not moved.out.exists()

@@ -1,0 +1,90 @@
+"""Tests of the subword models: learnt from the text they are given, the same every time, nothing lost by applying."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
+
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.files import sha256
+from fairseq_mhe.prepare.detokenise import join_bpe, join_sentencepiece
+from fairseq_mhe.prepare.subword import SubwordModel, count_words, learn_bpe_model, learn_sentencepiece, segment
+
+Pairs = list[tuple[str, str]]
+
+
+def as_model(kind: str, path: Path) -> SubwordModel:
+    return SubwordModel(kind, path, sha256(path))
+
+
+@pytest.fixture(scope="module")
+def lines(corpus: dict[str, Pairs]) -> list[str]:
+    return [side for pair in corpus["train"][:500] for side in pair]
+
+
+def test_bpe_is_subword_nmts_own(tmp_path: Path, lines: list[str]) -> None:
+    """The reference: subword-nmt learning from the text itself, and segmenting with those merges."""
+    codes = io.StringIO()
+    learn_bpe(io.StringIO("\n".join(lines)), codes, 100)
+    learn_bpe_model(count_words(lines), 100, tmp_path / "codes")
+    assert (tmp_path / "codes").read_text(encoding="utf-8") == codes.getvalue()
+    expected = [BPE(codes).process_line(line) for line in lines]
+    assert segment(lines, as_model("bpe", tmp_path / "codes")) == expected
+    assert list(map(join_bpe, expected)) == lines
+
+
+def test_bpe_does_not_depend_on_the_order_of_the_text(tmp_path: Path, lines: list[str]) -> None:
+    learn_bpe_model(count_words(lines), 100, tmp_path / "one")
+    learn_bpe_model(count_words(reversed(lines)), 100, tmp_path / "two")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_sentencepiece_is_the_same_twice_and_loses_nothing(tmp_path: Path, lines: list[str], model_type: str) -> None:
+    for name in ("one", "two"):
+        learn_sentencepiece(lines, len(lines), 300, model_type, tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    # Characters that the model has never seen, and such as Unicode's compatibility forms would change.
+    odd = [*lines, "½ … ﬁ ² ① 漢字 🙂", "e\u0301"]
+    segmented = segment(odd, as_model("sentencepiece", tmp_path / "one"))
+    assert list(map(join_sentencepiece, segmented)) == odd
+    assert len({piece for line in segmented for piece in line.split(" ")}) < 300 + 20
+
+
+def test_a_new_model_in_the_same_place_is_read_anew(tmp_path: Path, lines: list[str]) -> None:
+    path = tmp_path / "codes"
+    lengths = []
+    for merges in (10, 200):
+        learn_bpe_model(count_words(lines), merges, path)
+        lengths.append(sum(map(len, segment(lines, as_model("bpe", path)))))
+    assert lengths[1] < lengths[0]
+
+
+def test_a_small_text_gives_a_smaller_model(tmp_path: Path) -> None:
+    learn_sentencepiece(["a rose is a rose"], 1, 2500, "unigram", tmp_path / "model")
+    (line,) = segment(["a rose"], as_model("sentencepiece", tmp_path / "model"))
+    assert join_sentencepiece(line) == "a rose"
+    assert len(line.split()) < len("a rose")
+
+
+def test_long_texts_are_sampled_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairseq_mhe.prepare.subword.MAX_SENTENCES", 10)
+    lines = [f"{word} and more of {word}" for word in ("apples", "zebras") * 10]
+    learn_sentencepiece(lines, 20, 40, "unigram", tmp_path / "sampled")
+    learn_sentencepiece(lines[::2], 10, 40, "unigram", tmp_path / "every second")
+    assert (tmp_path / "sampled").read_bytes() == (tmp_path / "every second").read_bytes()
+
+
+def test_text_without_words_is_refused_by_bpe(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="nothing to learn BPE from"):
+        learn_bpe_model(count_words(["a b", "c"]), 10, tmp_path / "codes")
+
+
+def test_too_few_pieces_are_refused_in_one_line(tmp_path: Path, lines: list[str]) -> None:
+    with pytest.raises(UserError, match="cannot learn 5 pieces") as caught:
+        learn_sentencepiece(lines, len(lines), 5, "unigram", tmp_path / "model")
+    assert "\n" not in str(caught.value)

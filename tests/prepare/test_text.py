@@ -1,0 +1,102 @@
+"""Tests of reading parallel text: every kind of bad file is named in one line."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.prepare.text import MAX_LINE_BYTES, chunks, count_lines, read_lines, read_pairs, side_path
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
+def test_plain_and_compressed_files_read_alike(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+    write(tmp_path / f"a.en{suffix}", pack("\ufeffone\r\nzwei Bäume\nlast".encode()))
+    path = side_path(tmp_path / "a", "en")
+    assert list(read_lines(path)) == ["one", "zwei Bäume", "last"]
+    assert count_lines(path) == 3
+
+
+@given(st.lists(st.text(st.characters(blacklist_characters="\n\r\0\ufeff", blacklist_categories=["Cs"]))))
+def test_lines_end_at_line_feeds_only(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    path = tmp_path_factory.mktemp("lines") / "a.en"
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    assert list(read_lines(path)) == lines
+    assert count_lines(path) == len(lines)
+
+
+def test_missing_side_names_the_expected_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a\.de is not there"):
+        side_path(tmp_path / "a", "de")
+
+
+def test_empty_file_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.en", b"")
+    with pytest.raises(UserError, match=r"a\.en is empty"):
+        side_path(tmp_path / "a", "en")
+
+
+def test_compressed_nothing_is_refused(tmp_path: Path) -> None:
+    files = [write(tmp_path / f"a.{lang}.gz", gzip.compress(b"")) for lang in ("en", "de")]
+    with pytest.raises(UserError, match="are empty"):
+        list(read_pairs(*files))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"good\nb\xe4d\n", r"line 2: byte 2 \(0xe4\) is not valid UTF-8"),
+        (b"good\nzero\0\n", "line 2: holds a NUL character"),
+        (b"a " * MAX_LINE_BYTES, "line 1: longer than 1,000,000 bytes"),
+    ],
+)
+def test_bad_lines_are_told_with_their_number(tmp_path: Path, content: bytes, message: str) -> None:
+    path = write(tmp_path / "a.en", content)
+    with pytest.raises(UserError, match=message) as caught:
+        list(read_lines(path))
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
+@pytest.mark.parametrize("part", [0.5, None])
+def test_damaged_archives_are_told(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes], part: float | None
+) -> None:
+    packed = pack(bytes(range(1, 120)) * 100)
+    path = write(tmp_path / f"a.en{suffix}", packed[: int(len(packed) * part)] if part else b"no archive at all")
+    with pytest.raises(UserError, match="is damaged or cut short"):
+        list(read_lines(path))
+    with pytest.raises(UserError, match="is damaged or cut short"):
+        count_lines(path)
+
+
+@pytest.mark.parametrize(("english", "german"), [(5, 3), (3, 5), (1, 2)])
+def test_misaligned_sides_are_told_with_both_counts(tmp_path: Path, english: int, german: int) -> None:
+    source = write(tmp_path / "a.en", b"line\n" * english)
+    target = write(tmp_path / "a.de", b"line\n" * german)
+    with pytest.raises(UserError, match=rf"a\.en has {english} lines, .*a\.de has {german}:"):
+        list(read_pairs(source, target))
+
+
+def test_a_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot read"):
+        list(read_lines(tmp_path))
+
+
+@given(st.lists(st.integers()), st.integers(1, 10))
+def test_chunks_lose_nothing(items: list[int], size: int) -> None:
+    runs = list(chunks(iter(items), size))
+    assert [item for run in runs for item in run] == items
+    assert all(len(run) == size for run in runs[:-1])
