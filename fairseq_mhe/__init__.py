@@ -1,13 +1,8 @@
 """The fairseq user-dir: importing it registers the models and architectures, and applies the fixes fairseq needs."""
 
-import warnings
+from fairseq_mhe import fairseq_fixes
 
-with warnings.catch_warnings():
-    # fairseq and hydra warn about their own code while they are imported; nobody who uses them can act on it.
-    warnings.simplefilter("ignore")
-    import fairseq  # noqa: F401
-
-    from fairseq_mhe import fairseq_fixes
+with fairseq_fixes.quiet_import():
     from fairseq_mhe.models import architectures  # noqa: F401 - registers itself
 
 fairseq_fixes.apply()

@@ -12,9 +12,12 @@ from fairseq_mhe.errors import UserError
 # name -> (module with add_arguments(parser) and run(args) -> int | None, one line of help)
 SUBCOMMANDS = {
     "params": ("fairseq_mhe.experiments.params", "count the parameters of every row and kind of attention"),
+    "cost": ("fairseq_mhe.experiments.cost", "what a row with a kind of attention costs to store and to run"),
     "prepare": ("fairseq_mhe.prepare.command", "turn parallel text into a data folder"),
     "quickstart": ("fairseq_mhe.experiments.quickstart", "prepare, train, generate, score and print the table"),
     "average": ("fairseq_mhe.convert.average", "average the weights of several checkpoints"),
+    "table": ("fairseq_mhe.experiments.table", "make the table and the picture from run folders"),
+    "attention-map": ("fairseq_mhe.experiments.attention_map", "draw what the heads of a model attend to"),
     "score": ("fairseq_mhe.experiments.scoring", "score detokenised translations with sacreBLEU"),
 }
 

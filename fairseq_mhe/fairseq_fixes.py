@@ -6,14 +6,41 @@ fairseq itself is never edited: each fix replaces one function, or calls fairseq
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib.util
+import logging
 import pickle
+import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
+
+
+@contextlib.contextmanager
+def quiet_import() -> Iterator[None]:
+    """Import fairseq inside without its noise: warnings about its own code, and logging of everything to the screen.
+
+    One of fairseq's models calls ``logging.basicConfig(level=DEBUG)`` when it is imported, after which every library of
+    the process prints its debugging messages, and later calls with a sensible format have no effect.
+    """
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    if "fairseq" in sys.modules and root.level == logging.DEBUG:  # a fairseq command imported it already
+        before, level = [h for h in before if not _is_basic(h)], logging.WARNING
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    root.handlers[:] = before
+    root.setLevel(level)
+
+
+def _is_basic(handler: logging.Handler) -> bool:
+    """Whether ``logging.basicConfig`` made the handler without being given a format."""
+    return handler.formatter is not None and handler.formatter._fmt == logging.BASIC_FORMAT
 
 
 def apply() -> None:

@@ -42,7 +42,7 @@ class Payload:
 
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
     torch.save({"model": {}, "cfg": None, "payload": Payload(tmp_path / "ran")}, tmp_path / "bad.pt")
-    with pytest.raises(SystemExit, match="bad.pt holds pickled objects other than") as caught:
+    with pytest.raises(SystemExit, match=r"bad.pt holds pickled objects other than") as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "bad.pt"))
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "ran").exists()
@@ -52,7 +52,7 @@ def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
 def test_truncated_checkpoints_are_refused_in_one_line(tmp_path: Path, size: int) -> None:
     torch.save({"model": {"weight": torch.zeros(1000)}, "cfg": None}, tmp_path / "whole.pt")
     (tmp_path / "part.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:size])
-    with pytest.raises(SystemExit, match="part.pt is truncated or no fairseq checkpoint") as caught:
+    with pytest.raises(SystemExit, match=r"part.pt is truncated or no fairseq checkpoint") as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "part.pt"))
     assert "\n" not in str(caught.value)
 
@@ -86,6 +86,18 @@ def test_real_warnings_are_shown() -> None:
         warnings.warn("yours", DeprecationWarning, stacklevel=1)
         warnings.warn("the data", UserWarning, stacklevel=1)
     assert [str(w.message) for w in seen] == ["yours", "the data"]
+
+
+def test_logging_is_left_as_it_was() -> None:
+    script = "import logging; {} import fairseq_mhe; root = logging.getLogger(); print(root.level, len(root.handlers))"
+    for before, expected in (
+        ("", "30 0"),
+        ("import fairseq;", "30 0"),  # as in fairseq's commands, which import it first
+        ("logging.basicConfig(level=logging.ERROR);", "40 1"),
+    ):
+        words = [sys.executable, "-W", "ignore", "-c", script.format(before)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == expected, before
 
 
 def test_importing_the_user_dir_is_silent() -> None:

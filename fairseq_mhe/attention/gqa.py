@@ -6,6 +6,7 @@ Parameters without biases: 2 C n d + kdim g d + vdim g d; for MQA with n d = C: 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -18,13 +19,14 @@ class GroupedQueryAttention(Attention):
     """Every head has its own query; g key and value heads are shared by n / g heads each.
 
     Args:
-        kv_heads: g, which must divide ``num_heads``. 1 is MQA, ``num_heads`` is MHA.
+        kv_heads: g, which must divide ``num_heads``: 1 is MQA, ``num_heads`` is MHA (default: 2, for odd numbers 1).
     """
 
     options: tuple[str, ...] = ("kv_heads",)
 
-    def __init__(self, embed_dim: int, num_heads: int, *, kv_heads: int = 2, **common: Any) -> None:
+    def __init__(self, embed_dim: int, num_heads: int, *, kv_heads: int | None = None, **common: Any) -> None:
         super().__init__(embed_dim, num_heads, **common)
+        kv_heads = math.gcd(2, num_heads) if kv_heads is None else kv_heads
         if kv_heads < 1 or num_heads % kv_heads:
             raise ValueError(f"kv_heads {kv_heads} does not divide num_heads {num_heads}: choose a divisor")
         self.key_heads = self.value_heads = kv_heads

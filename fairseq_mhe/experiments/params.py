@@ -1,9 +1,11 @@
-"""``fairseq-mhe params``: the parameters of every row of the paper's table, counted in models that are really built."""
+"""``fairseq-mhe params``: the parameters of every row and setting of the paper, counted in what is really built."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +16,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import VARIANTS, build_attention
 from fairseq_mhe.errors import UserError
+from fairseq_mhe.experiments.peop import PUBLISHED_SCORES, TASKS, peop, prr
 from fairseq_mhe.models.accounting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
+from fairseq_mhe.models.transformer import check_options
 
 #: #Params in the paper's table (Xue & Aletras 2023), millions.
 PUBLISHED = {
@@ -29,38 +33,140 @@ PUBLISHED = {
     "12h": {"mha": "42.47", "mhe_mul": "13.31"},
     "big": {"mha": "75.50", "mhe_mul": "22.47"},
 }
+#: Size of the joined dictionary where none is given.
+VOCABULARY = 32768
 
 
-def build_on_meta(row: str, attention: str, vocabulary: int = 32768, **options: Any) -> nn.Module:
+@dataclass(frozen=True)
+class Setting:
+    """A stack of self-attention sublayers without the rest of the model; ``published``: millions of parameters."""
+
+    embed_dim: int
+    heads: int
+    sublayers: int
+    published: dict[str, str]
+
+
+#: The paper's pre-trained language models, of BERT-base's size. It prints 28.32 for mha; 28,311,552 would be 28.31.
+SETTINGS = {
+    "bert-base": Setting(
+        embed_dim=768,
+        heads=12,
+        sublayers=12,
+        published={
+            "sha": "8.85",
+            "mha": "28.32",
+            "el": "14.16",
+            "mqa": "15.34",
+            "skv": "21.23",
+            "mhe_add": "8.88",
+            "mhe_mul": "8.88",
+        },
+    )
+}
+
+
+def build_on_meta(row: str, attention: str, vocabulary: int = VOCABULARY, **options: Any) -> nn.Module:
     """The model of a row and kind with parameters of the right shapes and no memory behind them.
 
+    Args:
+        row: a key of ``ROWS`` or ``SMALL_ROWS``.
+        attention: a kind of attention.
+        vocabulary: size of the joined dictionary, fairseq's four special symbols among it.
+        options: further options of the model, by fairseq-train's names.
+
     Raises:
-        UserError: no such row.
+        UserError: no such row or kind, options that do not fit it, or a vocabulary without words.
     """
-    if row not in {**ROWS, **SMALL_ROWS}:
-        raise UserError(f"unknown row {row!r}; choose one of: {', '.join({**ROWS, **SMALL_ROWS})}")
+    rows = {**ROWS, **SMALL_ROWS}
+    if row not in rows:
+        raise UserError(f"unknown row {row!r}; choose one of: {', '.join(rows)}")
     dictionary = Dictionary()
+    if vocabulary <= len(dictionary):
+        raise UserError(f"a vocabulary of {vocabulary} has no words: take more than {len(dictionary)}")
     for index in range(vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{index}")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    try:
+        check_options(argparse.Namespace(**rows[row].options(), attention=attention, **options))
+    except ValueError as error:
+        raise UserError(str(error)) from None
     args = argparse.Namespace(arch=arch_name(row), attention=attention, share_all_embeddings=True, **options)
     with torch.device("meta"):
         return build_model(args, task)
 
 
+def build_setting(setting: str, attention: str) -> nn.ModuleList:
+    """The attention sublayers of a setting (a key of ``SETTINGS``), without memory behind their parameters."""
+    size = SETTINGS[setting]
+    with torch.device("meta"):
+        return nn.ModuleList(
+            build_attention(attention, size.embed_dim, size.heads, self_attention=True) for _ in range(size.sublayers)
+        )
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe params``."""
     parser.add_argument("--json", action="store_true", help="print attention parameters as JSON, for programs")
-    parser.add_argument("--vocab-size", type=int, default=32768, help="joined vocabulary (default: %(default)s)")
+    parser.add_argument(
+        "--setting",
+        choices=SETTINGS,
+        help="count the attention of the paper's pre-trained models instead, and recompute PRR and PEoP",
+    )
+    parser.add_argument(
+        "--vocab-size", type=int, default=VOCABULARY, help="joined vocabulary of the totals (default: %(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the table, or its attention parameters as JSON."""
+    """Print the table, or its attention parameters as JSON: {row or setting: {kind: parameters}}."""
     if args.json:
-        counts = {row: {k: attention_parameters(build_on_meta(row, k)) for k in VARIANTS} for row in ROWS}
-        print(json.dumps(counts, indent=2))
+        print(json.dumps(_counts(args.setting), indent=2))
     else:
-        Console().print(_table(args.vocab_size))
+        Console().print(*(_setting_tables(args.setting) if args.setting else [_table(args.vocab_size)]))
+
+
+def _counts(setting: str | None) -> dict[str, dict[str, int]]:
+    if setting:
+        return {setting: {kind: attention_parameters(build_setting(setting, kind)) for kind in VARIANTS}}
+    return {row: {kind: attention_parameters(build_on_meta(row, kind)) for kind in VARIANTS} for row in ROWS}
+
+
+def _setting_tables(setting: str) -> Iterator[Table]:
+    """The parameters of a setting's attention, and the paper's figures of merit that follow from them."""
+    size = SETTINGS[setting]
+    counts = _counts(setting)[setting]
+    grouped, collaborative = (build_setting(setting, kind)[0] for kind in ("gqa", "collaborative"))
+    parameters = Table(
+        title=f"{setting}: {size.sublayers} sublayers, width {size.embed_dim}, {size.heads} heads, no biases",
+        caption=f"gqa with {grouped.key_heads} key/value heads, collaborative with D = {collaborative.key_head_dim}",
+    )
+    _columns(parameters, "a sublayer", "attention parameters", "published (M)")
+    for kind, count in counts.items():
+        parameters.add_row(kind, f"{count // size.sublayers:,}", f"{count:,}", size.published.get(kind, ""))
+    yield parameters
+    merit = Table(
+        title="PRR / PEoP, from the published scores and these parameters",
+        caption="The published scores have one decimal, so MHE's PEoP is known to about 0.5 only",
+    )
+    _columns(merit, *TASKS)
+    for kind, scores in PUBLISHED_SCORES.items():
+        merit.add_row(kind, *(_merit(kind, counts, task) for task in range(len(scores))))
+    yield merit
+
+
+def _merit(kind: str, counts: dict[str, int], task: int) -> str:
+    """PRR and PEoP, which sha itself has none of."""
+    score, sha_score, mha_score = (PUBLISHED_SCORES[name][task] for name in (kind, "sha", "mha"))
+    elasticity = "-" if kind == "sha" else f"{peop(score, sha_score, counts[kind], counts['sha']):.2f}"
+    return f"{prr(score, mha_score):.1f} / {elasticity}"
+
+
+def _columns(table: Table, *names: str) -> None:
+    """A first column for the kind of attention and one for each number."""
+    table.add_column("attention", no_wrap=True)
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
 
 
 def _table(vocabulary: int) -> Table:

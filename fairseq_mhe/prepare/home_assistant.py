@@ -18,7 +18,7 @@ from fairseq_mhe.prepare.steps import Report
 
 CORPUS = Path(__file__).resolve().parents[2] / "data-prep" / "home-assistant" / "pairs.tsv.bz2"
 COLUMNS = ["split", "integration", "en", "de"]
-SUBWORD = "sentencepiece"
+SUBWORD = "bpe"
 VOCAB_SIZE = 4000
 HELD_OUT_PART = 10  # of --limit's train pairs, one in so many for valid and for test
 

@@ -1,0 +1,106 @@
+"""From prepared data to scored runs: train, average, count, generate, score; what is done already is not done again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fairseq_mhe.convert.average import average_checkpoints, saved_checkpoints
+from fairseq_mhe.experiments import generation, scoring, training
+from fairseq_mhe.experiments.counting import count
+from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.experiments.progress import Board
+from fairseq_mhe.experiments.recipes import Recipe
+from fairseq_mhe.experiments.runs import PLACES, Run, key, open_run, run_name
+from fairseq_mhe.files import write_json
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which models: every kind of attention with every seed, by one recipe on one data set."""
+
+    recipe: Recipe
+    kinds: Sequence[str]
+    seeds: Sequence[int]
+    subset: str
+
+
+def open_runs(plan: Plan, data: Dataset, folder: Path) -> list[Run]:
+    """The plan's run folders, each under ``folder``, made or gone on with.
+
+    Raises:
+        UserError: one is there and of other settings.
+    """
+    return [_open(plan.recipe, kind, seed, data, folder) for kind in plan.kinds for seed in plan.seeds]
+
+
+def _open(recipe: Recipe, kind: str, seed: int, data: Dataset, folder: Path) -> Run:
+    attention = dict.fromkeys(PLACES, kind)
+    settings: dict[str, Any] = {
+        "row": recipe.row,
+        "attention": attention,
+        "seed": seed,
+        "training": asdict(recipe.training),
+        "data": {"languages": list(data.languages), "fingerprint": data.fingerprint},
+    }
+    return open_run(folder / run_name(recipe.row, attention, seed), settings, {"data": str(data.folder)})
+
+
+def train(runs: Sequence[Run], data: Dataset, device: training.Device, console: Console) -> None:
+    """Train the runs, and average and count each model."""
+    with Board(console, "updates") as board:
+        training.train(runs, data, device, board)
+    for run in runs:
+        _average(run)
+        inputs = {"model": _made_from(run, "average")}
+        run.steps.perform("count", inputs, [run.counts], partial(count, run.model, data, run.counts))
+
+
+def _average(run: Run) -> None:
+    number = training.training_of(run).average
+
+    def action() -> None:
+        average_checkpoints(saved_checkpoints(run.checkpoints)[-number:], run.model)  # a trial may have fewer
+
+    run.steps.perform("average", {"training": key(run.settings), "last": number}, [run.model], action)
+
+
+def generate(plan: Plan, runs: Sequence[Run], data: Dataset, device: training.Device, console: Console) -> None:
+    """Translate the plan's data set with every model, one after the other, so that their speeds compare."""
+    with Board(console, "sentences") as board:
+        for run in runs:
+            inputs = {"model": _made_from(run, "average"), "decoding": asdict(plan.recipe.decoding)}
+            outputs = [run.subset(plan.subset) / name for name in ("hypotheses.txt", "references.txt", "sources.txt")]
+            run.steps.perform(
+                f"generate {plan.subset}",
+                inputs,
+                [*outputs, run.subset(plan.subset) / "generation.json"],
+                partial(generation.generate, run, data, plan.subset, plan.recipe.decoding, device, board),
+            )
+
+
+def score(plan: Plan, runs: Sequence[Run]) -> None:
+    """Score every run's translations."""
+    for run in runs:
+        folder = run.subset(plan.subset)
+        inputs = {
+            "translations": _made_from(run, f"generate {plan.subset}"),
+            "sacrebleu": metadata.version("sacrebleu"),
+        }
+        run.steps.perform(f"score {plan.subset}", inputs, [folder / "scores.json"], partial(_score, folder))
+
+
+def _score(folder: Path) -> None:
+    hypotheses, references = (scoring.read_lines(folder / f"{name}.txt") for name in ("hypotheses", "references"))
+    write_json(folder / "scores.json", asdict(scoring.score(hypotheses, references)))
+
+
+def _made_from(run: Run, step: str) -> str:
+    """What a finished step's result was made from, for the steps after it."""
+    return run.steps.status()["steps"][step]["key"]

@@ -1,0 +1,90 @@
+"""The picture: learning curves, and BLEU against attention parameters; legible in a talk and without colour vision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from fairseq_mhe.files import atomic_path
+
+#: Okabe and Ito's colours, told apart with every kind of colour vision, each with a mark and a dash of its own.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C00", "#7F7F7F")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+DASHES = ("-", "--", "-.", ":")
+DPI = 200
+
+
+def plot(
+    summaries: Sequence[Mapping[str, Any]], curves: Sequence[tuple[str, Mapping[str, Any]]], output: Path, title: str
+) -> None:
+    """Write picture.png into ``output``.
+
+    Args:
+        summaries: what table.json holds.
+        curves: a label and the content of metrics.json, in the same order.
+        title: heading.
+    """
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    _learning_curves(left, curves)
+    _bleu_against_parameters(right, summaries)
+    figure.suptitle(title, fontsize=15)
+    with atomic_path(output / "picture.png") as temporary:
+        figure.savefig(temporary, dpi=DPI, format="png")
+
+
+def _learning_curves(axes: Axes, curves: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    for index, (label, metrics) in enumerate(curves):
+        updates, loss = zip(*metrics["valid"], strict=True) if metrics["valid"] else ((), ())
+        axes.plot(
+            updates,
+            loss,
+            color=_of(COLOURS, index),
+            linestyle=_of(DASHES, index),
+            marker=_of(MARKS, index),
+            markersize=5,
+            linewidth=2,
+            label=label,
+        )
+    _label(axes, "Learning curves", "updates", "validation loss (bits per subword)")
+    axes.legend(fontsize=12, frameon=False)
+
+
+def _bleu_against_parameters(axes: Axes, summaries: Sequence[Mapping[str, Any]]) -> None:
+    for index, summary in enumerate(summaries):
+        parameters, bleu = summary["attention_parameters"] / 1e6, summary["bleu"]
+        axes.errorbar(
+            parameters,
+            bleu,
+            yerr=summary["bleu_confidence"],
+            color=_of(COLOURS, index),
+            marker=_of(MARKS, index),
+            markersize=10,
+            capsize=4,
+            linewidth=1.5,
+        )
+        retained = f" ({summary['prr']:.1f}%)" if summary["p_value"] is not None and summary["prr"] is not None else ""
+        axes.annotate(
+            f"{summary['attention']}{retained}", (parameters, bleu), (9, 9), textcoords="offset points", fontsize=12
+        )
+    axes.set_xlim(left=0, right=1.25 * max(summary["attention_parameters"] for summary in summaries) / 1e6)
+    _label(axes, "Quality against size (bars: 95% bootstrap)", "attention parameters (millions)", "BLEU")
+
+
+def _label(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize=13)
+    axes.set_xlabel(x, fontsize=12)
+    axes.set_ylabel(y, fontsize=12)
+    axes.tick_params(labelsize=11)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _of(choices: Sequence[str], index: int) -> str:
+    return choices[index % len(choices)]

@@ -1,0 +1,269 @@
+"""Train runs with fairseq-train, several side by side where that is faster, going on from where they were."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_mhe.convert.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.experiments.noise import real_warnings
+from fairseq_mhe.experiments.processes import USER_DIR, Child, check_writable, cores
+from fairseq_mhe.experiments.progress import Board
+from fairseq_mhe.experiments.recipes import Training
+from fairseq_mhe.experiments.runs import PLACES, Run, kind_name
+from fairseq_mhe.files import atomic_path, write_json
+from fairseq_mhe.models.architectures import arch_name
+
+#: More threads than this do not make a step of a small model faster.
+MOST_THREADS = 8
+#: A number of epochs that no training reaches: checkpoints come by updates only.
+NEVER = "1000000"
+LAST = "checkpoint_last.pt"
+_JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
+
+
+@dataclass(frozen=True)
+class Device:
+    """Where to train: ``slots`` models at a time with ``threads`` CPU threads each, on a GPU or not."""
+
+    gpu: bool
+    slots: int
+    threads: int
+
+    def flags(self) -> list[str]:
+        """fairseq's options for it."""
+        return [] if self.gpu else ["--cpu"]
+
+    def describe(self) -> str:
+        """In words, for people and for provenance."""
+        if self.gpu:
+            return "on a GPU, one model at a time"
+        plural = "s" if self.threads > 1 else ""
+        return f"on the CPU, {self.slots} side by side with {self.threads} thread{plural} each"
+
+
+def choose_device(models: int, gpu: bool) -> Device:
+    """How to train ``models`` models on this machine.
+
+    On a CPU as many side by side as there are cores: small matrices gain little from threads. (Measured on 2 cores
+    with stock fairseq at 4,096 tokens a batch, two models side by side with 1 thread each against one after the other
+    with 2: 1.55 times the tokens/s at d_m 128 and 2+2 layers, 1.25 at d_m 256 and 2+2, 1.15 at 256 and 4+4.)
+    """
+    if gpu:
+        return Device(True, 1, min(MOST_THREADS, cores()))
+    slots = max(1, min(models, cores()))
+    return Device(False, slots, max(1, min(MOST_THREADS, cores() // slots)))
+
+
+def attention_flags(attention: Mapping[str, str]) -> list[str]:
+    """The kinds of attention as the model's options."""
+    if len(set(attention.values())) == 1:
+        return ["--attention", kind_name(attention)]
+    return [word for place in PLACES for word in (f"--{place}-attention", attention[place])]
+
+
+def training_arguments(run: Run, data: Dataset, device: Device) -> list[str]:
+    """The words after ``fairseq-train`` for a run."""
+    training = training_of(run)
+    interval = str(training.interval)
+    return [
+        str(data.binary),
+        *("--user-dir", str(USER_DIR), "--arch", arch_name(run.row), *attention_flags(run.settings["attention"])),
+        *("--seed", str(run.seed), *training.flags(), *device.flags()),
+        # fairseq drops the last len % 8 sentences of every data set otherwise.
+        *("--required-batch-size-multiple", "1", "--num-workers", "0"),
+        # Batches are made anew from the epoch's number, so that a resumed training sees the very batches of one that
+        # was not stopped. By default they depend on the epoch that the process was started in.
+        *("--update-epoch-batch-itr", "True"),
+        # fairseq would use every GPU there is, and multiply the batch.
+        *("--distributed-world-size", "1"),
+        *("--save-dir", str(run.checkpoints), "--save-interval", NEVER, "--validate-interval", NEVER),
+        *("--save-interval-updates", interval, "--validate-interval-updates", interval),
+        # One more than the average needs, so that there is one to fall back to. (At an epoch's very end fairseq writes
+        # checkpoint_last.pt only; the average then takes an older one more, the same for every kind of attention.)
+        *("--keep-interval-updates", str(training.average + 1), "--no-epoch-checkpoints"),
+        *("--log-format", "json", "--log-interval", str(log_interval(training))),
+    ]
+
+
+def log_interval(training: Training) -> int:
+    """Updates between two lines of the log: a hundred lines in all, and several between two checkpoints."""
+    return max(1, min(training.updates // 100, training.interval // 3))
+
+
+def training_of(run: Run) -> Training:
+    """A run's recipe."""
+    return Training(**run.settings["training"])
+
+
+def train(runs: Sequence[Run], data: Dataset, device: Device, board: Board) -> None:
+    """Train every run to its last update, ``device.slots`` at a time; those that are finished are left alone.
+
+    Raises:
+        UserError: one of them failed. The others are stopped; what they had saved stays, and a new start goes on.
+    """
+    waiting = deque(run for run in runs if not trained(run))
+    active: list[_Training] = []
+    try:
+        while waiting or active:
+            while waiting and len(active) < device.slots:
+                active.append(_Training(waiting.popleft(), data, device, board))
+            time.sleep(0.2)
+            for training in list(active):
+                if training.ended():
+                    active.remove(training)
+                    training.finish()
+            board.tick()
+    finally:
+        for training in active:
+            training.stop()
+
+
+def trained(run: Run) -> bool:
+    """Whether a run reached its last update and its results are there."""
+    return run.steps.done("train", run.settings, [run.checkpoints / LAST, run.metrics])
+
+
+class _Training:
+    """One run while it trains."""
+
+    def __init__(self, run: Run, data: Dataset, device: Device, board: Board) -> None:
+        self._run, self._device, self._board = run, device, board
+        self._total = training_of(run).updates
+        self._started = time.monotonic()
+        self._shown: set[str] = set()
+        check_writable(run.checkpoints)
+        done = restore(run.checkpoints)
+        board.add(run.name, self._total, done)
+        run.steps.begin("train")
+        # Killed after its last update: fairseq would make one more.
+        self._child = None if done >= self._total else self._start(data, done)
+
+    def _start(self, data: Dataset, done: int) -> Child:
+        headline = f"{time.strftime('%Y-%m-%d %H:%M:%S')} fairseq-train from update {done}, {self._device.describe()}"
+        words = training_arguments(self._run, data, self._device)
+        return Child("fairseq_cli.train", words, self._run.log, self._device.threads, headline)
+
+    def ended(self) -> bool:
+        """Whether it is over, after showing what is new in the log."""
+        if self._child is None:
+            return True
+        running = self._child.running()
+        lines = self._child.new_lines()
+        for warning in real_warnings(lines):
+            if warning not in self._shown:
+                self._shown.add(warning)
+                self._board.say(f"  {self._run.name}: warning: {warning}")
+        for entry in log_entries(lines):
+            if entry.tag == "train_inner":
+                note = f"loss {entry.values['loss']:.2f}, {entry.values['wps']:.0f} tokens/s"
+                self._board.update(self._run.name, int(entry.values["num_updates"]), note)
+        return not running
+
+    def finish(self) -> None:
+        """See that it did its work, and write the metrics."""
+        try:
+            if self._child is not None:
+                self._child.check(f"training {self._run.name}")
+            _write_metrics(self._run, self._device)
+        except UserError as error:
+            self._run.steps.fail("train", str(error))
+            raise
+        self._run.steps.finish("train", self._run.settings, time.monotonic() - self._started)
+        self._board.update(self._run.name, self._total)
+
+    def stop(self) -> None:
+        """End it before its end."""
+        if self._child is not None:
+            self._child.stop()
+
+
+def _write_metrics(run: Run, device: Device) -> None:
+    total = training_of(run).updates
+    made = updates_made(load_checkpoint(run.checkpoints / LAST))
+    if made < total:
+        raise UserError(f"training {run.name} ended after {made} of {total} updates; its log: {run.log}")
+    lines = run.log.read_text(encoding="utf-8", errors="replace").split("\n")
+    write_json(run.metrics, {**learning_curve(lines), "measured": device.describe()})
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One JSON line of fairseq's log: ``train_inner`` or ``valid``, and its numbers."""
+
+    tag: str
+    values: dict[str, float]
+
+
+def log_entries(lines: Iterable[str]) -> list[LogEntry]:
+    """The whole JSON lines among a log's lines; a line cut off by a kill is passed over."""
+    entries = []
+    for line in lines:
+        if match := _JSON_LINE.search(line):
+            with contextlib.suppress(ValueError):
+                values = json.loads(match[2])
+                entries.append(LogEntry(match[1], {name: float(v) for name, v in values.items() if v is not None}))
+    return entries
+
+
+def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
+    """The curve and speed of a training, from its log.
+
+    Updates that a kill made the training repeat count once, with their last values.
+
+    Returns:
+        ``train`` and ``valid``: [updates, bits per target token] points, the training's with label smoothing;
+        ``tokens_per_second``: target tokens, the median over the log's intervals, None where there is none.
+    """
+    train: dict[int, float] = {}
+    valid: dict[int, float] = {}
+    speed: dict[int, float] = {}
+    for entry in log_entries(lines):
+        if entry.tag == "train_inner":
+            updates = int(entry.values["num_updates"])
+            train[updates] = entry.values["loss"]
+            speed[updates] = entry.values["wps"]
+        else:
+            valid[int(entry.values["valid_num_updates"])] = entry.values["valid_nll_loss"]
+    return {
+        "train": [list(point) for point in sorted(train.items())],
+        "valid": [list(point) for point in sorted(valid.items())],
+        "tokens_per_second": round(statistics.median(speed.values()), 1) if speed else None,
+    }
+
+
+def restore(folder: Path) -> int:
+    """Make checkpoint_last.pt the newest whole checkpoint of ``folder``, and remove what a kill left half-written.
+
+    fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can leave half a file.
+
+    Returns:
+        How many updates it holds; 0 where there is none and training begins at the beginning.
+    """
+    newest, most = None, 0
+    for path in folder.glob("*.pt.tmp"):
+        path.unlink()
+    # checkpoint_last.pt first, so that it stays where another one has as many updates.
+    for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: path.name != LAST):
+        try:
+            updates = updates_made(load_checkpoint(path))
+        except UserError:
+            path.unlink()
+            continue
+        if updates > most:
+            newest, most = path, updates
+    if newest is not None and newest.name != LAST:
+        with atomic_path(folder / LAST) as temporary:
+            shutil.copyfile(newest, temporary)
+    return most

@@ -1,0 +1,174 @@
+"""How the kinds contain each other: with the right weights one is another exactly, whatever the shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given, settings
+from torch import Tensor
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.kernel import causal_mask
+from tests.attention.conftest import PLACES, make_layer, random, right_padding
+
+# float64 sums in another order.
+EXACT = {"rtol": 0, "atol": 1e-12}
+
+
+def heads_of(weight: Tensor, heads: int) -> Tensor:
+    """(H * d, C) -> (H, d, C)."""
+    return weight.unflatten(0, (heads, -1))
+
+
+def copy_shared(one: Attention, other: Attention) -> None:
+    """Give ``one`` the weights of ``other`` that both have under the same name and shape."""
+    theirs = dict(other.named_parameters())
+    for name, parameter in one.named_parameters():
+        if name in theirs and theirs[name].shape == parameter.shape:
+            parameter.copy_(theirs[name])
+
+
+def collaborative_as_mha(mha: Attention, sizes: dict) -> Attention:
+    """D = n d, all of MHA's queries and keys side by side, of which head i mixes its own block.
+
+    MHA's biases leave one term that depends on the key alone, b_Q^i (Y W_K^i)^T; the softmax ignores the others.
+    """
+    width = mha.num_heads * mha.head_dim
+    layer = make_layer("collaborative", **sizes, collaborative_dim=width)
+    copy_shared(layer, mha)
+    layer.mixing.copy_(torch.eye(mha.num_heads).repeat_interleave(mha.head_dim, dim=1))
+    if layer.content_proj is not None:
+        keys = heads_of(mha.k_proj.weight, mha.num_heads)
+        biases = mha.q_proj.bias.unflatten(0, (mha.num_heads, -1))
+        layer.content_proj.weight.copy_(torch.einsum("hdc,hd->hc", keys, biases) * mha.scaling)
+    return layer
+
+
+def mhe_without_embeddings(kind: str) -> Callable[[Attention, dict], Attention]:
+    def convert(sha: Attention, sizes: dict) -> Attention:
+        layer = make_layer(kind, **sizes)
+        copy_shared(layer, sha)
+        for name in ("query_embedding", "key_embedding", "value_embedding"):
+            layer.get_parameter(name).zero_()
+        return layer
+
+    return convert
+
+
+def gqa_of_all_heads(mha: Attention, sizes: dict) -> Attention:
+    layer = make_layer("gqa", **sizes, kv_heads=mha.num_heads)
+    layer.load_state_dict(mha.state_dict())
+    return layer
+
+
+def gqa_of_one_head(mqa: Attention, sizes: dict) -> Attention:
+    layer = make_layer("gqa", **sizes, kv_heads=1)
+    layer.load_state_dict(mqa.state_dict())
+    return layer
+
+
+def mha_from_gqa(gqa: Attention, sizes: dict) -> Attention:
+    """Every head of a group has its group's key and value projection."""
+    layer = make_layer("mha", **sizes)
+    copy_shared(layer, gqa)
+    repeats = gqa.num_heads // gqa.key_heads
+    for name in ("k_proj", "v_proj"):
+        for own, shared in zip(getattr(layer, name).parameters(), getattr(gqa, name).parameters(), strict=True):
+            own.copy_(heads_of(shared, gqa.key_heads).repeat_interleave(repeats, dim=0).flatten(0, 1))
+    return layer
+
+
+def mha_from_skv(skv: Attention, sizes: dict) -> Attention:
+    """Keys and values from copies of one projection."""
+    layer = make_layer("mha", **sizes)
+    copy_shared(layer, skv)
+    layer.k_proj.load_state_dict(skv.kv_proj.state_dict())
+    layer.v_proj.load_state_dict(skv.kv_proj.state_dict())
+    return layer
+
+
+def skv_from_el(el: Attention, sizes: dict) -> Attention:
+    """The input itself is what an identity projects to."""
+    layer = make_layer("skv", **sizes)
+    copy_shared(layer, el)
+    layer.kv_proj.weight.copy_(torch.eye(el.embed_dim))
+    if layer.kv_proj.bias is not None:
+        layer.kv_proj.bias.zero_()
+    return layer
+
+
+def mha_from_sha(sha: Attention, sizes: dict) -> Attention:
+    """Every head is the one."""
+    layer = make_layer("mha", **sizes)
+    copy_shared(layer, sha)
+    for name in ("q_proj", "k_proj", "v_proj"):
+        for own, shared in zip(getattr(layer, name).parameters(), getattr(sha, name).parameters(), strict=True):
+            own.copy_(torch.cat([shared] * sha.num_heads))
+    return layer
+
+
+#: What a kind becomes -> that kind, and the layer of another kind that does the same.
+RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
+    "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
+    "mhe_mul with zero embeddings is sha": ("sha", mhe_without_embeddings("mhe_mul")),
+    "mhe_add with zero embeddings is sha": ("sha", mhe_without_embeddings("mhe_add")),
+    "gqa with g = n is mha": ("mha", gqa_of_all_heads),
+    "gqa with g = 1 is mqa": ("mqa", gqa_of_one_head),
+    "mha with projections shared in groups is gqa": ("gqa", mha_from_gqa),
+    "mha with equal key and value projections is skv": ("skv", mha_from_skv),
+    "skv with the identity as projection is el": ("el", skv_from_el),
+    "mha with equal heads is sha": ("sha", mha_from_sha),
+}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@settings(max_examples=25, deadline=None)
+@given(
+    place=st.sampled_from(PLACES),
+    batch=st.integers(1, 3),
+    queries=st.integers(1, 6),
+    keys=st.integers(1, 6),
+    heads=st.sampled_from([2, 4, 6]),
+    head_dim=st.integers(1, 6),
+    bias=st.booleans(),
+    padded=st.booleans(),
+    need_weights=st.booleans(),
+)
+@torch.no_grad()
+def test_relation(relation, place, batch, queries, keys, heads, head_dim, bias, padded, need_weights) -> None:
+    kind, convert = RELATIONS[relation]
+    sizes = {"place": place, "embed_dim": heads * head_dim, "num_heads": heads, "bias": bias}
+    one = make_layer(kind, **sizes)
+    other = convert(one, sizes)
+    x = random(queries, batch, heads * head_dim)
+    y = random(keys, batch, heads * head_dim, seed=1) if place == "cross" else x
+    padding = right_padding(batch, y.size(0)) if padded else None
+    if padding is not None:
+        padding[:, 0] = False  # a row of nothing but padding has no defined output
+    mask = causal_mask(queries) if place == "decoder" else None
+    arguments = {"key_padding_mask": padding, "attn_mask": mask, "need_head_weights": need_weights}
+    expected, expected_weights = one(x, y, y, need_weights=need_weights, **arguments)
+    found, weights = other(x, y, y, need_weights=need_weights, **arguments)
+    # What a padded query sees of its past is not defined (and ignored by fairseq's loss): compare the real ones.
+    real = torch.ones(queries, batch, dtype=torch.bool) if padding is None or place != "decoder" else ~padding.t()
+    torch.testing.assert_close(found[real], expected[real], **EXACT)
+    if need_weights:
+        by_query = (w.permute(2, 1, 0, 3)[real] for w in (weights, expected_weights))  # (H, B, T, S) -> (T, B, H, S)
+        torch.testing.assert_close(*by_query, **EXACT)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("place", PLACES)
+def test_relation_needs_those_weights(relation: str, place: str) -> None:
+    """With weights of its own the other layer does something else: the relation is not one between any two layers."""
+    kind, convert = RELATIONS[relation]
+    sizes = {"place": place, "embed_dim": 24, "num_heads": 4, "bias": False}
+    one = make_layer(kind, **sizes)
+    with torch.no_grad():
+        other = convert(one, sizes)
+    x = random(5, 3, 24)
+    torch.nn.init.normal_(one.q_proj.weight, std=0.4)
+    assert not torch.allclose(other(x, x, x)[0], one(x, x, x)[0])

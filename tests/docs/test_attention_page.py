@@ -1,0 +1,186 @@
+"""docs/attention.md says what is true: its numbers are counted, its example is run through the suite of every kind."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import math
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import options, utils
+from torch import Tensor
+
+from fairseq_mhe.attention import VARIANTS, build_attention
+from fairseq_mhe.experiments.params import build_setting
+from fairseq_mhe.models.accounting import attention_parameters, cache_bytes
+from tests.attention import equations, test_variants
+from tests.attention.conftest import PLACES
+from tests.models.conftest import make_batch, make_model, search
+
+PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
+(EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+#: kind -> parameters, cached numbers, count in the BERT-base setting
+ROWS = {
+    cells[0].strip("`"): cells[1:]
+    for line in PAGE.split("\n")
+    if (cells := [cell.strip() for cell in line.strip("|").split("|")])[0].strip("`") in VARIANTS and len(cells) == 4
+}
+NEW = "qk_shared"
+#: One projection for both sides cannot serve an encoder of another width, and says so.
+NOT_FOR_THE_EXAMPLE = ("test_other_key_width",)
+MASKED = [("cross", mask_kind) for mask_kind in ("causal", "boolean", "float")]
+
+
+def value(formula: str, **sizes: int) -> int:
+    """A formula of the page, such as 2·C·n·d + n·D, with numbers for its letters."""
+    assert re.fullmatch(r"[CndgD0-9·+() ]+", formula)
+    return eval(formula.replace("·", "*"), {"__builtins__": {}}, sizes)  # noqa: S307 - checked letter by letter above
+
+
+def test_every_kind_has_a_row_and_a_section() -> None:
+    assert set(ROWS) == set(VARIANTS)
+    headings = [line for line in PAGE.split("\n") if line.startswith("### ")]
+    for kind in VARIANTS:
+        (heading,) = [heading for heading in headings if f"`{kind}`" in heading]
+        section = PAGE.split(heading)[1].split("\n### ")[0].split("\n## ")[0]
+        assert "$$" in section, f"{kind} has no equation"
+        assert re.search(r"20\d\d", section), f"{kind} has no source"
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize(("width", "heads"), [(24, 4), (48, 8)])
+def test_formulas_are_what_is_built(kind: str, width: int, heads: int) -> None:
+    choices = {"gqa": {"kv_heads": 4}, "collaborative": {"collaborative_dim": 10}}
+    layer = build_attention(kind, width, heads, self_attention=True, **choices.get(kind, {}))
+    parameters, cached, _ = ROWS[kind]
+    sizes = {"C": width, "n": heads, "d": width // heads, "g": 4, "D": 10}
+    assert value(parameters, **sizes) == attention_parameters(layer)
+    assert value(cached, **sizes) == layer.cached_values
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_the_column_of_bert_base_is_counted(kind: str) -> None:
+    assert int(ROWS[kind][2].replace(",", "")) == attention_parameters(build_setting("bert-base", kind))
+
+
+def test_numbers_in_the_text() -> None:
+    layer = build_attention("collaborative", 768, 12, self_attention=True)
+    assert (layer.collaborative_dim, "$C/4$ unless given" in PAGE) == (192, True)
+    assert (build_attention("gqa", 768, 12).key_heads, "is 2 unless given" in PAGE) == (2, True)
+    assert layer.scaling == pytest.approx((768 / 12) ** -0.5)
+
+
+# The example of a new kind.
+
+
+def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
+    """Kitaev et al. 2020, section 2: one projection, keys of length 1."""
+    n = layer.num_heads
+    width = layer.qk_proj.weight.size(0) // n
+    queries, keys, values = [], [], []
+    for i in range(n):
+        rows = slice(i * width, (i + 1) * width)
+        weight, bias = layer.qk_proj.weight[rows], 0 if layer.qk_proj.bias is None else layer.qk_proj.bias[rows]
+        queries.append(x @ weight.t() + bias)
+        unscaled = y @ weight.t() + bias
+        keys.append(unscaled / unscaled.square().sum(-1, keepdim=True).sqrt())
+        value_bias = 0 if layer.v_proj.bias is None else layer.v_proj.bias[rows]
+        values.append(y @ layer.v_proj.weight[rows].t() + value_bias)
+    return equations._combine(layer, queries, keys, values, 1 / math.sqrt(width), mask)
+
+
+@pytest.fixture
+def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The page's example as a user directory that fairseq has imported; forgotten afterwards."""
+    user_dir = tmp_path / "my_attention"
+    user_dir.mkdir()
+    (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
+    monkeypatch.setitem(equations.EQUATIONS, NEW, qk_shared)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    try:
+        utils.import_user_module(argparse.Namespace(user_dir=str(user_dir)))
+        yield user_dir
+    finally:
+        VARIANTS.pop(NEW, None)
+        sys.modules.pop("my_attention", None)
+        utils.import_user_module.memo.discard(str(user_dir))
+
+
+def test_the_example_is_short() -> None:
+    lines = EXAMPLE.rstrip().split("\n")
+    assert len(lines) < 40
+    assert max(map(len, lines)) <= 120
+
+
+def suite() -> Iterator[tuple[str, dict[str, object]]]:
+    """Every test of the kinds' suite, with every value of its arguments, as far as they are not drawn at random."""
+    values = {"place": PLACES, "padded": [False, True], "bias": [False, True], "need_weights": [False, True]}
+    values["mask_kind"] = ["none", "causal", "boolean", "float"]
+    for name, test in inspect.getmembers(test_variants, inspect.isfunction):
+        names = list(inspect.signature(test).parameters)
+        if (
+            name in NOT_FOR_THE_EXAMPLE
+            or not name.startswith("test_")
+            or not {"kind"} <= set(names) <= {"kind", *values}
+        ):
+            continue
+        cases: list[dict[str, object]] = [{}]
+        for argument in names:
+            if argument != "kind":
+                cases = [{**case, argument: choice} for case in cases for choice in values[argument]]
+        # Cross-attention has no causal mask.
+        yield from ((name, case) for case in cases if (case.get("place"), case.get("mask_kind", "none")) not in MASKED)
+
+
+CASES = list(suite())
+
+
+def test_the_suite_has_what_the_page_promises() -> None:
+    """Equal to its plain equation, cached decoding equal to full, in every place."""
+    names = {name for name, _ in CASES}
+    assert {"test_equals_the_plain_equation", "test_decoding_step_by_step_equals_all_at_once"} <= names
+    assert len(names) > 10
+    assert {case.get("place") for name, case in CASES if name == "test_equals_the_plain_equation"} == set(PLACES)
+
+
+@pytest.mark.parametrize(("name", "case"), CASES)
+def test_the_example_passes_the_suite(registered: Path, name: str, case: dict[str, object]) -> None:
+    getattr(test_variants, name)(kind=NEW, **case)
+
+
+def test_the_example_has_the_parameters_it_says(registered: Path) -> None:
+    count = attention_parameters(build_attention(NEW, 24, 4, self_attention=True))
+    # Queries and keys, values, output: C = n d.
+    assert f"Parameters: {count // (24 * 24)} C n d" in EXAMPLE
+    assert count % (24 * 24) == 0
+    with pytest.raises(ValueError, match="embed_dim 24 and kdim 10 must be equal"):
+        build_attention(NEW, 24, 4, kdim=10, vdim=10)
+
+
+def test_the_example_translates(registered: Path) -> None:
+    """In a whole model, beam search with the cache gives the scores of a full pass."""
+    model, batch = make_model(attention=NEW), make_batch()
+    assert cache_bytes(model).per_target_token == 2 * 2 * 16 * 4
+    hypothesis = search([model], batch)[0][0]
+    tokens = hypothesis["tokens"]
+    previous = tokens.roll(1).unsqueeze(0)
+    with torch.no_grad():
+        logits = model(batch["src_tokens"][:1], batch["src_lengths"][:1], previous)[0]
+    scores = logits.log_softmax(-1)[0, torch.arange(len(tokens)), tokens]
+    torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
+
+
+def test_fairseq_train_takes_the_example(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its name, from its own user directory; what it does not use is refused by that name."""
+    words = ["--user-dir", str(registered), "--arch", "transformer_mhe_base", "--attention", NEW]
+    monkeypatch.setattr(sys, "argv", ["fairseq-train", "no data", *words])
+    args = options.parse_args_and_arch(options.get_training_parser())
+    assert args.attention == NEW
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--collaborative-dim", "8"])
+    with pytest.raises(SystemExit, match=f"--collaborative-dim has no effect on --attention {NEW}"):
+        options.parse_args_and_arch(options.get_training_parser())

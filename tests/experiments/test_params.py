@@ -1,0 +1,81 @@
+"""Counts of what is really built, against the published numbers and the formulas they follow from."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fairseq_mhe import cli
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.experiments.params import SETTINGS, build_on_meta, build_setting
+from fairseq_mhe.models.accounting import attention_parameters
+from fairseq_mhe.models.architectures import ROWS
+
+# Xue & Aletras 2023, BERT-base setting, 12 sublayers of d_m 768, n 12, d 64: the formula, and what it comes to.
+BERT_BASE = {
+    "sha": (lambda c, n, d: 3 * c * d + n * d * c, 8_847_360),
+    "mha": (lambda c, n, d: 4 * c * c, 28_311_552),
+    "el": (lambda c, n, d: 2 * c * c, 14_155_776),
+    "mqa": (lambda c, n, d: 2 * c * c + 2 * c * d, 15_335_424),
+    "skv": (lambda c, n, d: 3 * c * c, 21_233_664),
+    "mhe_add": (lambda c, n, d: 3 * c * d + 3 * n * d + n * d * c, 8_875_008),
+    "mhe_mul": (lambda c, n, d: 3 * c * d + 3 * n * d + n * d * c, 8_875_008),
+    "gqa": (lambda c, n, d: 2 * c * c + 2 * c * 2 * d, 16_515_072),
+    "collaborative": (lambda c, n, d: (2 * c + n) * c // 4 + 2 * c * c, 17_722_368),
+}
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.main(["params", *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_every_kind_is_counted_in_the_bert_base_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = json.loads(printed(capsys, "--setting", "bert-base", "--json"))["bert-base"]
+    assert set(counts) == set(VARIANTS) == set(BERT_BASE)
+    for kind, (formula, exact) in BERT_BASE.items():
+        assert counts[kind] == exact == 12 * formula(768, 12, 64), kind
+
+
+@pytest.mark.parametrize("kind", SETTINGS["bert-base"].published)
+def test_counts_are_the_published_ones(kind: str) -> None:
+    """To the printed digits, but for mha, of which the paper prints 0.01 million more than its formula gives."""
+    count = attention_parameters(build_setting("bert-base", kind))
+    published = float(SETTINGS["bert-base"].published[kind])
+    assert count / 1e6 == pytest.approx(published, abs=0.015 if kind == "mha" else 0.00501)
+
+
+def test_the_table_of_a_setting_shows_counts_and_merit(capsys: pytest.CaptureFixture[str]) -> None:
+    """At the width of a file or pipe (80 columns) too, where nothing may be cut."""
+    lines = printed(capsys, "--setting", "bert-base").split("\n")
+    assert max(map(len, lines)) <= 80
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+    assert ["mhe_mul", "739,584", "8,875,008", "8.88"] in cells
+    assert ["mha", "2,359,296", "28,311,552", "28.32"] in cells
+    assert ["sha", "96.7 / -", "95.2 / -", "93.1 / -", "87.8 / -"] in cells
+    assert ["skv", "99.4 / 0.02", "99.1 / 0.03", "99.4 / 0.05", "98.6 / 0.09"] in cells
+    assert "…" not in "".join(lines)
+
+
+def test_json_of_rows_is_attention_parameters(capsys: pytest.CaptureFixture[str]) -> None:
+    counts = json.loads(printed(capsys, "--json"))
+    assert set(counts) == set(ROWS)
+    assert all(set(kinds) == set(VARIANTS) for kinds in counts.values())
+    assert (counts["base"]["mha"], counts["base"]["mhe_mul"]) == (18_874_368, 6_515_712)
+
+
+@pytest.mark.parametrize(
+    ("row", "options", "message"),
+    [
+        ("bigger", {}, "unknown row 'bigger'; choose one of: base"),
+        ("base", {"attention": "mhe"}, "unknown attention 'mhe'; choose one of: mha"),
+        ("base", {"attention": "gqa", "attention_kv_heads": 3}, "kv_heads 3 does not divide num_heads 8"),
+        ("base", {"attention_kv_heads": 2}, "--attention-kv-heads has no effect on --attention mha"),
+        ("base", {"vocabulary": 4}, "a vocabulary of 4 has no words"),
+    ],
+)
+def test_what_cannot_be_built_is_named(row: str, options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build_on_meta(row, **{"attention": "mha", **options})

@@ -1,0 +1,245 @@
+"""The whole job on 200 pairs through the real command lines: prepare, train, average, generate, score, table."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from sacrebleu.metrics import BLEU
+
+from fairseq_mhe import cli
+from fairseq_mhe.convert.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.experiments.scoring import read_lines
+from fairseq_mhe.experiments.table import FILES
+
+UPDATES = 20
+KINDS = ("mha", "mhe_mul")
+WORDS = ["--limit", "200", "--updates", str(UPDATES), "--cpu"]
+COMMAND = [sys.executable, "-m", "fairseq_mhe.cli", "quickstart"]
+FAMILIES = ("DEBUG", "INFO", "Warning", "warn", "hydra", "Traceback")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The folder of a quickstart, and how it ended."""
+
+    out: Path
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def quickstart(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *WORDS, "--out", str(out), *words], capture_output=True, text=True, check=False, timeout=600
+    )
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Finished:
+    """A quickstart that ran to its end, in a folder with a space in its name; the test processes share one."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base if worker_id == "master" else base.parent
+    out, record = folder / "quick start", folder / "quickstart.json"
+    with (folder / "quickstart.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not record.exists():
+            done = quickstart(out)
+            record.write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
+    return Finished(out, *json.loads(record.read_text()))
+
+
+def run_folder(out: Path, kind: str) -> Path:
+    return out / f"tiny-{kind}-seed1"
+
+
+def test_it_ends_in_the_table(finished: Finished) -> None:
+    out = finished.out
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == (out / "table.md").read_text()
+    assert all((out / name).stat().st_size > 0 for name in FILES)
+    rows = {row["attention"]: row for row in json.loads((out / "table.json").read_text())}
+    assert tuple(rows) == KINDS
+    mha, mhe = rows["mha"], rows["mhe_mul"]
+    # tiny: 6 attention sublayers, d_m 128, 4 heads of 32
+    assert mha["attention_parameters"] == 6 * 4 * 128**2
+    assert mhe["attention_parameters"] == 6 * (3 * 128 * 32 + 3 * 4 * 32 + 128**2)
+    assert (
+        mha["total_parameters"] - mhe["total_parameters"] == mha["attention_parameters"] - mhe["attention_parameters"]
+    )
+    assert mha["kv_bytes_per_token"] == 4 * mhe["kv_bytes_per_token"] == 4 * (2 * 2 * 32) * 4
+    assert min(mha["tokens_per_second"], mhe["tokens_per_second"]) > 0
+    assert min(mha["sentences_per_second"], mhe["sentences_per_second"]) > 0
+
+
+def test_only_progress_and_real_warnings_reach_the_screen(
+    finished: Finished,
+) -> None:
+    assert [line for line in finished.stderr.splitlines() if any(word in line for word in FAMILIES)] == []
+    assert "step 2 of 4: train mha, mhe_mul" in finished.stderr
+
+
+def test_no_sentence_is_lost(finished: Finished) -> None:
+    out = finished.out
+    references = read_lines(out / "data-limit200" / "raw" / "test.de")
+    assert len(references) % 8, "a multiple of 8 would hide the loss"
+    for kind in KINDS:
+        folder = run_folder(out, kind) / "test"
+        hypotheses = read_lines(folder / "hypotheses.txt")
+        assert len(hypotheses) == len(references)
+        assert read_lines(folder / "references.txt") == references
+        expected = BLEU().corpus_score(hypotheses, [references]).score
+        assert json.loads((folder / "scores.json").read_text())["bleu"]["score"] == pytest.approx(expected, abs=1e-3)
+
+
+def test_training_sees_every_sentence(finished: Finished) -> None:
+    out = finished.out
+    train = [line for line in (run_folder(out, "mha") / "train.log").read_text().split("\n") if "| train | " in line]
+    first_epoch = json.loads(train[0].partition("| train | ")[2])
+    sentences = float(first_epoch["train_bsz"]) * float(first_epoch["train_num_updates"])
+    lines = len(read_lines(out / "data-limit200" / "raw" / "train.de"))
+    assert sentences == pytest.approx(lines, abs=0.5)
+
+
+def test_the_averages_are_the_last_checkpoints_mean(
+    finished: Finished,
+) -> None:
+    out = finished.out
+    for kind in KINDS:
+        state = load_checkpoint(run_folder(out, kind) / "model.pt")
+        assert len(state["averaged_from"]) == 5
+        sources = [load_checkpoint(run_folder(out, kind) / "checkpoints" / name) for name in state["averaged_from"]]
+        updates = [updates_made(source) for source in sources]
+        assert updates == sorted(set(updates))
+        assert updates[-1] == UPDATES
+        assert updates[0] >= UPDATES - 9, "at most every other one is lost to an epoch's end"
+        name = "decoder.layers.0.fc1.weight"
+        mean = torch.stack([s["model"][name].double() for s in sources]).mean(0)
+        torch.testing.assert_close(state["model"][name].double(), mean, atol=1e-7, rtol=0)
+
+
+def test_a_second_run_does_nothing(finished: Finished) -> None:
+    out = finished.out
+    before = snapshot(out)
+    start = time.monotonic()
+    again = quickstart(out)
+    assert again.stdout == finished.stdout
+    assert time.monotonic() - start < 60
+    assert snapshot(out) == before
+
+
+def snapshot(out: Path) -> dict[str, int]:
+    """When each result was written (config.json and locks are no results)."""
+    files = (path for path in out.rglob("*") if path.is_file() and path.name not in ("config.json", ".lock"))
+    return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
+
+
+def test_other_settings_in_the_same_folder_are_refused(finished: Finished, capsys: pytest.CaptureFixture[str]) -> None:
+    out = finished.out
+    before = snapshot(out)
+    words = ["quickstart", "--limit", "200", "--updates", str(UPDATES + 1), "--cpu", "--out", str(out)]
+    assert cli.main(words) == 2
+    last = capsys.readouterr().err.strip().split("\n")[-1]
+    assert "was made with other settings (training updates: 20, now 21)" in last
+    assert snapshot(out) == before
+
+
+def test_killed_in_the_middle_it_goes_on_to_the_same_result(finished: Finished, tmp_path: Path) -> None:
+    """Killed by -9 while both train, with the last checkpoint of one cut in half: same weights, same translations."""
+    whole = finished.out
+    shutil.copytree(whole / "data-limit200", tmp_path / "data-limit200")
+    killed = subprocess.Popen([*COMMAND, *WORDS, "--out", str(tmp_path)], stderr=subprocess.DEVNULL)
+    folders = [run_folder(tmp_path, kind) for kind in KINDS]
+    try:
+        wait_until(lambda: all(len(list(f.glob("checkpoints/checkpoint_[0-9]*.pt"))) >= 3 for f in folders), killed)
+    finally:
+        killed.send_signal(signal.SIGKILL)
+        killed.wait()
+    assert not (folders[0] / "model.pt").exists(), "it was killed too late to prove anything"
+    last = folders[0] / "checkpoints" / "checkpoint_last.pt"
+    os.truncate(last, last.stat().st_size // 2)
+
+    done = quickstart(tmp_path)
+    assert done.returncode == 0, done.stderr
+    for kind, folder in zip(KINDS, folders, strict=True):
+        log = (folder / "train.log").read_text()
+        starts = [line.partition("from update ")[2] for line in log.split("\n") if line.startswith("--- ")]
+        assert [start.partition(",")[0] == "0" for start in starts] == [True, False], "it began anew"
+        expected, found = (load_checkpoint(run_folder(out, kind) / "model.pt")["model"] for out in (whole, tmp_path))
+        assert all(torch.equal(found[name], value) for name, value in expected.items())
+        assert (folder / "test" / "hypotheses.txt").read_text() == (
+            run_folder(whole, kind) / "test" / "hypotheses.txt"
+        ).read_text()
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 300) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+
+
+def test_a_poisoned_checkpoint_is_refused_in_one_line(finished: Finished, tmp_path: Path) -> None:
+    """In fairseq-generate itself, started as quickstart starts it; what the checkpoint holds is not run."""
+    out = finished.out
+    proof = tmp_path / "it-ran"
+    state = load_checkpoint(run_folder(out, "mha") / "model.pt")
+    torch.save({**state, "extra_state": Poison(proof)}, tmp_path / "model.pt")
+    words = [str(out / "data-limit200" / "bin"), "--user-dir", str(Path(cli.__file__).parent), "--cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fairseq_cli.generate", *words, "--path", str(tmp_path / "model.pt")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert not proof.exists()
+    assert "Traceback" not in done.stderr
+    assert "foreign code" in done.stderr.strip().split("\n")[-1]
+
+
+class Poison:
+    def __init__(self, proof: Path) -> None:
+        self.proof = proof
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.proof,)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--attention", "mha,nonsense"], "unknown attention 'nonsense'; choose of: mha, mhe_mul"),
+        (["--updates", "0"], "0 is not 1 or more"),
+        (["--out", "with:colon"], "fairseq splits paths at colons"),
+        (["--out", "file/below"], "cannot write in"),
+    ],
+)
+def test_bad_input_is_said_before_anything_is_done(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    try:
+        code = cli.main(["quickstart", *words])
+    except SystemExit as error:  # argparse's own way
+        code = int(error.code or 0)
+    assert code == 2
+    assert message in capsys.readouterr().err.strip().split("\n")[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

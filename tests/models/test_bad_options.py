@@ -1,0 +1,87 @@
+"""fairseq-train with attention options that cannot work: one clear line at start-up, before any data is read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fairseq import options
+
+import fairseq_mhe
+
+USER_DIR = Path(fairseq_mhe.__file__).parent
+#: A data folder that is not there: whoever looked for it would fail in another way.
+NO_DATA = "/no such folder/bin"
+
+BAD = [
+    ("--attention gqa --attention-kv-heads 3", "kv_heads 3 does not divide num_heads 8: choose a divisor"),
+    ("--attention gqa --attention-kv-heads 16", "kv_heads 16 does not divide num_heads 8"),
+    ("--attention gqa --attention-kv-heads 0", "kv_heads 0 does not divide num_heads 8"),
+    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads -2 does not divide num_heads 8"),
+    ("--attention gqa --decoder-attention-heads 6 --decoder-embed-dim 516 --attention-kv-heads 4", "num_heads 6"),
+    ("--attention collaborative --collaborative-dim 0", "collaborative_dim must be positive, not 0"),
+    ("--attention collaborative --collaborative-dim -4", "collaborative_dim must be positive, not -4"),
+    ("--attention mha --attention-kv-heads 2", "--attention-kv-heads has no effect on --attention mha: leave it out"),
+    ("--attention mqa --attention-kv-heads 1", "--attention-kv-heads has no effect on --attention mqa"),
+    ("--attention gqa --collaborative-dim 64", "--collaborative-dim has no effect on --attention gqa"),
+    ("--attention sha --head-embedding-std 0.1", "--head-embedding-std has no effect on --attention sha"),
+    ("--attention mhe_add --head-embedding-offset 0", "--head-embedding-offset has no effect on --attention mhe_add"),
+    (
+        "--attention mha --decoder-attention skv --collaborative-dim 8",
+        "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one of: collaborative",
+    ),
+    ("--attention el --attention-head-dim 32", "num_heads 8 x head_dim 32 = 256 must equal kdim 512 and vdim 512"),
+    ("--cross-attention el --encoder-embed-dim 256", "num_heads 8 x head_dim 64 = 512 must equal kdim 256"),
+    ("--attention mhe", "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa"),
+    ("--attention mha --encoder-attention nothing", "unknown attention 'nothing'; choose one of: mha"),
+    ("--attention skv --encoder-attention-heads 7", "embed_dim 512 is not divisible by num_heads 7"),
+    ("--attention mqa --attention-head-dim 0", "head_dim must be positive, not 0"),
+]
+GOOD = [
+    "--attention gqa --attention-kv-heads 8",
+    "--attention gqa --attention-kv-heads 1",
+    "--attention mha --cross-attention gqa --attention-kv-heads 4",
+    "--attention collaborative --collaborative-dim 1",
+    "--attention el --encoder-embed-dim 256 --cross-attention skv",
+]
+
+
+def parse(words: str) -> None:
+    """What fairseq-train does before it touches data: its own parser, with the architecture's defaults."""
+    parser = options.get_training_parser()
+    arguments = [NO_DATA, "--arch", "transformer_mhe_base", *words.split()]
+    options.parse_args_and_arch(parser, input_args=arguments)
+
+
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_options_stop_the_parser_in_one_line(words: str, message: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse(words)
+    assert str(caught.value).startswith("fairseq-mhe: error: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("words", GOOD)
+def test_options_at_their_limits_are_accepted(words: str) -> None:
+    parse(words)
+
+
+def test_fairseq_train_itself() -> None:
+    """The real command: one line, a failing exit status, nothing about the data, no traceback."""
+    words, message = BAD[0]
+    command = [sys.executable, "-m", "fairseq_cli.train", NO_DATA, "--user-dir", str(USER_DIR)]
+    done = subprocess.run(
+        [*command, "--arch", "transformer_mhe_base", *words.split()],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert [line for line in done.stderr.split("\n") if line] == [f"fairseq-mhe: error: {message}"]
+    assert NO_DATA not in done.stdout
