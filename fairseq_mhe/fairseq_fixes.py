@@ -57,6 +57,8 @@ def quieten_start_up() -> None:
             warnings.filterwarnings("ignore", category=category, module=module)
     # hydra marks its deprecations as plain UserWarnings, one of them from no module of its own.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
+    # fairseq always asks for pinned memory, whether there is a GPU or not.
+    warnings.filterwarnings("ignore", message=r"'pin_memory' argument is set as true but no accelerator is found")
     warnings.filterwarnings("ignore", message=r"\n'config' is validated against ConfigStore schema")
 
 

@@ -1,4 +1,4 @@
-"""The picture: learning curves, and BLEU against attention parameters; legible in a talk and without colour vision."""
+"""The picture: learning curves, and BLEU against parameters and cache; legible in a talk and without colour vision."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ def plot(
         curves: a label and the content of metrics.json, in the same order.
         title: heading.
     """
-    figure = Figure(figsize=(12, 5), layout="constrained")
+    figure = Figure(figsize=(18, 5.5), layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
+    left, middle, right = figure.subplots(1, 3)
     _learning_curves(left, curves)
-    _bleu_against_parameters(right, summaries)
+    _quality_against_cost(middle, summaries, "attention_parameters", 1e6)
+    _label(middle, "Quality against size", "attention parameters (millions)", "BLEU (bars: 95% bootstrap)")
+    _quality_against_cost(right, summaries, "kv_bytes_per_token", 1024)
+    _label(right, "Quality against cache", "key/value cache (KiB per generated token)", "BLEU (grey: Pareto front)")
     figure.suptitle(title, fontsize=15)
     with atomic_path(output / "picture.png") as temporary:
         figure.savefig(temporary, dpi=DPI, format="png")
@@ -56,12 +59,14 @@ def _learning_curves(axes: Axes, curves: Sequence[tuple[str, Mapping[str, Any]]]
     axes.legend(fontsize=12, frameon=False)
 
 
-def _bleu_against_parameters(axes: Axes, summaries: Sequence[Mapping[str, Any]]) -> None:
-    for index, summary in enumerate(summaries):
-        parameters, bleu = summary["attention_parameters"] / 1e6, summary["bleu"]
+def _quality_against_cost(axes: Axes, summaries: Sequence[Mapping[str, Any]], cost: str, unit: float) -> None:
+    """BLEU of each kind against what it costs (a key of table.json, in ``unit``), and the Pareto front."""
+    points = [(summary[cost] / unit, summary["bleu"]) for summary in summaries]
+    front = pareto_front(points)
+    axes.step(*zip(*front, strict=True), where="post", color="#BBBBBB", linewidth=6, zorder=0)
+    for index, (summary, point) in enumerate(zip(summaries, points, strict=True)):
         axes.errorbar(
-            parameters,
-            bleu,
+            *point,
             yerr=summary["bleu_confidence"],
             color=_of(COLOURS, index),
             marker=_of(MARKS, index),
@@ -69,12 +74,23 @@ def _bleu_against_parameters(axes: Axes, summaries: Sequence[Mapping[str, Any]])
             capsize=4,
             linewidth=1.5,
         )
-        retained = f" ({summary['prr']:.1f}%)" if summary["p_value"] is not None and summary["prr"] is not None else ""
-        axes.annotate(
-            f"{summary['attention']}{retained}", (parameters, bleu), (9, 9), textcoords="offset points", fontsize=12
-        )
-    axes.set_xlim(left=0, right=1.25 * max(summary["attention_parameters"] for summary in summaries) / 1e6)
-    _label(axes, "Quality against size (bars: 95% bootstrap)", "attention parameters (millions)", "BLEU")
+        axes.annotate(_name(summary), point, (8, 8), textcoords="offset points", fontsize=11)
+    axes.set_xlim(left=0, right=1.3 * max(x for x, _ in points))
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The (cost, quality) points that no other one beats in both, from the cheapest to the best."""
+    front: list[tuple[float, float]] = []
+    for cost, quality in sorted(points, key=lambda point: (point[0], -point[1])):
+        if not front or quality > front[-1][1]:
+            front.append((cost, quality))
+    return front
+
+
+def _name(summary: Mapping[str, Any]) -> str:
+    """The kind, and what it retains of the baseline's BLEU."""
+    retained = f" ({summary['prr']:.1f}%)" if summary["p_value"] is not None and summary["prr"] is not None else ""
+    return f"{summary['attention']}{retained}"
 
 
 def _label(axes: Axes, title: str, x: str, y: str) -> None:

@@ -1,0 +1,174 @@
+"""fairseq's own commands with the user-dir: training, resuming, every way of decoding, bad checkpoints."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fairseq_mhe
+
+USER_DIR = str(Path(fairseq_mhe.__file__).parent)
+SENTENCES = 13  # no multiple of 8, fairseq's --required-batch-size-multiple
+WORDS = ["a", "rose", "is", "red", "and", "the", "sky", "was", "blue", "over", "our", "old", "town"]
+
+
+def run(command: str, *words: str, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
+    """``fairseq-COMMAND`` with the user-dir."""
+    script = Path(sys.executable).with_name(f"fairseq-{command}")
+    done = subprocess.run([script, *words], capture_output=True, text=True, **options)
+    assert not check or done.returncode == 0, done.stderr[-2000:]
+    return done
+
+
+def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True):
+    """A training of a few updates."""
+    return run(
+        "train",
+        str(folder / "bin"),
+        *("--user-dir", USER_DIR, "--arch", "transformer_mhe_tiny", "--share-all-embeddings", "--cpu"),
+        *("--optimizer", "adam", "--lr", "0.001", "--criterion", "label_smoothed_cross_entropy"),
+        *("--max-tokens", "60", "--max-update", str(updates), "--save-dir", str(save), "--num-workers", "0"),
+        *("--log-format", "simple", *words),
+        check=check,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A binarised corpus of made-up sentences, and a trained model of three kinds of attention."""
+    folder = tmp_path_factory.mktemp("commands")
+    for split in ("train", "valid"):
+        lines = [" ".join(WORDS[i % 5 : i % 5 + 2 + i % 7]) for i in range(SENTENCES)]
+        (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in lines))
+        (folder / f"{split}.de").write_text("".join(f"{' '.join(line.split()[::-1])}\n" for line in lines))
+    words = ["-s", "en", "-t", "de", "--trainpref", str(folder / "train"), "--validpref", str(folder / "valid")]
+    run("preprocess", *words, "--destdir", str(folder / "bin"), "--joined-dictionary")
+    for kind in ("mha", "mhe_mul", "mhe_add"):
+        train(folder, folder / kind, "--attention", kind)
+    return folder
+
+
+def generate(folder: Path, *words: str, kind: str = "mhe_mul"):
+    """Translations of the valid set."""
+    path = ":".join(str(folder / k / "checkpoint_last.pt") for k in kind.split("+"))
+    return run(
+        "generate",
+        str(folder / "bin"),
+        *("--user-dir", USER_DIR, "--path", path, "--gen-subset", "valid", "--cpu", "--max-len-b", "9"),
+        *("--max-tokens", "60", "--num-workers", "0", *words),
+    ).stdout
+
+
+def hypotheses(output: str) -> list[int]:
+    return sorted(int(n) for n in re.findall(r"^H-(\d+)\t", output, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--fp16",
+        "--bf16",
+        "--memory-efficient-fp16",
+        "--attention mha --cross-attention mhe_add --attention-dropout 0.1 --update-freq 2",
+        "--encoder-layerdrop 0.5 --decoder-layerdrop 0.5",
+        "--checkpoint-activations",
+    ],
+)
+def test_training_options(folder: Path, tmp_path: Path, options: str) -> None:
+    done = train(folder, tmp_path / "run", *options.split())
+    assert "num_updates 2" in done.stderr + done.stdout
+    assert (tmp_path / "run" / "checkpoint_last.pt").exists()
+
+
+def test_training_is_quiet(folder: Path, tmp_path: Path) -> None:
+    done = train(folder, tmp_path / "run")
+    assert "Warning" not in done.stderr + done.stdout
+
+
+def test_post_norm(folder: Path, tmp_path: Path) -> None:
+    words = ["--arch", "transformer_mhe_base", "--encoder-embed-dim", "16", "--decoder-embed-dim", "16"]
+    done = train(folder, tmp_path / "run", *words, "--encoder-layers", "1", "--decoder-layers", "1")
+    assert "num_updates 2" in done.stderr + done.stdout
+
+
+def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Path) -> None:
+    """Two updates and two more give the loss of four at once."""
+    pattern = re.compile(r"valid on 'valid' subset \| loss (\S+) .*num_updates 4")
+    whole = train(folder, tmp_path / "whole", "--dropout", "0", updates=4)
+    train(folder, tmp_path / "parts", "--dropout", "0", "--save-interval-updates", "2", updates=2)
+    rest = train(folder, tmp_path / "parts", "--dropout", "0", "--save-interval-updates", "2", updates=4)
+    assert pattern.findall(whole.stderr + whole.stdout)[-1] == pattern.findall(rest.stderr + rest.stdout)[-1]
+
+
+@pytest.mark.parametrize("kind", ["mha", "mhe_mul", "mhe_add", "mha+mhe_mul+mhe_add"])
+@pytest.mark.parametrize("options", ["--beam 5 --lenpen 0.6", "--beam 1"])
+def test_generation_translates_every_sentence(folder: Path, kind: str, options: str) -> None:
+    assert hypotheses(generate(folder, *options.split(), kind=kind)) == list(range(SENTENCES))
+
+
+def test_sampling(folder: Path) -> None:
+    output = generate(folder, *["--sampling", "--sampling-topk", "5", "--beam", "3", "--nbest", "3"])
+    assert hypotheses(output) == sorted([*range(SENTENCES)] * 3)
+
+
+def test_forced_prefixes_are_kept(folder: Path) -> None:
+    output = generate(folder, "--beam", "3", "--prefix-size", "2")
+    targets = dict(re.findall(r"^T-(\d+)\t(.*)$", output, re.MULTILINE))
+    found = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", output, re.MULTILINE))
+    assert {k: v.split()[:2] for k, v in found.items()} == {k: v.split()[:2] for k, v in targets.items()}
+
+
+def test_alignments_are_printed(folder: Path) -> None:
+    output = generate(folder, "--beam", "2", "--print-alignment")
+    alignments = re.findall(r"^A-(\d+)\t(\d+-\d+(?: \d+-\d+)*)$", output, re.MULTILINE)
+    assert len(alignments) > SENTENCES // 2  # an empty hypothesis has none
+
+
+def test_interactive(folder: Path) -> None:
+    words = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", str(folder / "mhe_mul" / "checkpoint_last.pt")]
+    done = run("interactive", *words, "--cpu", "--beam", "2", "--max-len-b", "9", input="a rose\nthe sky\n")
+    assert hypotheses(done.stdout) == [0, 1]
+
+
+def test_validate(folder: Path) -> None:
+    words = [str(folder / "bin"), "--task", "translation", "--user-dir", USER_DIR, "--cpu", "--valid-subset", "valid"]
+    done = run("validate", *words, "--path", str(folder / "mhe_mul" / "checkpoint_last.pt"), "--max-tokens", "60")
+    assert re.search(r"valid on 'valid' subset \| loss \d", done.stderr + done.stdout)
+
+
+def test_hydra_train(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mhe.yaml").write_text(f"""
+common: {{user_dir: {USER_DIR}, cpu: true}}
+task: {{_name: translation, data: {folder / "bin"}, source_lang: en, target_lang: de}}
+model: {{_name: transformer_mhe_tiny, attention: mhe_mul, cross_attention: mha, share_all_embeddings: true}}
+criterion: {{_name: label_smoothed_cross_entropy, label_smoothing: 0.1}}
+optimizer: {{_name: adam}}
+lr_scheduler: {{_name: inverse_sqrt, warmup_updates: 10}}
+dataset: {{max_tokens: 60}}
+optimization: {{max_update: 2, lr: [0.001]}}
+checkpoint: {{save_dir: {folder / "hydra"}}}
+""")
+    run("hydra-train", "--config-dir", str(tmp_path), "--config-name", "mhe", cwd=tmp_path)
+    assert hypotheses(generate(folder, kind="hydra")) == list(range(SENTENCES))
+
+
+def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+    train(folder, tmp_path / "run", "--attention", "mha")
+    done = train(folder, tmp_path / "run", "--attention", "mhe_mul", updates=3, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith("fairseq-mhe: error: the checkpoint is not of this model: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_truncated_checkpoint_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+    whole = (folder / "mhe_mul" / "checkpoint_last.pt").read_bytes()
+    (tmp_path / "part.pt").write_bytes(whole[: len(whole) // 2])
+    words = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", str(tmp_path / "part.pt"), "--cpu"]
+    done = run("generate", *words, "--gen-subset", "valid", check=False)
+    assert done.returncode == 1
+    assert "part.pt is truncated or no fairseq checkpoint" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
