@@ -31,9 +31,12 @@ def quiet_import() -> Iterator[None]:
     before, level = list(root.handlers), root.level
     if "fairseq" in sys.modules and root.level == logging.DEBUG:  # a fairseq command imported it already
         before, level = [h for h in before if not _is_basic(h)], logging.WARNING
+    disabled = root.manager.disable
+    logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+    logging.disable(disabled)
     root.handlers[:] = before
     root.setLevel(level)
 

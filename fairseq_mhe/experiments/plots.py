@@ -17,6 +17,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":")
 DPI = 200
+#: More names than this would cover each other; the learning curves' legend has the marks.
+MOST_NAMES = 3
 
 
 def plot(
@@ -74,7 +76,8 @@ def _quality_against_cost(axes: Axes, summaries: Sequence[Mapping[str, Any]], co
             capsize=4,
             linewidth=1.5,
         )
-        axes.annotate(_name(summary), point, (8, 8), textcoords="offset points", fontsize=11)
+        if len(summaries) <= MOST_NAMES:
+            axes.annotate(_name(summary), point, (8, 8), textcoords="offset points", fontsize=11)
     axes.set_xlim(left=0, right=1.3 * max(x for x, _ in points))
 
 
