@@ -30,7 +30,10 @@ def read_corpus(path: Path) -> dict[str, list[tuple[str, str]]]:
         UserError: it is missing, damaged, or another table.
     """
     try:
-        rows = [line.split("\t") for line in bz2.decompress(path.read_bytes()).decode("utf-8").removesuffix("\n").split("\n")]
+        rows = [
+            line.split("\t")
+            for line in bz2.decompress(path.read_bytes()).decode("utf-8").removesuffix("\n").split("\n")
+        ]
     except FileNotFoundError:
         raise UserError(
             f"{path} is not there; it comes with a clone of fairseq-mhe, not with an installed copy"
