@@ -91,7 +91,7 @@ def test_the_markdown_is_a_table_with_signatures(make_run: MakeRun, tmp_path: Pa
 def test_the_picture_is_fit_for_a_talk(make_run: MakeRun, tmp_path: Path) -> None:
     write_table(gather([make_run("mha", 3).folder, make_run("mhe_mul", 5).folder]), tmp_path, "A title")
     with Image.open(tmp_path / "picture.png") as image:
-        assert image.size == (2400, 1000)
+        assert image.size == (3600, 1100)
         colours = {colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24) or []}
     assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours, "each kind has its colour"
 
