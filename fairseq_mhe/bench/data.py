@@ -1,0 +1,91 @@
+"""Random sentences of realistic lengths, in batches made by fairseq's own batching and collation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary, LanguagePairDataset
+from torch import Tensor
+from torch.utils.data import Dataset
+
+#: Sentence pairs that are drawn and batched; batches to measure are picked among them.
+PAIRS = 20_000
+#: Source lengths in subwords: log-normal, median and deviation of the logarithm; and the deviation of the logarithm of
+#: target / source. The deviations are those of the first 20,000 pairs of Europarl v7 English-German, in words.
+MEDIAN, SPREAD, RATIO_SPREAD = 24.0, 0.68, 0.20
+SHORTEST, LONGEST = 3, 200
+#: In a batch to translate, the shortest sentence has this share of the longest one's tokens: fairseq sorts by length.
+SHORTEST_SHARE = 0.9
+
+
+class RandomSentences(Dataset):
+    """Sentence i holds ``lengths[i]`` tokens, the last one the end of sentence; the same for the same seed."""
+
+    def __init__(self, lengths: np.ndarray, dictionary: Dictionary, seed: int) -> None:
+        self.sizes = lengths
+        self._dictionary = dictionary
+        self._seed = seed
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def __getitem__(self, index: int) -> Tensor:
+        """(length,)."""
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + int(index))
+        words = torch.randint(
+            self._dictionary.nspecial, len(self._dictionary), (int(self.sizes[index]) - 1,), generator=generator
+        )
+        return torch.cat((words, torch.tensor([self._dictionary.eos()])))
+
+
+def training_batches(dictionary: Dictionary, max_tokens: int, count: int, seed: int) -> list[dict[str, Any]]:
+    """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``, padding included.
+
+    Real training makes batches of sentences of similar length out of millions; ``PAIRS`` are enough for that.
+    """
+    random = np.random.default_rng(seed)
+    source = _bounded(MEDIAN * np.exp(SPREAD * random.standard_normal(PAIRS)), max_tokens)
+    target = _bounded(source * np.exp(RATIO_SPREAD * random.standard_normal(PAIRS)), max_tokens)
+    pairs = LanguagePairDataset(
+        RandomSentences(source, dictionary, seed),
+        source,
+        dictionary,
+        RandomSentences(target, dictionary, seed + 1),
+        target,
+        dictionary,
+        shuffle=False,  # of sentences of one length, by a global seed; these are random as they are
+    )
+    batches = pairs.batch_by_size(pairs.ordered_indices(), max_tokens=max_tokens, required_batch_size_multiple=8)
+    chosen = random.choice(len(batches), size=count, replace=count > len(batches))
+    return [pairs.collater([pairs[index] for index in batches[number]]) for number in chosen]
+
+
+def translation_batch(dictionary: Dictionary, sentences: int, length: int, seed: int) -> dict[str, Any]:
+    """One batch as fairseq-generate would see it: src_tokens (B, S), padded on the left.
+
+    The longest sentence has ``length`` tokens, its end among them; the others are down to a tenth shorter.
+    """
+    source = _falling_lengths(dictionary, sentences, length, seed)
+    return _collated(LanguagePairDataset(source, source.sizes, dictionary))
+
+
+def parallel_batch(dictionary: Dictionary, sentences: int, length: int, seed: int) -> dict[str, Any]:
+    """One batch as fairseq-train would see it, with targets as long as their sources, padded on the right."""
+    source, target = (_falling_lengths(dictionary, sentences, length, seed + side) for side in (0, 1))
+    return _collated(LanguagePairDataset(source, source.sizes, dictionary, target, target.sizes, dictionary))
+
+
+def _falling_lengths(dictionary: Dictionary, sentences: int, length: int, seed: int) -> RandomSentences:
+    shortest = max(2.0, length * SHORTEST_SHARE)
+    lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
+    return RandomSentences(lengths, dictionary, seed)
+
+
+def _collated(dataset: LanguagePairDataset) -> dict[str, Any]:
+    return dataset.collater([dataset[index] for index in range(len(dataset))])
+
+
+def _bounded(lengths: np.ndarray, max_tokens: int) -> np.ndarray:
+    return np.clip(lengths.round(), SHORTEST, min(LONGEST, max_tokens)).astype(np.int64)

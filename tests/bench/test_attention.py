@@ -1,0 +1,108 @@
+"""A sublayer is measured with exactly what its model calls it with."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.bench.attention import PLACES, STEP_PLACES, TRAINING_PLACES, AttentionWorkload
+from tests.bench.conftest import make_settings
+
+CELL = {"length": 10, "batch": 3, "dtype": "float32"}
+
+
+def prepared(variant: str, place: str, **cell) -> AttentionWorkload:
+    workload = AttentionWorkload(variant, make_settings("attention"))
+    workload.prepare({**CELL, "place": place, **cell})
+    return workload
+
+
+def test_calls_are_those_of_fairseqs_layers(variant: str) -> None:
+    """Copied from fairseq's transformer_layer.py, forward of encoder and decoder layer."""
+    (encoder,) = prepared(variant, "encoder")._calls
+    assert encoder["query"] is encoder["key"] is encoder["value"]
+    assert encoder["need_weights"] is False
+    assert encoder["attn_mask"] is None
+    assert encoder["key_padding_mask"].sum(1).tolist() == [0, 0, 1]
+    assert encoder["key_padding_mask"][2, 0]  # on the left
+
+    (decoder,) = prepared(variant, "decoder")._calls
+    assert decoder["query"].shape == (10, 3, 128)
+    assert decoder["attn_mask"].shape == (10, 10)
+    assert decoder["key_padding_mask"][2, -1]  # on the right
+
+    for place, last in (("cross", False), ("cross_last", True)):
+        (cross,) = prepared(variant, place)._calls
+        assert cross["static_kv"] is True
+        assert cross["key"] is cross["value"] is not cross["query"]
+        assert cross["need_weights"] is (last and variant == "stock")
+
+
+def test_inputs_want_gradients_and_are_what_the_layer_was_given(variant: str) -> None:
+    workload = prepared(variant, "encoder")
+    assert workload._calls[0]["query"].requires_grad
+    assert workload._calls[0]["query"].is_leaf
+    assert workload._calls[0]["query"].detach().std() == pytest.approx(1, abs=0.3)  # real activations
+
+
+@pytest.mark.parametrize("place", STEP_PLACES)
+def test_steps_are_one_call_a_token_with_a_cache(variant: str, place: str) -> None:
+    workload = prepared(variant, place)
+    assert len(workload._calls) == 10
+    assert {call["query"].shape for call in workload._calls} == {(1, 3, 128)}
+    lengths = []
+    forward = workload._layer.forward
+
+    def spy(*args, **kwargs):
+        out = forward(*args, **kwargs)
+        lengths.append(workload._layer._get_input_buffer(kwargs["incremental_state"])["prev_key"].size(2))
+        return out
+
+    workload._layer.forward = spy
+    workload._measure(1)
+    assert lengths == (list(range(1, 11)) if place == "decoder_steps" else [10] * 10)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_seconds_by_part(variant: str, place: str) -> None:
+    seconds = prepared(variant, place).repetition()
+    parts = {"forward", "backward"} if place in TRAINING_PLACES else {"steps"}
+    assert seconds.keys() == {"total", *parts}
+    assert seconds["total"] == pytest.approx(sum(seconds[part] for part in parts))
+    assert min(seconds.values()) > 0
+
+
+def test_seconds_are_of_one_call_and_of_one_step() -> None:
+    workload = prepared("mha", "encoder")
+    workload._measure = lambda times: {"forward": 2.0 * times, "backward": 3.0 * times}
+    assert workload.repetition() == {"total": 5.0, "forward": 2.0, "backward": 3.0}
+    workload = prepared("mha", "decoder_steps")  # of 10 tokens
+    workload._measure = lambda times: {"steps": 30.0 * times}
+    assert workload.repetition() == {"total": 3.0, "steps": 3.0}
+
+
+def test_the_call_is_repeated_for_about_the_time_asked_for() -> None:
+    workload = AttentionWorkload("mha", make_settings("attention", seconds=10.0))
+    workload.prepare({**CELL, "place": "encoder"})
+    asked = []
+    workload._measure = lambda times: asked.append(times) or {"forward": 0.25 * times}
+    workload.repetition()
+    workload.repetition()
+    assert asked == [1, 1, 40, 40]
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_the_kernel_is_known(kind: str) -> None:
+    workload = prepared(kind, "encoder")
+    workload.repetition()
+    facts = workload.facts()
+    assert facts["kernel"] == ("plain" if kind == "collaborative" else "flash (CPU)")
+    assert facts["weight_bytes"] == 4 * sum(p.numel() for p in workload._layer.parameters())
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_half_precision(variant: str, dtype: str) -> None:
+    workload = prepared(variant, "cross_steps", dtype=dtype)
+    workload.repetition()
+    assert workload._calls[0]["query"].dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]

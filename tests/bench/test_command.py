@@ -1,0 +1,180 @@
+"""The command from end to end on minuscule settings; nothing here depends on speed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.bench import command
+from fairseq_mhe.bench.compare import Outcome
+from fairseq_mhe.errors import UserError
+
+SMALL = ("--row", "tiny", "--attention", "mhe_mul", "--device", "cpu", "--threads", "1", "--vocab-size", "64")
+BENCHMARKS = {
+    "attention": ("--places", "decoder,cross_steps", "--lengths", "6", "--tokens", "12", "--seconds", "0.001"),
+    "training": ("--max-tokens", "64", "--batches", "1", "--dtype", "float32,bf16"),
+    "generation": ("--beams", "1,2", "--lengths", "4", "--batch-sizes", "2", "--source-length", "5"),
+}
+COMMON_KEYS = {
+    *("status", "seconds", "median", "quartiles", "relative", "peak_bytes", "weight_bytes"),
+    *("multiply_adds", "bytes", "arithmetic_limit", "traffic_limit"),
+}
+KEYS = {
+    "attention": {"kernel"},
+    "training": {"units", "rate", "source_tokens", "sentences", "updates", "padding"},
+    "generation": {"units", "rate", "cache_bytes", "encoder_output_bytes"},
+}
+
+
+def parse(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def run(*words: str) -> None:
+    command.run(parse(*words))
+
+
+@pytest.mark.parametrize("bench", BENCHMARKS)
+def test_from_end_to_end(bench: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "a folder" / "results.json"
+    run(bench, *SMALL, *BENCHMARKS[bench], "--repetitions", "2", "--out", str(out))
+    assert sorted(path.name for path in out.parent.iterdir()) == ["results.json", "results.md"]
+    results = json.loads(out.read_text())
+    assert results.keys() == {
+        "benchmark",
+        "command",
+        "machine",
+        "software",
+        "settings",
+        "date",
+        "load_average",
+        "cells",
+    }
+    assert results["benchmark"] == bench
+    assert results["settings"]["repetitions"] == 2
+    assert len(results["cells"]) == 2
+    for entry in results["cells"]:
+        assert entry.keys() == {"cell", "date", "load_average", "variants"}
+        assert list(entry["variants"]) == ["stock", "mhe_mul"]
+        for result in entry["variants"].values():
+            assert result.keys() == COMMON_KEYS | KEYS[bench]
+            assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in result["seconds"].values())
+            assert result["median"].keys() == result["quartiles"].keys() == result["seconds"].keys()
+        stock, ours = entry["variants"].values()
+        assert stock["relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+        assert stock["arithmetic_limit"] == stock["traffic_limit"] == 1.0
+        assert ours["relative"]["low"] <= ours["relative"]["median"] <= ours["relative"]["high"]
+        assert ours["arithmetic_limit"] > 1
+        assert ours["weight_bytes"] < stock["weight_bytes"]
+    assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
+
+
+def fake_measure(log: list[Any], stop_after: int | None = None):
+    def measure(workers, cell, repetitions, progress):
+        if len(log) == stop_after:
+            raise KeyboardInterrupt
+        log.append(cell)
+        facts = {"units": 2, "weight_bytes": 1, "peak_bytes": 1, "cache_bytes": 1, "encoder_output_bytes": 1}
+        seconds = {"total": [1.0] * repetitions, "reorder": [0.1] * repetitions}
+        return {name: Outcome(seconds=dict(seconds), facts=dict(facts)) for name in workers}
+
+    return measure
+
+
+def test_a_stopped_run_goes_on_and_a_finished_one_is_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("generation", *SMALL, "--lengths", "3,4,5", "--beams", "2", "--batch-sizes", "1", "--out", f"{tmp_path}/r")
+    log: list[Any] = []
+    monkeypatch.setattr(command, "measure", fake_measure(log, stop_after=2))
+    with pytest.raises(KeyboardInterrupt):
+        run(*words)
+    assert [path.name for path in tmp_path.iterdir()] == ["r.partial.json"]
+    monkeypatch.setattr(command, "measure", fake_measure(log))
+    run(*words)
+    assert [cell["length"] for cell in log] == [3, 4, 5]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.md"]
+    assert [entry["cell"]["length"] for entry in json.loads((tmp_path / "r.json").read_text())["cells"]] == [3, 4, 5]
+    run(*words)
+    assert [cell["length"] for cell in log[3:]] == [3, 4, 5]
+
+
+def test_what_was_measured_with_other_code_is_not_mixed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("generation", *SMALL, "--lengths", "3,4", "--beams", "2", "--batch-sizes", "1", "--out", f"{tmp_path}/r")
+    log: list[Any] = []
+    monkeypatch.setattr(command, "measure", fake_measure(log, stop_after=1))
+    with pytest.raises(KeyboardInterrupt):
+        run(*words)
+    monkeypatch.setattr(command, "software", lambda: {"fairseq_mhe source": "changed"})
+    monkeypatch.setattr(command, "measure", fake_measure(log))
+    run(*words)
+    assert [cell["length"] for cell in log] == [3, 3, 4]
+
+
+def test_by_default_everything_that_was_asked_for_is_compared() -> None:
+    assert parse("generation").attention == list(VARIANTS)
+    cells = command.cells(parse("generation", "--device", "cpu"))
+    assert {cell["beam"] for cell in cells} == {1, 5}
+    assert {(cell["length"], cell["source_length"]) for cell in cells} == {(25, 25), (100, 100), (400, 400)}
+    cells = command.cells(parse("attention", "--device", "cpu", "--dtype", "all"))
+    assert {cell["length"] for cell in cells} == {32, 64, 128, 256, 512, 1024}
+    assert {cell["length"] * cell["batch"] for cell in cells} == {2048}
+    assert {cell["dtype"] for cell in cells} == {"float32", "bf16", "fp16"}
+    assert command.cells(parse("training", "--device", "cpu")) == [{"max_tokens": 1024, "dtype": "float32"}]
+
+
+def test_the_command_line_measures_the_same_again() -> None:
+    args = parse("generation", *SMALL, "--source-length", "7", "--ctranslate2", "--out", "with space.json")
+    line = command.command_line(args)
+    assert line.startswith("fairseq-mhe bench generation --row tiny --attention mhe_mul")
+    assert "--out 'with space.json'" in line
+    assert parse(*shlex.split(line)[2:]) == args
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--row", "huge"), "unknown --row 'huge'"),
+        (("--lengths", "1"), "a length of 1 does not fit"),
+        (("--lengths", "25,1025"), "a length of 1025 does not fit: lengths go from 2 to 1024"),
+        (("--source-length", "2000"), "a length of 2000 does not fit"),
+    ],
+)
+def test_what_cannot_work_ends_before_anything_is_measured(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run("generation", *words)
+
+
+def test_no_gpu_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="torch sees no GPU"):
+        run("training", "--device", "cuda")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("generation", "--attention", "mha,nonsense"), "unknown 'nonsense'; choose of: mha, mhe_mul"),
+        (("generation", "--beams", "0"), "'0' is no whole number of at least 1"),
+        (("generation", "--batch-sizes", "1,x"), "'x' is no whole number"),
+        (("generation", "--vocab-size", "8"), "'8' is no whole number of at least 16"),
+        (("attention", "--places", "nowhere"), "unknown 'nowhere'; choose of: encoder, decoder, cross"),
+        (("attention", "--seconds", "-1"), "'-1' is no positive number of seconds"),
+        (("attention", "--dtype", "int8"), "unknown 'int8'; choose of: float32, bf16, fp16"),
+    ],
+)
+def test_bad_values_list_the_right_ones(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(*words)
+    assert message in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""The floor, against multiply-adds and bytes written out by hand for MHA and MHE."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.bench.floor import floor, limits
+from fairseq_mhe.bench.settings import CTRANSLATE2, STOCK
+from tests.bench.conftest import make_settings
+
+# The base row.
+WIDTH, FFN, HEADS, HEAD, LAYERS, VOCABULARY = 512, 2048, 8, 64, 6, 1000
+FEED_FORWARD = 2 * WIDTH * FFN
+PAIR = 2 * WIDTH  # scores and weighted sum of one query and one key, all heads
+#: Multiply-adds of one query's, and of one key's, projections.
+QUERY = {"mha": 2 * WIDTH**2, "mhe_mul": WIDTH * HEAD + WIDTH**2}
+KEY = {"mha": 2 * WIDTH**2, "mhe_mul": 2 * WIDTH * HEAD}
+KEPT = {"mha": 2 * WIDTH, "mhe_mul": 2 * HEAD}
+EMBEDDINGS = {"mha": 0, "mhe_mul": 3 * HEADS * HEAD}
+
+
+def base(bench: str):
+    return make_settings(bench, row="base", vocabulary=VOCABULARY)
+
+
+@pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
+def test_attention(kind: str) -> None:
+    def found(place: str):
+        return floor(kind, base("attention"), {"place": place, "length": 10, "batch": 3, "dtype": "float32"}, {})
+
+    projections, weights = QUERY[kind] + KEY[kind], QUERY[kind] + KEY[kind] + EMBEDDINGS[kind]
+    assert found("encoder").multiply_adds == 3 * 3 * (10 * projections + 100 * PAIR)
+    assert found("decoder").multiply_adds == 3 * 3 * (10 * projections + 55 * PAIR)
+    assert found("cross") == found("cross_last")
+    assert found("cross").multiply_adds == found("encoder").multiply_adds
+    assert found("encoder").bytes == 4 * (weights + 30 * (WIDTH + KEPT[kind]))
+    assert found("cross").bytes == 4 * (weights + 30 * (2 * WIDTH + KEPT[kind]))
+    # One step of decoding: the query's work, half of all pairs on average, and what is cached by then.
+    assert found("decoder_steps").multiply_adds == 3 * (projections + 5.5 * PAIR)
+    assert found("decoder_steps").bytes == 4 * (weights + 3 * 5.5 * KEPT[kind])
+    assert found("cross_steps").multiply_adds == 3 * (projections + 10 * PAIR)
+    assert found("cross_steps").bytes == 4 * (weights - KEY[kind] + 3 * 10 * KEPT[kind])
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bf16", 2), ("fp16", 2)])
+@pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
+def test_generation(kind: str, dtype: str, width: int) -> None:
+    cell = {"beam": 5, "length": 21, "source_length": 30, "batch": 4, "dtype": dtype}
+    found = floor(kind, base("generation"), cell, {})
+    projections = QUERY[kind] + KEY[kind]
+    encoder = 4 * 30 * LAYERS * (projections + 30 * PAIR + FEED_FORWARD + KEY[kind])  # and cross-attention's keys
+    step = LAYERS * (projections + 11 * PAIR + QUERY[kind] + 30 * PAIR + FEED_FORWARD) + WIDTH * VOCABULARY
+    assert found.multiply_adds == encoder + 20 * 21 * step
+    norms_and_biases = {"encoder": 2 * 2 * WIDTH + FFN + WIDTH, "decoder": 3 * 2 * WIDTH + FFN + WIDTH}
+    encoder_weights = LAYERS * (projections + EMBEDDINGS[kind] + FEED_FORWARD + norms_and_biases["encoder"])
+    decoder_weights = (
+        LAYERS * (projections + QUERY[kind] + 2 * EMBEDDINGS[kind] + FEED_FORWARD + norms_and_biases["decoder"])
+        + WIDTH * VOCABULARY
+    )
+    cache = LAYERS * KEPT[kind] * (4 * 30 + 20 * 11)
+    once = encoder_weights + LAYERS * KEY[kind]
+    assert found.bytes == width * (once + 21 * (decoder_weights + cache))
+
+
+def test_training() -> None:
+    facts = {"units": 110, "source_tokens": 100, "sentences": 10, "updates": 2}
+    found = floor("mhe_mul", base("training"), {"max_tokens": 64, "dtype": "float32"}, facts)
+    query, key = QUERY["mhe_mul"], KEY["mhe_mul"]
+    source = LAYERS * (query + key + 10 * PAIR + FEED_FORWARD + key)
+    target = LAYERS * (query + key + 6 * PAIR + query + 10 * PAIR + FEED_FORWARD) + WIDTH * VOCABULARY
+    assert found.multiply_adds == 3 * (100 * source + 110 * target)
+    twice = floor("mhe_mul", base("training"), {"max_tokens": 64, "dtype": "float32"}, {**facts, "updates": 4})
+    assert twice.bytes == 2 * found.bytes
+
+
+def test_stock_is_mha_and_no_kind_needs_more_than_it() -> None:
+    cell = {"beam": 5, "length": 25, "source_length": 25, "batch": 1, "dtype": "float32"}
+    settings = base("generation")
+    mha = floor(STOCK, settings, cell, {})
+    assert mha == floor("mha", settings, cell, {})
+    for kind in VARIANTS:
+        found = limits(floor(kind, settings, cell, {}), mha)
+        assert found["arithmetic_limit"] >= 1
+        assert found["traffic_limit"] >= 1
+    assert limits(mha, mha)["arithmetic_limit"] == limits(mha, mha)["traffic_limit"] == 1
+
+
+def test_ctranslate2_has_no_floor_here() -> None:
+    cell = {"beam": 5, "length": 25, "source_length": 25, "batch": 1, "dtype": "float32"}
+    assert floor(CTRANSLATE2, base("generation"), cell, {}) is None
+    assert limits(None, floor(STOCK, base("generation"), cell, {})) == {}

@@ -1,0 +1,77 @@
+"""What is compared is what fairseq-train would build, of one size."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fairseq.models.transformer import TransformerModel
+from fairseq.modules import MultiheadAttention
+
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.bench import models
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.models.accounting import total_parameters
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from tests.bench.conftest import VOCABULARY, make_settings
+
+SETTINGS = make_settings("generation")
+
+
+def build(variant: str, row: str = "tiny"):
+    cfg = models.configuration(variant, make_settings("generation", row=row), "float32")
+    with torch.device("meta" if row != "tiny" else "cpu"):
+        return models.build(cfg, models.make_task(cfg, VOCABULARY))
+
+
+def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
+    model = build("stock")
+    assert type(model) is TransformerModel
+    for layer in model.decoder.layers:
+        assert type(layer.self_attn) is type(layer.encoder_attn) is MultiheadAttention
+        assert layer.self_attn.q_proj.bias is not None
+    assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
+
+
+@pytest.mark.parametrize("row", [*ROWS, *SMALL_ROWS])
+def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
+    """They differ by the four biases of every attention sublayer alone."""
+    stock, mha = build("stock", row), build("mha", row)
+    width, layers = ({**ROWS, **SMALL_ROWS}[row].embed_dim, {**ROWS, **SMALL_ROWS}[row].layers)
+    assert total_parameters(stock) - total_parameters(mha) == 3 * layers * 4 * width
+    assert [m.p for m in stock.modules() if hasattr(m, "p")].count(ROWS.get(row, SMALL_ROWS["tiny"]).dropout) > 0
+    stock_layer, mha_layer = stock.encoder.layers[0], mha.encoder.layers[0]
+    assert stock_layer.self_attn.num_heads == mha_layer.self_attn.num_heads
+    assert stock_layer.normalize_before == mha_layer.normalize_before
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_every_kind_is_built(kind: str) -> None:
+    sublayers = models.attention_sublayers(build(kind))
+    assert {type(layer) for layer in sublayers.values()} == {VARIANTS[kind]}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+def test_half_precision_asks_for_no_tpu_and_works_without_gpu(variant: str, dtype: str) -> None:
+    cfg = models.configuration(variant, SETTINGS, dtype)
+    assert not cfg.common.tpu
+    assert getattr(cfg.common, dtype)
+    if dtype == "fp16":
+        assert cfg.common.fp16_no_flatten_grads
+
+
+def test_weights_depend_on_the_seed_alone() -> None:
+    torch.manual_seed(5)
+    one = build("mha").state_dict()
+    torch.manual_seed(6)
+    assert all(torch.equal(weight, one[name]) for name, weight in build("mha").state_dict().items())
+
+
+def test_weight_bytes_count_shared_weights_once() -> None:
+    model = build("mha")
+    assert models.weight_bytes(model) == 4 * total_parameters(model)
+    assert models.weight_bytes(model.half()) == 2 * total_parameters(model)
+
+
+def test_an_unknown_row_lists_the_right_ones() -> None:
+    with pytest.raises(UserError, match=r"unknown --row 'huge'; choose one of: base, 16x32"):
+        models.sizes("huge")

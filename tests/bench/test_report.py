@@ -1,0 +1,74 @@
+"""The Markdown says what the JSON says."""
+
+from __future__ import annotations
+
+import pytest
+
+from fairseq_mhe.bench.report import label, markdown, table
+
+CELL = {"beam": 5, "source_length": 100, "dtype": "float32"}
+
+
+def result(relative: float | None, **other):
+    ratio = None if relative is None else {"median": relative, "low": relative - 0.1, "high": relative + 0.1}
+    return {
+        "status": "ok",
+        "seconds": {"total": [2.0], "reorder": [0.5]},
+        "median": {"total": 2.0, "reorder": 0.5},
+        "quartiles": {"total": [1.5, 2.5], "reorder": [0.4, 0.6]},
+        "relative": ratio,
+        "rate": 4.0,
+        "units": 8,
+        "multiply_adds": 6e9,
+        "bytes": 1e9,
+        "arithmetic_limit": 1.25,
+        "traffic_limit": 1.5,
+        "cache_bytes": 3 * 2**20,
+        "encoder_output_bytes": 2**20,
+        "peak_bytes": None,
+        "weight_bytes": 2**21,
+        "kernel": "flash",
+        **other,
+    }
+
+
+def results(bench: str, **variants):
+    return {
+        "benchmark": bench,
+        "date": "2030-01-01",
+        "load_average": 0.1,
+        "command": "fairseq-mhe bench",
+        "machine": {"processor": "P"},
+        "software": {"torch": "T"},
+        "settings": {"row": "base"},
+        "cells": [{"cell": CELL, "variants": variants}],
+    }
+
+
+def test_generation() -> None:
+    text = markdown(results("generation", stock=result(1.0), mhe_mul=result(2.5)))
+    assert "- processor: P\n- torch: T\n- settings: row base" in text
+    assert "| beam 5, source length 100, dtype float32 | 1.00 | 2.50 |" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("| mhe_mul")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells == [
+        *("mhe_mul", "2 [1.5, 2.5]", "4", "2.50 [2.40, 2.60]", "0.5 [0.4, 0.6]", "25.0%"),
+        *("1.25", "1.50", "3", "0.5", "3.0", "1.0", "-", "2.0"),
+    ]
+
+
+@pytest.mark.parametrize("bench", ["attention", "training", "generation"])
+def test_every_row_has_every_column(bench: str) -> None:
+    failed = {"status": "out of memory", "reason": "no room"}
+    without_floor = {k: v for k, v in result(9.0).items() if k not in ("multiply_adds", "bytes", "arithmetic_limit")}
+    text = markdown(results(bench, stock=failed, mha=result(None), mhe_mul=failed, other=without_floor))
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert len(tables) == 2
+    for lines in tables:
+        assert len({line.count("|") for line in lines}) == 1
+    assert "| out of memory | - | out of memory | 9.00 |" in text
+
+
+def test_table_and_label() -> None:
+    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| :-- | --: |\n| 1 | 2 |"
+    assert label(CELL) == "beam 5, source length 100, dtype float32"
