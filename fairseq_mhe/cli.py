@@ -18,7 +18,7 @@ SUBCOMMANDS = {
     "average": ("fairseq_mhe.convert.average", "average the weights of several checkpoints"),
     "table": ("fairseq_mhe.experiments.table", "make the table and the picture from run folders"),
     "attention-map": ("fairseq_mhe.experiments.attention_map", "draw what the heads of a model attend to"),
-    "bench": ("fairseq_mhe.bench.command", "measure attention, training or generation against stock fairseq in one run"),
+    "bench": ("fairseq_mhe.bench.command", "measure attention, training or generation against stock fairseq"),
     "score": ("fairseq_mhe.experiments.scoring", "score detokenised translations with sacreBLEU"),
 }
 
