@@ -48,7 +48,9 @@ class _HeadEmbeddingAttention(Attention):
 
     def shared_query(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, 1, T, d), contiguous, so that what is made of it for every head is too."""
-        return self.q_proj(x).transpose(0, 1).contiguous().unsqueeze(1)
+        length, batch, _ = x.shape
+        # reshape, because a single step's transpose calls itself contiguous but keeps strides that products inherit.
+        return self.q_proj(x).transpose(0, 1).reshape(batch, 1, length, self.head_dim)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, d) twice: the shared K and V, without embeddings."""

@@ -18,6 +18,7 @@ from fairseq_mhe.bench.settings import STOCK, Settings
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row, arch_name
+from fairseq_mhe.models.packed import PackedLinear
 
 _RECIPE = (
     *("--task", "translation", "--source-lang", "source", "--target-lang", "target", "--share-all-embeddings"),
@@ -93,8 +94,9 @@ def build(cfg: DictConfig, task: TranslationTask) -> BaseFairseqModel:
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Bytes of the model's parameters, shared ones once."""
-    return sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    """Bytes of the model's parameters, shared ones once, and of the packed copies that inference on a CPU makes."""
+    packed = sum(module.packed_bytes for module in model.modules() if isinstance(module, PackedLinear))
+    return packed + sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
 
 
 def attention_sublayers(model: Any) -> dict[str, nn.Module]:

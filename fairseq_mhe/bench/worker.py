@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from fairseq_mhe.bench.attention import AttentionWorkload
+from fairseq_mhe.bench.corpus import CorpusWorkload
 from fairseq_mhe.bench.ctranslate import CTranslate2Workload
 from fairseq_mhe.bench.generation import GenerationWorkload
 from fairseq_mhe.bench.memory import PeakMemory
@@ -28,6 +29,7 @@ WORKLOADS: dict[str, type[Workload]] = {
     "attention": AttentionWorkload,
     "training": TrainingWorkload,
     "generation": GenerationWorkload,
+    "corpus": CorpusWorkload,
 }
 OK, OUT_OF_MEMORY, DIED, REFUSED, FAILED = "ok", "out of memory", "died", "refused", "failed"
 _OUT_OF_MEMORY_MESSAGES = ("out of memory", "can't allocate memory", "not enough memory")

@@ -18,10 +18,12 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor, nn
 
+from fairseq_mhe.allocator import keep_freed_memory
 from fairseq_mhe.attention import VARIANTS, Attention, build_attention, variant
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import causal_mask
 from fairseq_mhe.errors import one_clear_line
+from fairseq_mhe.models.packed import pack_linears
 
 MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
@@ -297,6 +299,7 @@ class TransformerMHEModel(TransformerModelBase):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> TransformerMHEModel:
         """Build from flat options, be they fairseq-train's, a checkpoint's or a hydra configuration's."""
+        keep_freed_memory()
         with one_clear_line(ValueError):
             flat = _flat(cfg)
             check_options(flat)
@@ -313,6 +316,11 @@ class TransformerMHEModel(TransformerModelBase):
     def build_decoder(cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Module) -> Decoder:
         """Called by fairseq's build_model."""
         return Decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """Called before generation, on every layer too."""
+        super().make_generation_fast_(**kwargs)
+        pack_linears(self)
 
     def load_state_dict(self, state_dict: dict[str, Tensor], strict: bool = True, **kwargs: Any) -> Any:
         """As fairseq's, but a checkpoint of another kind or row is refused in one line."""
