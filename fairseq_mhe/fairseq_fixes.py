@@ -10,10 +10,13 @@ import contextlib
 import functools
 import importlib.util
 import logging
+import os
 import pickle
+import shutil
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +54,7 @@ def apply() -> None:
     quieten_start_up()
     load_checkpoints_safely()
     keep_the_last_batch()
+    number_checkpoints_at_an_epochs_end()
 
 
 def quieten_start_up() -> None:
@@ -91,6 +95,18 @@ def keep_the_last_batch() -> None:
         data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
 
 
+def number_checkpoints_at_an_epochs_end() -> None:
+    """Write the checkpoint of --save-interval-updates where it falls on an epoch's last update, too.
+
+    There fairseq writes checkpoint_last.pt only (and the epoch's own, unless --no-epoch-checkpoints), so that a mean
+    of the last N would take an older one instead.
+    """
+    from fairseq import checkpoint_utils
+
+    if not hasattr(checkpoint_utils.save_checkpoint, "__wrapped__"):
+        checkpoint_utils.save_checkpoint = _numbering(checkpoint_utils.save_checkpoint)
+
+
 def bf16_is_not_tpu(args: argparse.Namespace) -> None:
     """Undo ``--bf16`` turning ``--tpu`` on (fairseq/options.py), which takes the GPU away and asks for torch_xla."""
     if getattr(args, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
@@ -116,6 +132,22 @@ def _in_one_line(load: Any) -> Any:
             raise SystemExit(f"fairseq-mhe: error: {checkpoint_problem(path, foreign=False)}") from None
 
     return load_checkpoint_to_cpu
+
+
+def _numbering(save: Any) -> Any:
+    @functools.wraps(save)
+    def save_checkpoint(cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any) -> Any:
+        saved = save(cfg, trainer, epoch_itr, val_loss)
+        updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
+        due = interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch()
+        if saved and due and not cfg.write_checkpoints_asynchronously:
+            numbered = Path(cfg.save_dir) / f"checkpoint_{epoch_itr.epoch}_{updates}{trainer.checkpoint_suffix}.pt"
+            temporary = numbered.with_suffix(".pt.tmp")  # as fairseq calls its own
+            shutil.copyfile(saved, temporary)
+            os.replace(temporary, numbered)
+        return saved
+
+    return save_checkpoint
 
 
 def checkpoint_problem(path: Any, foreign: bool) -> str:

@@ -14,6 +14,8 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
+from fairseq.dataclass.configs import CheckpointConfig
+from omegaconf import OmegaConf
 
 from fairseq_mhe import fairseq_fixes
 
@@ -62,6 +64,63 @@ def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
 
     torch.save({"model": {}, "args": argparse.Namespace(arch="transformer"), "cfg": None}, tmp_path / "stock.pt")
     assert torch.load(tmp_path / "stock.pt")["args"].arch == "transformer"
+
+
+@pytest.mark.parametrize(("updates", "ends", "numbered"), [(20, True, True), (21, True, False), (20, False, True)])
+def test_a_checkpoint_at_an_epochs_end_has_its_number(tmp_path: Path, updates: int, ends: bool, numbered: bool) -> None:
+    """fairseq's own function is called with a trainer that only writes a file, with the fix and without."""
+    for folder, save in (
+        ("with", checkpoint_utils.save_checkpoint),
+        ("without", checkpoint_utils.save_checkpoint.__wrapped__),
+    ):
+        cfg = OmegaConf.structured(CheckpointConfig(save_dir=str(tmp_path / folder), save_interval_updates=10))
+        cfg.no_epoch_checkpoints = True
+        save(cfg, FakeTrainer(updates), FakeIterator(ends), None)
+    names = {
+        folder: {path.name for path in (tmp_path / folder).iterdir()} - {"checkpoint_best.pt"}
+        for folder in ("with", "without")
+    }
+    last, number = "checkpoint_last.pt", f"checkpoint_3_{updates}.pt"
+    assert names["with"] == ({last, number} if numbered else {last})
+    if ends:
+        assert names["without"] == {last}, "fairseq numbers checkpoints at an epoch's end now: remove this fix"
+
+
+class FakeTrainer:
+    """What ``save_checkpoint`` asks of a trainer."""
+
+    task = None
+    data_parallel_rank = 0
+    checkpoint_suffix = ""
+    should_save_checkpoint_on_current_rank = True
+
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
+
+    def get_num_updates(self) -> int:
+        return self.updates
+
+    def consolidate_optimizer(self) -> None:
+        pass
+
+    def save_checkpoint(self, filename: str, extra_state: object) -> str:
+        Path(filename).write_text("weights")
+        return filename
+
+
+class FakeIterator:
+    """What ``save_checkpoint`` asks of the epoch's iterator."""
+
+    epoch = 3
+
+    def __init__(self, ends: bool) -> None:
+        self.ends = ends
+
+    def end_of_epoch(self) -> bool:
+        return self.ends
+
+    def state_dict(self) -> dict[str, int]:
+        return {}
 
 
 def test_bf16_keeps_the_gpu() -> None:

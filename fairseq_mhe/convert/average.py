@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_mhe.convert.safe_load import load_checkpoint, model_options, updates_made
+from fairseq_mhe.convert.safe_load import load_checkpoint, model_options, provenance, updates_made
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.files import atomic_path
 
@@ -41,7 +41,8 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     no average.
 
     Raises:
-        UserError: no checkpoint, one that cannot be read, or checkpoints of different models.
+        UserError: no checkpoint, one that cannot be read, checkpoints of different models, or folded ones whose mean
+            means nothing.
     """
     if not paths:
         raise UserError("nothing to average: give one checkpoint or more")
@@ -51,6 +52,7 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     for path in paths:
         other = load_checkpoint(path)
         _check_same_model(state, newest, other, path)
+        _check_linear(other, path)
         for name, value in other["model"].items():
             if value.is_floating_point():
                 sums[name] = value.double() + sums.get(name, 0.0)
@@ -98,6 +100,17 @@ def _check_same_model(state: dict[str, Any], path: Path, other: dict[str, Any], 
                     f"{other_path} and {path} are not of the same model: {name} is {theirs.get(name, 'absent')} and "
                     f"{ours.get(name, 'absent')}; average checkpoints of one training run"
                 )
+
+
+def _check_linear(state: dict[str, Any], path: Path) -> None:
+    """Refuse a fold of a kind whose written-out weights are products: their mean is not the product of the means."""
+    made = provenance(state)
+    if made.get("made_by") == "fold" and not made.get("linear"):
+        kinds = sorted(set((made.get("source") or {}).get("attention", {}).values()))
+        raise UserError(
+            f"{path} was folded from {', '.join(kinds)}, whose folded weights are products of parameters, and the mean "
+            "of products is not the product of means: average the checkpoints it was folded from, then fold the average"
+        )
 
 
 def _shapes(state: dict[str, Any]) -> dict[str, Any]:

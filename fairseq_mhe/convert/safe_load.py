@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import pickle
 import zipfile
 from pathlib import Path
@@ -12,6 +13,9 @@ import torch
 
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.fairseq_fixes import checkpoint_problem
+
+#: The key under which our commands write how a checkpoint was made.
+PROVENANCE = "fairseq_mhe"
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -27,6 +31,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         # format, fairseq's since torch 1.6, can be mapped into memory.
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except OSError as error:
+        if error.errno == errno.EINVAL:  # torch looks for an older format's end, before the file's beginning
+            raise UserError(checkpoint_problem(path, foreign=False)) from None
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except pickle.UnpicklingError as error:
         raise UserError(checkpoint_problem(path, foreign="GLOBAL" in str(error))) from None
@@ -47,3 +53,9 @@ def updates_made(state: dict[str, Any]) -> int:
     """How many updates the checkpoint's model had seen."""
     history = state.get("optimizer_history") or [{}]
     return int(history[-1].get("num_updates", 0))
+
+
+def provenance(state: dict[str, Any]) -> dict[str, Any]:
+    """What one of our commands wrote about how a checkpoint was made; empty where none did."""
+    found = state.get(PROVENANCE)
+    return found if isinstance(found, dict) else {}

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.experiments.devices import Device
 from fairseq_mhe.experiments.noise import real_warnings
 from fairseq_mhe.experiments.processes import USER_DIR, Child, check_writable
-from fairseq_mhe.experiments.progress import Board
+from fairseq_mhe.experiments.progress import Watcher
 from fairseq_mhe.experiments.recipes import Decoding
 from fairseq_mhe.experiments.runs import Run
 from fairseq_mhe.experiments.scoring import read_lines
-from fairseq_mhe.experiments.training import Device
 from fairseq_mhe.files import write_json, write_text
 
 _SPEED = re.compile(r"Translated ([\d,]+) sentences \(([\d,]+) tokens\) in [\d.]+s \(([\d.]+) sentences/s")
@@ -35,7 +35,7 @@ def generation_arguments(model: Path, data: Dataset, subset: str, decoding: Deco
     ]
 
 
-def generate(run: Run, data: Dataset, subset: str, decoding: Decoding, device: Device, board: Board) -> None:
+def generate(run: Run, data: Dataset, subset: str, decoding: Decoding, device: Device, board: Watcher) -> None:
     """Translate ``subset`` of a data folder with a run's model, into the run's folder of that name.
 
     It gets hypotheses.txt beside copies of the references and sources (so that it can be read without the data),
@@ -64,7 +64,7 @@ def generate(run: Run, data: Dataset, subset: str, decoding: Decoding, device: D
     write_json(folder / "generation.json", speed)
 
 
-def _follow(child: Child, name: str, board: Board) -> list[str]:
+def _follow(child: Child, name: str, board: Watcher) -> list[str]:
     """All lines of a running fairseq-generate, whose progress is shown."""
     lines: list[str] = []
     shown: set[str] = set()

@@ -114,16 +114,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="count the attention of the paper's pre-trained models instead, and recompute PRR and PEoP",
     )
     parser.add_argument(
-        "--vocab-size", type=int, default=VOCABULARY, help="joined vocabulary of the totals (default: %(default)s)"
+        "--vocab-size", type=int, metavar="N", help=f"joined vocabulary of the totals (default: {VOCABULARY})"
     )
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the table, or its attention parameters as JSON: {row or setting: {kind: parameters}}."""
+    if args.vocab_size is not None and (args.json or args.setting):
+        option = "--json" if args.json else "--setting"
+        raise UserError(f"--vocab-size changes totals only, and {option} prints none: leave one of them out")
     if args.json:
         print(json.dumps(_counts(args.setting), indent=2))
     else:
-        Console().print(*(_setting_tables(args.setting) if args.setting else [_table(args.vocab_size)]))
+        vocabulary = VOCABULARY if args.vocab_size is None else args.vocab_size
+        Console().print(*(_setting_tables(args.setting) if args.setting else [_table(vocabulary)]))
 
 
 def _counts(setting: str | None) -> dict[str, dict[str, int]]:

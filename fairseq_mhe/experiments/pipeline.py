@@ -9,13 +9,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from fairseq_mhe.convert.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.experiments import generation, scoring, training
 from fairseq_mhe.experiments.counting import count
 from fairseq_mhe.experiments.dataset import Dataset
-from fairseq_mhe.experiments.progress import Board
+from fairseq_mhe.experiments.devices import Device
+from fairseq_mhe.experiments.progress import Watcher
 from fairseq_mhe.experiments.recipes import Recipe
 from fairseq_mhe.experiments.runs import PLACES, Run, key, open_run, run_name
 from fairseq_mhe.files import write_json
@@ -46,16 +45,15 @@ def _open(recipe: Recipe, kind: str, seed: int, data: Dataset, folder: Path) -> 
         "row": recipe.row,
         "attention": attention,
         "seed": seed,
-        "training": asdict(recipe.training),
+        "training": recipe.training.settings(),
         "data": {"languages": list(data.languages), "fingerprint": data.fingerprint},
     }
     return open_run(folder / run_name(recipe.row, attention, seed), settings, {"data": str(data.folder)})
 
 
-def train(runs: Sequence[Run], data: Dataset, device: training.Device, console: Console) -> None:
+def train(runs: Sequence[Run], data: Dataset, device: Device, board: Watcher, tensorboard: bool = False) -> None:
     """Train the runs, and average and count each model."""
-    with Board(console, "updates") as board:
-        training.train(runs, data, device, board)
+    training.train(runs, data, device, board, tensorboard)
     for run in runs:
         _average(run)
         inputs = {"model": _made_from(run, "average")}
@@ -71,18 +69,18 @@ def _average(run: Run) -> None:
     run.steps.perform("average", {"training": key(run.settings), "last": number}, [run.model], action)
 
 
-def generate(plan: Plan, runs: Sequence[Run], data: Dataset, device: training.Device, console: Console) -> None:
+def generate(plan: Plan, runs: Sequence[Run], data: Dataset, device: Device, board: Watcher) -> None:
     """Translate the plan's data set with every model, one after the other, so that their speeds compare."""
-    with Board(console, "sentences") as board:
-        for run in runs:
-            inputs = {"model": _made_from(run, "average"), "decoding": asdict(plan.recipe.decoding)}
-            outputs = [run.subset(plan.subset) / name for name in ("hypotheses.txt", "references.txt", "sources.txt")]
-            run.steps.perform(
-                f"generate {plan.subset}",
-                inputs,
-                [*outputs, run.subset(plan.subset) / "generation.json"],
-                partial(generation.generate, run, data, plan.subset, plan.recipe.decoding, device, board),
-            )
+    decoding = plan.recipe.decoding
+    for run in runs:
+        inputs = {"model": _made_from(run, "average"), "decoding": asdict(decoding)}
+        outputs = [run.subset(plan.subset) / name for name in ("hypotheses.txt", "references.txt", "sources.txt")]
+        run.steps.perform(
+            f"generate {plan.subset}",
+            inputs,
+            [*outputs, run.subset(plan.subset) / "generation.json"],
+            partial(generation.generate, run, data, plan.subset, decoding, device, board),
+        )
 
 
 def score(plan: Plan, runs: Sequence[Run]) -> None:
@@ -93,12 +91,18 @@ def score(plan: Plan, runs: Sequence[Run]) -> None:
             "translations": _made_from(run, f"generate {plan.subset}"),
             "sacrebleu": metadata.version("sacrebleu"),
         }
-        run.steps.perform(f"score {plan.subset}", inputs, [folder / "scores.json"], partial(_score, folder))
+        language = run.settings["data"]["languages"][1]
+        run.steps.perform(f"score {plan.subset}", inputs, [folder / "scores.json"], partial(_score, folder, language))
 
 
-def _score(folder: Path) -> None:
+def _score(folder: Path, language: str) -> None:
     hypotheses, references = (scoring.read_lines(folder / f"{name}.txt") for name in ("hypotheses", "references"))
-    write_json(folder / "scores.json", asdict(scoring.score(hypotheses, references)))
+    write_json(folder / "scores.json", asdict(scoring.score(hypotheses, references, language)))
+
+
+def scored(run: Run, subset: str) -> bool:
+    """Whether a run is done to the end for a data set."""
+    return f"score {subset}" in run.steps.status()["steps"] and (run.subset(subset) / "scores.json").is_file()
 
 
 def _made_from(run: Run, step: str) -> str:

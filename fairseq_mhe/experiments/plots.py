@@ -44,6 +44,58 @@ def plot(
         figure.savefig(temporary, dpi=DPI, format="png")
 
 
+def plot_rows(summaries: Sequence[Mapping[str, Any]], output: Path, title: str) -> None:
+    """Write picture.png into ``output`` for a table of several rows: BLEU and PRR of each row and kind.
+
+    Args:
+        summaries: what table.json holds, with the paper's numbers as ``paper_bleu`` and ``paper_prr``.
+        output: a folder.
+        title: heading.
+    """
+    rows, kinds = (list(dict.fromkeys(summary[name] for summary in summaries)) for name in ("row", "attention"))
+    figure = Figure(figsize=(18, 5.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    _by_row(left, summaries, rows, kinds, "bleu")
+    _label(left, "Quality", "row", "BLEU (bars: 95% bootstrap; hollow: the paper's)")
+    _by_row(right, [s for s in summaries if s["p_value"] is not None], rows, kinds, "prr")
+    right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
+    _label(right, "What is left of MHA's BLEU", "row", "PRR, % (bars: 95% bootstrap; hollow: the paper's)")
+    left.legend(fontsize=12, frameon=False)
+    figure.suptitle(title, fontsize=15)
+    with atomic_path(output / "picture.png") as temporary:
+        figure.savefig(temporary, dpi=DPI, format="png")
+
+
+def _by_row(
+    axes: Axes, summaries: Sequence[Mapping[str, Any]], rows: Sequence[str], kinds: Sequence[str], score: str
+) -> None:
+    """A mark for each kind above each row's name, with its interval, and the paper's beside it."""
+    for index, kind in enumerate(kinds):
+        shift = 0.6 * ((index + 0.5) / len(kinds) - 0.5)
+        shown = [s for s in summaries if s["attention"] == kind and s[score] is not None]
+        places = [rows.index(s["row"]) + shift for s in shown]
+        style: dict[str, Any] = {
+            "color": _of(COLOURS, index),
+            "marker": _of(MARKS, index),
+            "linestyle": "none",
+            "markersize": 9,
+        }
+        axes.errorbar(places, [s[score] for s in shown], yerr=_bars(shown, score), label=kind, capsize=4, **style)
+        paper = [(x, s[f"paper_{score}"]) for x, s in zip(places, shown, strict=True) if s[f"paper_{score}"]]
+        if paper:
+            axes.plot(*zip(*paper, strict=True), fillstyle="none", **style)
+    axes.set_xticks(range(len(rows)), rows)
+    axes.set_xlim(-0.5, len(rows) - 0.5)
+
+
+def _bars(shown: Sequence[Mapping[str, Any]], score: str) -> list[list[float]]:
+    """The lengths of the error bars below and above."""
+    if score == "bleu":
+        return [[s["bleu_confidence"] for s in shown]] * 2
+    return [[max(0.0, s["prr"] - s["prr_low"]) for s in shown], [max(0.0, s["prr_high"] - s["prr"]) for s in shown]]
+
+
 def _learning_curves(axes: Axes, curves: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     for index, (label, metrics) in enumerate(curves):
         updates, loss = zip(*metrics["valid"], strict=True) if metrics["valid"] else ((), ())

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import fairseq_mhe
@@ -28,12 +28,20 @@ class Child:
     It dies with this process, so that after a kill -9 nothing goes on training in the background.
     """
 
-    def __init__(self, module: str, arguments: Sequence[str], log: Path, threads: int, headline: str = "") -> None:
-        """Start it. ``headline``: a line put into the log before its output."""
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        log: Path,
+        threads: int,
+        headline: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it. ``headline``: a line put into the log before its output; ``environment``: variables beside ours."""
         self.log = log
         self._rest = b""
         count = str(threads)
-        environment = {**os.environ, "OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "PYTHONUNBUFFERED": "1"}
+        fixed = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "PYTHONUNBUFFERED": "1"}
         try:
             with log.open("ab") as output:
                 output.write(f"--- {headline}\n".encode())
@@ -44,7 +52,7 @@ class Child:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    env=environment,
+                    env={**os.environ, **fixed, **(environment or {})},
                     preexec_fn=_die_with_parent,
                 )
         except OSError as error:
@@ -53,6 +61,10 @@ class Child:
     def running(self) -> bool:
         """Whether it has not ended yet."""
         return self._process.poll() is None
+
+    def failed(self) -> bool:
+        """Whether it has ended, and not well."""
+        return bool(self._process.poll())
 
     def new_lines(self) -> list[str]:
         """The whole lines written to the log since the last call, and after the end an unfinished one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from rich.console import Console
 from rich.progress import (
@@ -18,6 +18,22 @@ from rich.progress import (
 
 #: Seconds between two lines where there is no terminal.
 LINE_EVERY = 15.0
+
+
+class Watcher(Protocol):
+    """Whoever is told how far things are."""
+
+    def add(self, name: str, total: int, done: int = 0) -> None:
+        """Something begins, ``done`` of ``total`` units of which were done before."""
+
+    def update(self, name: str, done: int, note: str = "") -> None:
+        """It has come so far."""
+
+    def tick(self) -> None:
+        """Time passes."""
+
+    def say(self, text: str) -> None:
+        """A line for people."""
 
 
 class Board:

@@ -14,10 +14,11 @@ from rich.console import Console
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.experiments import pipeline, table
 from fairseq_mhe.experiments.dataset import Dataset, no_colon, open_dataset
+from fairseq_mhe.experiments.devices import choose_device
 from fairseq_mhe.experiments.processes import check_writable
+from fairseq_mhe.experiments.progress import Board
 from fairseq_mhe.experiments.recipes import QUICKSTART, Recipe
 from fairseq_mhe.experiments.runs import Run, Steps, only_one
-from fairseq_mhe.experiments.training import choose_device
 from fairseq_mhe.prepare.home_assistant import prepare_home_assistant
 from fairseq_mhe.prepare.progress import shown_progress
 
@@ -90,12 +91,14 @@ class Quickstart:
         self.announce(
             2, f"train {', '.join(plan.kinds)} ({plan.recipe.training.updates} updates each) {device.describe()}"
         )
-        pipeline.train(runs, data, device, self.console)
+        with Board(self.console, "updates") as board:
+            pipeline.train(runs, data, device, board)
         alone = choose_device(1, device.gpu)
         self.announce(
             3, f"translate {plan.subset} with a beam of {plan.recipe.decoding.beam}, one model after the other"
         )
-        pipeline.generate(plan, runs, data, alone, self.console)
+        with Board(self.console, "sentences") as board:
+            pipeline.generate(plan, runs, data, alone, board)
         self.announce(4, "score and compare")
         pipeline.score(plan, runs)
         self.tabulate(runs, data)

@@ -226,8 +226,12 @@ def versions() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def only_one(folder: Path) -> Iterator[None]:
+def only_one(folder: Path, below: bool = True) -> Iterator[None]:
     """Keep a second process out of ``folder`` while this one works in it, and tidy up what a killed one left there.
+
+    Args:
+        folder: it exists.
+        below: the folders in it are tidied too; not where others may be at work in them.
 
     Raises:
         UserError: another process is at work there.
@@ -237,7 +241,7 @@ def only_one(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise UserError(f"another fairseq-mhe is at work in {folder}: wait for its end, or stop it") from error
-        for leftover in folder.rglob(".*.part"):
+        for leftover in folder.rglob(".*.part") if below else folder.glob(".*.part"):
             leftover.unlink(missing_ok=True)
         yield
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.experiments.plots import plot
 from fairseq_mhe.experiments.runs import Run, read_json, read_run
-from fairseq_mhe.experiments.scoring import RESAMPLES, Comparison, compare, read_lines
+from fairseq_mhe.experiments.scoring import RESAMPLES, Comparison, compare_seeds, read_lines
 from fairseq_mhe.files import write_json, write_text
 
 #: The kind that the others are compared with.
@@ -35,6 +35,7 @@ COLUMNS = (
     ("KV bytes/token", "kv_bytes_per_token", "{:,}"),
     ("BLEU", "bleu", "{:.2f}"),
     ("±", "bleu_confidence", "{:.2f}"),
+    ("sd", "bleu_deviation", "{:.2f}"),
     ("chrF", "chrf", "{:.2f}"),
     ("PRR", "prr", "{:.1f}"),
     ("p", "p_value", "{:.4f}"),
@@ -59,6 +60,10 @@ class Cell:
     def lines(self, name: str) -> list[str]:
         """A text of the first seed's folder."""
         return read_lines(self.runs[0].subset(self.subset) / name)
+
+    def hypotheses(self) -> list[list[str]]:
+        """Every seed's translations."""
+        return [read_lines(run.subset(self.subset) / "hypotheses.txt") for run in self.runs]
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
@@ -95,8 +100,9 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
 def summarise(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """One object for each row and kind: what table.json holds.
 
-    Scores and speeds are means over the seeds; ``bleu_deviation`` is their standard deviation. PRR is the ratio of
-    mean BLEU (100 for the baseline); its interval and ``p_value`` are the first seed's, and null for the baseline.
+    Scores, their intervals and speeds are means over the seeds; ``bleu_deviation`` is the standard deviation of BLEU.
+    PRR is the ratio of mean BLEU (100 for the baseline); its interval and ``p_value`` are of all seeds together
+    (``compare_seeds``), and null for the baseline.
     """
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
     return [_summary(cell, baselines.get(cell.row)) for cell in cells]
@@ -106,26 +112,28 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     scores, generations = cell.values("scores.json"), cell.values("generation.json")
     metrics = [read_json(run.metrics) for run in cell.runs]
     bleu = [score["bleu"]["score"] for score in scores]
+    tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]  # older runs have none
     speeds = [m["tokens_per_second"] for m in metrics if m["tokens_per_second"] is not None]
     compared: Comparison | None = None
     if baseline is not None and baseline is not cell:
-        hypotheses, others = (c.lines("hypotheses.txt") for c in (cell, baseline))
-        compared = compare(hypotheses, others, cell.lines("references.txt"))
+        compared = compare_seeds(cell.hypotheses(), baseline.hypotheses(), cell.lines("references.txt"))
     return {
         "row": cell.row,
         "attention": cell.kind,
         "seeds": [run.seed for run in cell.runs],
         **read_json(cell.runs[0].counts),
         "bleu": _mean(bleu),
-        "bleu_confidence": scores[0]["bleu"]["confidence"],
+        "bleu_confidence": _mean([score["bleu"]["confidence"] for score in scores]),
         "bleu_deviation": round(statistics.stdev(bleu), 4) if len(bleu) > 1 else None,
         "chrf": _mean([score["chrf"]["score"] for score in scores]),
+        "bleu_tokenised": _mean([t["score"] for t in tokenised]) if len(tokenised) == len(scores) else None,
         "prr": _prr(bleu, baseline),
         "prr_low": compared and compared.prr_low,
         "prr_high": compared and compared.prr_high,
         "p_value": compared and compared.p_value,
         "signature": scores[0]["bleu"]["signature"],
         "chrf_signature": scores[0]["chrf"]["signature"],
+        "tokenised_signature": tokenised[0]["signature"] if tokenised else None,
         "tokens_per_second": _mean(speeds) if speeds else None,
         "sentences_per_second": _mean([g["sentences_per_second"] for g in generations]),
         "sentences": scores[0]["sentences"],
@@ -147,7 +155,7 @@ def write_table(cells: Sequence[Cell], output: Path, title: str) -> None:
     """Write table.md, table.json, picture.png and samples.md into ``output``."""
     summaries = summarise(cells)
     plot(summaries, [(label(cell, cells), read_json(cell.runs[0].metrics)) for cell in cells], output, title)
-    write_text(output / "samples.md", _samples(cells, title))
+    write_text(output / "samples.md", samples(cells, title))
     write_text(output / "table.md", _markdown(cells, summaries, title))
     write_json(output / "table.json", summaries)
 
@@ -161,19 +169,27 @@ def show_table(output: Path, title: str, console: Console) -> None:
     table = Table("", title=title, show_header=False)
     for _ in summaries:
         table.add_column(justify="right", overflow="fold")
-    for (heading, *_), *row in zip(COLUMNS, *(_written(summary) for summary in summaries), strict=True):
+    columns = _columns(summaries)
+    for (heading, *_), *row in zip(columns, *(_written(summary, columns) for summary in summaries), strict=True):
         table.add_row(heading, *row)
     console.print(table)
     console.print(f"BLEU: {summaries[0]['signature']}", highlight=False)
 
 
-def _written(summary: dict[str, Any]) -> list[str]:
-    return ["" if summary[name] is None else form.format(summary[name]) for _, name, form in COLUMNS]
+def _columns(summaries: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    """All of them, but for the deviation where no kind has several seeds."""
+    alone = all(summary["bleu_deviation"] is None for summary in summaries)
+    return [column for column in COLUMNS if not (alone and column[1] == "bleu_deviation")]
+
+
+def _written(summary: dict[str, Any], columns: Sequence[tuple[str, str, str]]) -> list[str]:
+    return ["" if summary[name] is None else form.format(summary[name]) for _, name, form in columns]
 
 
 def _markdown(cells: Sequence[Cell], summaries: Sequence[dict[str, Any]], title: str) -> str:
-    rows = [[heading for heading, _, _ in COLUMNS], *(_written(summary) for summary in summaries)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
+    columns = _columns(summaries)
+    rows = [[heading for heading, _, _ in columns], *(_written(summary, columns) for summary in summaries)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
     lines = [_aligned(row, widths) for row in rows]
     ends = ["-", *":" * (len(widths) - 1)]  # all but the first column are numbers, flush right
     rule = "|" + "|".join("-" * (width + 1) + end for width, end in zip(widths, ends, strict=True)) + "|"
@@ -195,7 +211,8 @@ def _notes(cells: Sequence[Cell], summaries: Sequence[dict[str, Any]]) -> list[s
     return [
         f"- BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on {first['sentences']:,} detokenised "
         f"sentences ({cells[0].subset}); ± is half the 95% bootstrap interval.",
-        f"- PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, {RESAMPLES:,} resamples.",
+        f"- PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, {RESAMPLES:,} resamples"
+        f"{' of sentences and of seeds; sd: over the seeds' if len(first['seeds']) > 1 else ''}.",
         "- Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: key/value cache in "
         "float32 for each generated token of each hypothesis.",
         f"- Training tokens/s: target tokens, median over the log, {trained}. "
@@ -204,7 +221,7 @@ def _notes(cells: Sequence[Cell], summaries: Sequence[dict[str, Any]]) -> list[s
     ]
 
 
-def _samples(cells: Sequence[Cell], title: str) -> str:
+def samples(cells: Sequence[Cell], title: str) -> str:
     """Translations of some sentences, drawn at random and not chosen."""
     sources, references = (cells[0].lines(name) for name in ("sources.txt", "references.txt"))
     outputs = {label(cell, cells): cell.lines("hypotheses.txt") for cell in cells}

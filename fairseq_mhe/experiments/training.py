@@ -14,56 +14,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fairseq_mhe.convert.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.experiments.devices import Device, free_port
 from fairseq_mhe.experiments.noise import real_warnings
-from fairseq_mhe.experiments.processes import USER_DIR, Child, check_writable, cores
-from fairseq_mhe.experiments.progress import Board
+from fairseq_mhe.experiments.processes import USER_DIR, Child, check_writable
+from fairseq_mhe.experiments.progress import Watcher
 from fairseq_mhe.experiments.recipes import Training
 from fairseq_mhe.experiments.runs import PLACES, Run, kind_name
 from fairseq_mhe.files import atomic_path, write_json
 from fairseq_mhe.models.architectures import arch_name
 
-#: More threads than this do not make a step of a small model faster.
-MOST_THREADS = 8
 #: A number of epochs that no training reaches: checkpoints come by updates only.
 NEVER = "1000000"
 LAST = "checkpoint_last.pt"
 _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
-
-
-@dataclass(frozen=True)
-class Device:
-    """Where to train: ``slots`` models at a time with ``threads`` CPU threads each, on a GPU or not."""
-
-    gpu: bool
-    slots: int
-    threads: int
-
-    def flags(self) -> list[str]:
-        """fairseq's options for it."""
-        return [] if self.gpu else ["--cpu"]
-
-    def describe(self) -> str:
-        """In words, for people and for provenance."""
-        if self.gpu:
-            return "on a GPU, one model at a time"
-        plural = "s" if self.threads > 1 else ""
-        return f"on the CPU, {self.slots} side by side with {self.threads} thread{plural} each"
-
-
-def choose_device(models: int, gpu: bool) -> Device:
-    """How to train ``models`` models on this machine.
-
-    On a CPU as many side by side as there are cores: small matrices gain little from threads. (Measured on 2 cores
-    with stock fairseq at 4,096 tokens a batch, two models side by side with 1 thread each against one after the other
-    with 2: 1.55 times the tokens/s at d_m 128 and 2+2 layers, 1.25 at d_m 256 and 2+2, 1.15 at 256 and 4+4.)
-    """
-    if gpu:
-        return Device(True, 1, min(MOST_THREADS, cores()))
-    slots = max(1, min(models, cores()))
-    return Device(False, slots, max(1, min(MOST_THREADS, cores() // slots)))
 
 
 def attention_flags(attention: Mapping[str, str]) -> list[str]:
@@ -73,27 +41,33 @@ def attention_flags(attention: Mapping[str, str]) -> list[str]:
     return [word for place in PLACES for word in (f"--{place}-attention", attention[place])]
 
 
-def training_arguments(run: Run, data: Dataset, device: Device) -> list[str]:
-    """The words after ``fairseq-train`` for a run."""
+def training_arguments(run: Run, data: Dataset, device: Device, tensorboard: bool = False) -> list[str]:
+    """The words after ``fairseq-train`` for a run, but for those that tell the processes of one model apart.
+
+    Raises:
+        UserError: the devices cannot share the run's batch.
+    """
     training = training_of(run)
     interval = str(training.interval)
     return [
         str(data.binary),
         *("--user-dir", str(USER_DIR), "--arch", arch_name(run.row), *attention_flags(run.settings["attention"])),
+        *run.settings.get("options", ()),
+        # Its weights, and nothing else of it: training begins at update 0.
+        *(("--finetune-from-model", run.config["surroundings"]["start"]) if "start" in run.settings else ()),
         *("--seed", str(run.seed), *training.flags(), *device.flags()),
+        *("--update-freq", str(training.update_freq(device.workers))),
         # fairseq drops the last len % 8 sentences of every data set otherwise.
         *("--required-batch-size-multiple", "1", "--num-workers", "0"),
         # Batches are made anew from the epoch's number, so that a resumed training sees the very batches of one that
         # was not stopped. By default they depend on the epoch that the process was started in.
         *("--update-epoch-batch-itr", "True"),
-        # fairseq would use every GPU there is, and multiply the batch.
-        *("--distributed-world-size", "1"),
         *("--save-dir", str(run.checkpoints), "--save-interval", NEVER, "--validate-interval", NEVER),
         *("--save-interval-updates", interval, "--validate-interval-updates", interval),
-        # One more than the average needs, so that there is one to fall back to. (At an epoch's very end fairseq writes
-        # checkpoint_last.pt only; the average then takes an older one more, the same for every kind of attention.)
+        # One more than the average needs, so that there is one to fall back to.
         *("--keep-interval-updates", str(training.average + 1), "--no-epoch-checkpoints"),
         *("--log-format", "json", "--log-interval", str(log_interval(training))),
+        *(("--tensorboard-logdir", str(run.folder / "tensorboard")) if tensorboard else ()),
     ]
 
 
@@ -107,26 +81,29 @@ def training_of(run: Run) -> Training:
     return Training(**run.settings["training"])
 
 
-def train(runs: Sequence[Run], data: Dataset, device: Device, board: Board) -> None:
+def train(runs: Sequence[Run], data: Dataset, device: Device, board: Watcher, tensorboard: bool = False) -> None:
     """Train every run to its last update, ``device.slots`` at a time; those that are finished are left alone.
 
     Raises:
         UserError: one of them failed. The others are stopped; what they had saved stays, and a new start goes on.
     """
     waiting = deque(run for run in runs if not trained(run))
-    active: list[_Training] = []
+    free = list(reversed(range(device.slots)))
+    active: dict[int, _Training] = {}
     try:
         while waiting or active:
-            while waiting and len(active) < device.slots:
-                active.append(_Training(waiting.popleft(), data, device, board))
+            while waiting and free:
+                slot = free.pop()
+                active[slot] = _Training(waiting.popleft(), data, device, slot, board, tensorboard)
             time.sleep(0.2)
-            for training in list(active):
+            for slot, training in list(active.items()):
                 if training.ended():
-                    active.remove(training)
+                    free.append(slot)
+                    del active[slot]
                     training.finish()
             board.tick()
     finally:
-        for training in active:
+        for training in active.values():
             training.stop()
 
 
@@ -136,31 +113,43 @@ def trained(run: Run) -> bool:
 
 
 class _Training:
-    """One run while it trains."""
+    """One run while it trains, by ``device.workers`` processes; the first one's log is the run's."""
 
-    def __init__(self, run: Run, data: Dataset, device: Device, board: Board) -> None:
+    def __init__(self, run: Run, data: Dataset, device: Device, slot: int, board: Watcher, tensorboard: bool) -> None:
         self._run, self._device, self._board = run, device, board
         self._total = training_of(run).updates
         self._started = time.monotonic()
         self._shown: set[str] = set()
+        self._words = training_arguments(run, data, device, tensorboard)
         check_writable(run.checkpoints)
-        done = restore(run.checkpoints)
+        done = restore(run.checkpoints, device.workers)
         board.add(run.name, self._total, done)
         run.steps.begin("train")
         # Killed after its last update: fairseq would make one more.
-        self._child = None if done >= self._total else self._start(data, done)
+        self._children = [] if done >= self._total else self._start(slot, done)
 
-    def _start(self, data: Dataset, done: int) -> Child:
+    def _start(self, slot: int, done: int) -> list[Child]:
         headline = f"{time.strftime('%Y-%m-%d %H:%M:%S')} fairseq-train from update {done}, {self._device.describe()}"
-        words = training_arguments(self._run, data, self._device)
-        return Child("fairseq_cli.train", words, self._run.log, self._device.threads, headline)
+        environment, port = self._device.environment(slot), free_port()
+        return [
+            Child(
+                "fairseq_cli.train",
+                [*self._words, *self._device.rank_flags(rank, port)],
+                self._run.log if rank == 0 else self._run.folder / f"train.process{rank}.log",
+                self._device.threads,
+                headline,
+                environment,
+            )
+            for rank in range(self._device.workers)
+        ]
 
     def ended(self) -> bool:
         """Whether it is over, after showing what is new in the log."""
-        if self._child is None:
+        if not self._children:
             return True
-        running = self._child.running()
-        lines = self._child.new_lines()
+        # One that failed leaves the others waiting for it for ever.
+        over = any(child.failed() for child in self._children) or not any(child.running() for child in self._children)
+        lines = self._children[0].new_lines()
         for warning in real_warnings(lines):
             if warning not in self._shown:
                 self._shown.add(warning)
@@ -169,24 +158,26 @@ class _Training:
             if entry.tag == "train_inner":
                 note = f"loss {entry.values['loss']:.2f}, {entry.values['wps']:.0f} tokens/s"
                 self._board.update(self._run.name, int(entry.values["num_updates"]), note)
-        return not running
+        return over
 
     def finish(self) -> None:
         """See that it did its work, and write the metrics."""
         try:
-            if self._child is not None:
-                self._child.check(f"training {self._run.name}")
+            for child in sorted(self._children, key=lambda child: not child.failed()):
+                child.check(f"training {self._run.name}")
             _write_metrics(self._run, self._device)
         except UserError as error:
             self._run.steps.fail("train", str(error))
             raise
+        finally:
+            self.stop()
         self._run.steps.finish("train", self._run.settings, time.monotonic() - self._started)
         self._board.update(self._run.name, self._total)
 
     def stop(self) -> None:
         """End it before its end."""
-        if self._child is not None:
-            self._child.stop()
+        for child in self._children:
+            child.stop()
 
 
 def _write_metrics(run: Run, device: Device) -> None:
@@ -243,10 +234,14 @@ def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
     }
 
 
-def restore(folder: Path) -> int:
+def restore(folder: Path, workers: int = 1) -> int:
     """Make checkpoint_last.pt the newest whole checkpoint of ``folder``, and remove what a kill left half-written.
 
     fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can leave half a file.
+
+    Args:
+        folder: a training's --save-dir.
+        workers: how many processes will go on with it.
 
     Returns:
         How many updates it holds; 0 where there is none and training begins at the beginning.
@@ -263,7 +258,25 @@ def restore(folder: Path) -> int:
             continue
         if updates > most:
             newest, most = path, updates
-    if newest is not None and newest.name != LAST:
+    if newest is not None and not _reshard(newest, workers, folder / LAST) and newest.name != LAST:
         with atomic_path(folder / LAST) as temporary:
             shutil.copyfile(newest, temporary)
     return most
+
+
+def _reshard(checkpoint: Path, workers: int, output: Path) -> bool:
+    """Write ``checkpoint`` for another number of processes than made it to ``output``; whether there was need to.
+
+    fairseq stores how many mini-batches of the epoch each process took, and would go on after as many for any number of
+    processes. All together took that many times the processes, whole updates always, so the new share is whole too.
+    """
+    state = load_checkpoint(checkpoint)
+    before = ((state.get("cfg") or {}).get("distributed_training") or {}).get("distributed_world_size", workers)
+    if before == workers:
+        return False
+    position = state["extra_state"]["train_iterator"]
+    position["iterations_in_epoch"] = position["iterations_in_epoch"] * before // workers
+    state["cfg"]["distributed_training"]["distributed_world_size"] = workers
+    with atomic_path(output) as temporary:
+        torch.save(state, temporary)
+    return True

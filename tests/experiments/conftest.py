@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from fairseq_mhe.experiments.recipes import Training
 from fairseq_mhe.experiments.runs import PLACES, Run, open_run, run_name
 from fairseq_mhe.experiments.scoring import score
 from fairseq_mhe.files import write_json, write_text
+from fairseq_mhe.prepare.home_assistant import prepare_home_assistant
 
 REFERENCES = [f"Die Lampe Nummer {i} im Flur ist seit {i} Stunden an." for i in range(21)]
 SHORT = {"updates": 40, "max_tokens": 512, "lr": 0.001, "warmup_updates": 4, "dropout": 0.1}
@@ -29,14 +31,23 @@ def settings(kind: str = "mha", seed: int = 1, **changes: Any) -> dict[str, Any]
     }
 
 
+@pytest.fixture(scope="session")
+def miniature(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A data folder of 300 pairs of the embedded corpus; the test processes share one."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base if worker_id == "master" else base.parent
+    with (folder / "miniature.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return prepare_home_assistant(folder / "miniature data", limit=300, vocab_size=500, workers=1)
+
+
 @pytest.fixture
 def make_run(tmp_path: Path) -> Callable[..., Run]:
     """Makes a run folder; ``wrong`` of its translations are other sentences; None: it is not finished."""
 
-    def make(kind: str, wrong: int | None, seed: int = 1) -> Run:
-        run = open_run(
-            tmp_path / run_name("tiny", dict.fromkeys(PLACES, kind), seed), settings(kind, seed), {"data": "d"}
-        )
+    def make(kind: str, wrong: int | None, seed: int = 1, row: str = "tiny") -> Run:
+        folder = tmp_path / run_name(row, dict.fromkeys(PLACES, kind), seed)
+        run = open_run(folder, {**settings(kind, seed), "row": row}, {"data": "d"})
         size = {"mha": 4000, "mhe_mul": 1500}.get(kind, 2000)
         write_json(run.counts, {"attention_parameters": size, "total_parameters": 9999, "kv_bytes_per_token": 64})
         curve = [[10, 9.0 + seed], [20, 7.5], [40, 6.25]]

@@ -6,9 +6,9 @@ import pytest
 
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.experiments.devices import Device
 from fairseq_mhe.experiments.generation import generation_arguments, parse_hypotheses, sentences_per_second
 from fairseq_mhe.experiments.recipes import QUICKSTART
-from fairseq_mhe.experiments.training import Device
 
 LOG = Path("generate.log")
 OUTPUT = [

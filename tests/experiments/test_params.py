@@ -79,3 +79,9 @@ def test_json_of_rows_is_attention_parameters(capsys: pytest.CaptureFixture[str]
 def test_what_cannot_be_built_is_named(row: str, options: dict, message: str) -> None:
     with pytest.raises(UserError, match=message):
         build_on_meta(row, **{"attention": "mha", **options})
+
+
+@pytest.mark.parametrize("words", [["--json"], ["--setting", "bert-base"]])
+def test_a_vocabulary_that_would_be_ignored_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["params", "--vocab-size", "1000", *words]) == 2
+    assert f"and {words[0]} prints none" in capsys.readouterr().err

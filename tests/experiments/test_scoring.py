@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,16 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from fairseq_mhe import cli
 from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments.scoring import _bleu, _bleu_counts, compare, read_lines, score
+from fairseq_mhe.experiments.scoring import (
+    _bleu,
+    _bleu_counts,
+    compare,
+    compare_seeds,
+    read_lines,
+    read_scores,
+    score,
+    tokenised_bleu,
+)
 
 RANDOM = random.Random(5)
 WORDS = ["die", "der", "das", "Lampe", "Tür", "Heizung", "ist", "war", "an", "aus", "im", "Flur", ",", ".", "und"]
@@ -78,6 +88,72 @@ def test_equal_systems_do_not_differ_significantly() -> None:
     empty = [""] * len(REFERENCES)
     nothing = compare(empty, ["x"] * len(REFERENCES), REFERENCES)
     assert (nothing.prr, nothing.prr_low, nothing.p_value) == (None, None, 1.0)
+
+
+def test_one_seed_each_is_the_plain_comparison() -> None:
+    assert compare_seeds([BAD], [GOOD], REFERENCES) == compare(BAD, GOOD, REFERENCES)
+
+
+def test_seeds_are_compared_by_their_means() -> None:
+    systems, baselines = [noisy(0.2, seed) for seed in (1, 2, 3)], [noisy(0.1, seed) for seed in (4, 5)]
+    means = [sum(BLEU().corpus_score(h, [REFERENCES]).score for h in runs) / len(runs) for runs in (systems, baselines)]
+    comparison = compare_seeds(systems, baselines, REFERENCES)
+    assert comparison.prr == pytest.approx(100 * means[0] / means[1])
+    assert comparison.prr_low is not None
+    assert comparison.prr_high is not None
+    assert comparison.prr_low < 100 * means[0] / means[1] < comparison.prr_high
+    assert comparison == compare_seeds(systems, baselines, REFERENCES), "the seed is fixed"
+
+
+def test_a_difference_between_the_first_seeds_only_is_not_significant() -> None:
+    """The mean of the other seeds goes the other way: chance, whatever the first ones say."""
+    system, baseline = [BAD, noisy(0.1, 7), noisy(0.1, 8)], [GOOD, noisy(0.4, 9), noisy(0.25, 10)]
+    assert compare(system[0], baseline[0], REFERENCES).p_value < 0.01
+    assert compare_seeds(system, baseline, REFERENCES).p_value > 0.1
+
+
+def test_a_difference_in_every_seed_is_significant() -> None:
+    system, baseline = [noisy(0.4, seed) for seed in (1, 2, 3)], [noisy(0.1, seed) for seed in (4, 5, 6)]
+    assert compare_seeds(system, baseline, REFERENCES).p_value < 0.01
+    assert compare_seeds(baseline, baseline, REFERENCES).p_value == 1.0
+
+
+def test_the_chance_of_the_seeds_widens_the_interval() -> None:
+    """Three equal trainings have the interval of one; three that differ by more have a wider one."""
+    apart = [noisy(0.05, 1), noisy(0.25, 2), noisy(0.45, 3)]
+    same, varied = (compare_seeds(runs, [GOOD] * 3, REFERENCES) for runs in ([BAD] * 3, apart))
+    single = compare(BAD, GOOD, REFERENCES)
+    widths = [(c.prr_high or 0) - (c.prr_low or 0) for c in (single, same, varied)]
+    assert widths[1] == pytest.approx(widths[0])
+    assert widths[2] > 2 * widths[1]
+
+
+def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
+    """Against sacremoses' command, sed for the compounds, and sacreBLEU's command on what comes out."""
+    references = [f"Der {i}-Tage-Plan (neu) ist gut, aber E-Mail-Adressen fehlen: a-b-c." for i in range(12)]
+    hypotheses = [line.replace("Plan", "Entwurf") if i % 2 else line for i, line in enumerate(references)]
+    write(tmp_path, ref=references, hyp=hypotheses)
+    script = (
+        f"{sys.executable} -m sacremoses -q -l de tokenize -x < $0 "
+        "| sed -E 's/([^ ])-([^ ])/\\1 ##AT##-##AT## \\2/g' > $0.tok"
+    )
+    for name in ("ref", "hyp"):
+        subprocess.run(["bash", "-c", script, name], cwd=tmp_path, check=True, capture_output=True)
+    assert "Tage ##AT##-##AT## Plan" in (tmp_path / "ref.tok").read_text()
+    command = [sys.executable, "-m", "sacrebleu", "ref.tok", "-i", "hyp.tok", "-tok", "none", "-s", "none", "--force"]
+    theirs = subprocess.run([*command, "-b", "-w", "4"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    found = tokenised_bleu(hypotheses, references, "de")
+    assert found.score == pytest.approx(float(theirs.stdout), abs=1e-3)
+    assert "tok:none" in found.signature
+    assert score(hypotheses, references).tokenised is None
+    assert score(hypotheses, references, "de").tokenised == found
+
+
+def test_scores_are_read_as_they_were_written(tmp_path: Path) -> None:
+    for language in (None, "de"):
+        scores = score(BAD, REFERENCES, language)
+        (tmp_path / "scores.json").write_text(json.dumps(asdict(scores)))
+        assert read_scores(tmp_path / "scores.json") == scores
 
 
 @pytest.mark.parametrize(("hypotheses", "references"), [(59, 60), (60, 59), (0, 60)])

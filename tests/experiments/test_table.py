@@ -63,6 +63,31 @@ def test_seeds_are_averaged(make_run: MakeRun) -> None:
     assert mhe["bleu_deviation"] is None
 
 
+def test_the_comparison_is_of_all_seeds(make_run: MakeRun) -> None:
+    """The first seeds are equal, the others are not."""
+    runs = [
+        make_run(kind, wrong, seed)
+        for kind, wrongs in (("mha", (3, 2, 2)), ("mhe_mul", (3, 15, 16)))
+        for seed, wrong in enumerate(wrongs, start=1)
+    ]
+    mha, mhe = summarise(gather(run.folder for run in runs))
+    assert mhe["prr"] == pytest.approx(100 * mhe["bleu"] / mha["bleu"], abs=0.01)
+    assert mhe["p_value"] < 1.0
+    assert mhe["prr_low"] < mhe["prr"] < mhe["prr_high"]
+    confidences = [
+        json.loads((run.subset("test") / "scores.json").read_text())["bleu"]["confidence"] for run in runs[:3]
+    ]
+    assert mha["bleu_confidence"] == pytest.approx(sum(confidences) / 3, abs=1e-3)
+
+
+def test_the_deviation_is_shown_where_there_are_several_seeds(make_run: MakeRun, tmp_path: Path) -> None:
+    one, other = make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)
+    for folders, shown in (([one.folder], False), ([one.folder, other.folder], True)):
+        write_table(gather(folders), tmp_path / "out", "A title")
+        heading = (tmp_path / "out" / "table.md").read_text().split("\n")[2]
+        assert ("|    sd |" in heading) is shown, heading
+
+
 def test_without_the_baseline_nothing_is_compared(make_run: MakeRun) -> None:
     (only,) = summarise(gather([make_run("mhe_mul", 3).folder]))
     assert (only["prr"], only["p_value"]) == (None, None)

@@ -13,14 +13,13 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments import training
+from fairseq_mhe.experiments import devices, training
 from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.experiments.devices import Device, choose_device
 from fairseq_mhe.experiments.progress import Board
 from fairseq_mhe.experiments.runs import Run, open_run, read_json
 from fairseq_mhe.experiments.training import (
-    Device,
     attention_flags,
-    choose_device,
     learning_curve,
     log_interval,
     restore,
@@ -113,7 +112,7 @@ def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
 def test_models_train_side_by_side_on_the_cores(
     monkeypatch: pytest.MonkeyPatch, models: int, cores: int, expected: tuple[int, int]
 ) -> None:
-    monkeypatch.setattr(training, "cores", lambda: cores)
+    monkeypatch.setattr(devices, "cores", lambda: cores)
     device = choose_device(models, gpu=False)
     assert (device.slots, device.threads) == expected
     assert device.flags() == ["--cpu"]
@@ -135,6 +134,40 @@ def test_two_kinds_differ_in_one_word(tmp_path: Path) -> None:
     assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
 
 
+def test_the_batch_is_shared_out_over_the_processes(tmp_path: Path) -> None:
+    run = open_run(tmp_path / "r", settings(batches=4), {})
+    for workers, update_freq in ((1, "4"), (2, "2"), (4, "1")):
+        words = training_arguments(run, DATA, Device(False, 1, 1, workers=workers))
+        assert words[words.index("--update-freq") + 1] == update_freq
+        assert words[words.index("--max-tokens") + 1] == "512"
+    with pytest.raises(UserError, match="3 devices cannot share"):
+        training_arguments(run, DATA, Device(False, 1, 1, workers=3))
+
+
+def test_tensorboards_logs_are_in_the_run_folder(tmp_path: Path) -> None:
+    run = open_run(tmp_path / "r", settings(), {})
+    words = training_arguments(run, DATA, CPU, tensorboard=True)
+    assert words[words.index("--tensorboard-logdir") + 1] == str(tmp_path / "r" / "tensorboard")
+    assert "--tensorboard-logdir" not in training_arguments(run, DATA, CPU)
+
+
+@pytest.mark.parametrize(("before", "now", "expected"), [(1, 2, 3), (2, 1, 12), (2, 4, 3), (2, 2, 6)])
+def test_another_number_of_processes_goes_on_at_the_same_mini_batch(
+    tmp_path: Path, before: int, now: int, expected: int
+) -> None:
+    path = save(tmp_path, "checkpoint_1_9.pt", 9)
+    state = torch.load(path, weights_only=True)
+    state["cfg"] = {"distributed_training": {"distributed_world_size": before}}
+    state["extra_state"] = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 6}}
+    torch.save(state, path)
+    assert restore(tmp_path, now) == 9
+    found = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert found["extra_state"]["train_iterator"]["iterations_in_epoch"] == expected
+    assert restore(tmp_path, now) == 9
+    again = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
+    assert again["extra_state"]["train_iterator"]["iterations_in_epoch"] == expected, "once only"
+
+
 def test_training_loses_no_sentence_and_logs_between_checkpoints(tmp_path: Path) -> None:
     words = training_arguments(open_run(tmp_path / "r", settings(), {}), DATA, CPU)
     assert words[words.index("--required-batch-size-multiple") + 1] == "1"
@@ -146,18 +179,56 @@ def board() -> Board:
     return Board(Console(file=io.StringIO()), "updates")
 
 
+@pytest.mark.parametrize("failing", [0, 1])
+def test_one_process_that_fails_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+    """The other would wait for it for ever."""
+    children = []
+
+    class Pair(FakeChild):
+        def __init__(self, *words: Any) -> None:
+            super().__init__(*words)
+            self.rank = len(children)
+            self.stopped = False
+            children.append(self)
+
+        def running(self) -> bool:
+            return self.rank != failing
+
+        def failed(self) -> bool:
+            return self.rank == failing
+
+        def check(self, what: str) -> None:
+            if self.failed():
+                raise UserError(f"{what} failed in process {self.rank}")
+
+        def stop(self) -> None:
+            self.stopped = True
+
+    monkeypatch.setattr(training, "Child", Pair)
+    run = a_run(tmp_path, batches=2)
+    with pytest.raises(UserError, match=f"failed in process {failing}"), board() as shown:
+        training.train([run], DATA, Device(False, 1, 1, workers=2), shown)
+    assert [child.stopped for child in children] == [True, True]
+    assert run.steps.status()["state"] == "failed"
+
+
 class FakeChild:
     """Stands for fairseq-train: writes a checkpoint of so many updates, or fails."""
 
     updates = TRAINING.updates
     started: list[list[str]] = []  # noqa: RUF012 - cleared by the fixture
 
-    def __init__(self, module: str, arguments: list[str], log: Path, threads: int, headline: str) -> None:
+    def __init__(
+        self, module: str, arguments: list[str], log: Path, threads: int, headline: str, environment: dict[str, str]
+    ) -> None:
         self.started.append(arguments)
         save(Path(arguments[arguments.index("--save-dir") + 1]), "checkpoint_last.pt", self.updates)
         log.write_text(line("train_inner", loss="3.0", wps="50", num_updates="40") + "\n")
 
     def running(self) -> bool:
+        return False
+
+    def failed(self) -> bool:
         return False
 
     def new_lines(self) -> list[str]:

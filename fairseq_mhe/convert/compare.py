@@ -1,0 +1,108 @@
+"""How far two models are from each other: logits, hypotheses of beam search, and the loss on reference translations."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks.translation import TranslationTask
+from torch import Tensor, nn
+
+#: Length limits of searches that are compared: at most A times the source's length, plus B.
+MAX_LEN_A, MAX_LEN_B = 1.5, 20
+
+
+@contextlib.contextmanager
+def quiet_fairseq() -> Iterator[None]:
+    """Keep fairseq's log lines, and torch's advice on how fairseq's own attention calls it, from the screen."""
+    logger = logging.getLogger("fairseq")
+    level = logger.level
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask and attn_mask")
+        logger.setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
+
+
+@dataclass(frozen=True)
+class LogitDifference:
+    """The largest difference between two models' logits at real target positions, and the largest logit."""
+
+    largest: float
+    largest_logit: float
+    positions: int
+
+    @property
+    def relative(self) -> float:
+        """The difference by the largest logit, or by 1 where that is smaller."""
+        return self.largest / max(1.0, self.largest_logit)
+
+
+@torch.inference_mode()
+def logit_difference(
+    one: nn.Module,
+    other: nn.Module,
+    batches: Sequence[dict[str, Any]],
+    pad: int,
+    advance: Callable[[], None] = lambda: None,
+) -> LogitDifference:
+    """Compare the logits of two models over batches of source and (shifted) target."""
+    largest = largest_logit = 0.0
+    positions = 0
+    for batch in batches:
+        inputs = batch["net_input"]
+        real = inputs["prev_output_tokens"].ne(pad)  # (B, T)
+        a, b = (model(**inputs)[0][real].double() for model in (one, other))  # (positions, vocabulary)
+        largest = max(largest, float((a - b).abs().max()))
+        largest_logit = max(largest_logit, float(a.abs().max()))
+        positions += int(real.sum())
+        advance()
+    return LogitDifference(largest, largest_logit, positions)
+
+
+@torch.inference_mode()
+def search(
+    model: nn.Module,
+    task: TranslationTask,
+    batches: Sequence[dict[str, Any]],
+    beam: int,
+    advance: Callable[[], None] = lambda: None,
+    limit: int | None = None,
+) -> dict[int, list[int]]:
+    """The best hypothesis of each sentence, by its "id", as token numbers that end in </s>.
+
+    ``limit``: most tokens before it, instead of a number that depends on the source's length.
+    """
+    lengths = (
+        {"max_len_a": MAX_LEN_A, "max_len_b": MAX_LEN_B} if limit is None else {"max_len_a": 0, "max_len_b": limit}
+    )
+    generator = SequenceGenerator([model], task.target_dictionary, beam_size=beam, **lengths)
+    found = {}
+    for batch in batches:
+        for index, hypotheses in zip(batch["id"].tolist(), generator.generate([model], batch), strict=True):
+            found[index] = hypotheses[0]["tokens"].tolist()
+        advance()
+    return found
+
+
+@torch.inference_mode()
+def loss(model: nn.Module, batches: Sequence[dict[str, Any]], pad: int) -> float:
+    """Mean negative log-likelihood of a reference token, in nats, without smoothing."""
+    total = torch.zeros((), dtype=torch.float64)
+    tokens = 0
+    for batch in batches:
+        target: Tensor = batch["target"]  # (B, T)
+        logits = model(**batch["net_input"])[0]  # (B, T, vocabulary)
+        total += nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), target.flatten(), ignore_index=pad, reduction="sum"
+        ).double()
+        tokens += int(target.ne(pad).sum())
+    return float(total) / max(1, tokens)

@@ -1,0 +1,127 @@
+"""What the attention sublayers of a model read: mean and covariance of their inputs over real sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.convert.checkpoint import sublayers
+
+#: Eigenvalues below this share of the largest count as this share: directions that the data hardly show.
+FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Moments:
+    """``mean`` (C,) and ``covariance`` (C, C) of vectors, float64."""
+
+    mean: Tensor
+    covariance: Tensor
+
+    @classmethod
+    def unknown(cls, width: int) -> Moments:
+        """Every direction alike: what to assume without data."""
+        return cls(torch.zeros(width, dtype=torch.float64), torch.eye(width, dtype=torch.float64))
+
+    @property
+    def second(self) -> Tensor:
+        """(C, C): the mean of x x^T."""
+        return self.covariance + self.mean.outer(self.mean)
+
+    def with_one(self) -> Tensor:
+        """(C + 1, C + 1): the mean of [x, 1] [x, 1]^T, for maps with a bias."""
+        one = torch.ones(1, dtype=torch.float64)
+        vector = torch.cat((self.mean, one))  # (C + 1,)
+        padded = nn.functional.pad(self.covariance, (0, 1, 0, 1))
+        return padded + vector.outer(vector)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What one sublayer reads: ``query`` and ``memory``."""
+
+    query: Moments
+    memory: Moments
+
+
+def unknown_inputs(attention: Attention) -> Inputs:
+    """Inputs of which nothing is known."""
+    return Inputs(Moments.unknown(attention.embed_dim), Moments.unknown(attention.kdim))
+
+
+def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The symmetric square root of a covariance (C, C), and its inverse; weak directions are raised to ``FLOOR``."""
+    values, vectors = torch.linalg.eigh(matrix)
+    values = values.clamp(min=float(values.max()) * FLOOR).sqrt()
+    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+
+
+class _Sums:
+    """Running sums of vectors and their products."""
+
+    def __init__(self, width: int) -> None:
+        self._count = 0
+        self._first = torch.zeros(width, dtype=torch.float64)
+        self._second = torch.zeros(width, width, dtype=torch.float64)
+
+    def add(self, x: Tensor) -> None:
+        """x: (N, C)."""
+        x = x.double()
+        self._count += len(x)
+        self._first += x.sum(dim=0)
+        self._second += x.T @ x
+
+    def moments(self) -> Moments:
+        mean = self._first / max(1, self._count)
+        return Moments(mean, self._second / max(1, self._count) - mean.outer(mean))
+
+
+@torch.inference_mode()
+def measure_inputs(
+    model: nn.Module, batches: Sequence[dict[str, Any]], pad: int, advance: Callable[[], None] = lambda: None
+) -> dict[str, Inputs]:
+    """The inputs of every sublayer of ``model``, by its name, over batches of source and (shifted) target."""
+    sums = {name: (_Sums(module.embed_dim), _Sums(module.kdim)) for name, _, module in sublayers(model)}
+    real: dict[str, Tensor] = {}  # side -> (positions, B), true where there is a word
+    with _listening(model, sums, real):
+        for batch in batches:
+            inputs = batch["net_input"]
+            real |= {
+                "encoder": inputs["src_tokens"].ne(pad).T,
+                "decoder": inputs["prev_output_tokens"].ne(pad).T,
+            }
+            model(**inputs)
+            advance()
+    return {name: Inputs(query.moments(), memory.moments()) for name, (query, memory) in sums.items()}
+
+
+@contextmanager
+def _listening(model: nn.Module, sums: dict[str, tuple[_Sums, _Sums]], real: dict[str, Tensor]) -> Iterator[None]:
+    """Add to ``sums`` whatever the sublayers are called with, at ``real`` positions."""
+
+    def listener(name: str, place: str) -> Callable[..., None]:
+        query_side = "encoder" if place == "encoder" else "decoder"
+        memory_side = "decoder" if place == "decoder" else "encoder"
+
+        def listen(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            query, memory = kwargs["query"], kwargs["key"]  # (T, B, C), (S, B, M)
+            sums[name][0].add(query[real[query_side]])
+            sums[name][1].add(memory[real[memory_side]])
+
+        return listen
+
+    handles = [
+        module.register_forward_pre_hook(listener(name, place), with_kwargs=True)
+        for name, place, module in sublayers(model)
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

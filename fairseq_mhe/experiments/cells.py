@@ -1,0 +1,123 @@
+"""What ``train`` and ``run-table`` share: on what data, how much of the recipe, and whether there is room for it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.experiments import devices
+from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.experiments.params import build_on_meta
+from fairseq_mhe.experiments.recipes import Recipe, recipe
+from fairseq_mhe.experiments.runs import PLACES, Run
+from fairseq_mhe.experiments.training import trained, training_of
+from fairseq_mhe.models.accounting import total_parameters
+
+#: Bytes of a checkpoint for each parameter: float32 weights and Adam's two moments.
+CHECKPOINT_BYTES = 12
+#: fairseq's own symbols in a dictionary, which its file does not name.
+SPECIAL_SYMBOLS = 4
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of both commands."""
+    parser.add_argument("--data", type=Path, required=True, metavar="DATA", help="a prepared data folder")
+    parser.add_argument("--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders")
+    how_long = parser.add_mutually_exclusive_group()
+    how_long.add_argument("--updates", type=devices.positive, metavar="N", help="updates, instead of the recipe's")
+    how_long.add_argument(
+        "--fraction",
+        "--updates-fraction",
+        type=float,
+        metavar="F",
+        help="this share of the recipe's updates: a rehearsal",
+    )
+    parser.add_argument(
+        "--batch-tokens", type=devices.positive, metavar="N", help="tokens of an update, on all devices together"
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=devices.positive,
+        metavar="N",
+        help="tokens that a device takes at a time: less needs less memory",
+    )
+    parser.add_argument("--subset", default="test", help="what is translated and scored (default: %(default)s)")
+    parser.add_argument("--tensorboard", action="store_true", help="write logs for TensorBoard into each run folder")
+    devices.add_arguments(parser)
+
+
+def kind(text: str) -> str:
+    """A kind of attention.
+
+    Raises:
+        UserError: there is no such kind.
+    """
+    if text not in VARIANTS:
+        raise UserError(f"unknown attention {text!r}; choose of: {', '.join(VARIANTS)}")
+    return text
+
+
+def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
+    """A row's recipe with what the options change.
+
+    Raises:
+        UserError: an unknown row, a share that is none, or a batch that cannot be made.
+    """
+    found = recipe(row)
+    training = found.training
+    if args.fraction is not None:
+        if not 0 < args.fraction <= 1:
+            raise UserError(f"--fraction {args.fraction:g} is no share: give more than 0 and at most 1")
+        training = training.shortened(max(1, round(training.updates * args.fraction)))
+    if args.updates is not None:
+        training = training.shortened(args.updates)
+    batch_tokens, max_tokens = args.batch_tokens or training.batch_tokens, args.max_tokens or training.max_tokens
+    if args.batch_tokens and not args.max_tokens:
+        max_tokens = min(max_tokens, batch_tokens)
+    return replace(found, training=training.batched(batch_tokens, max_tokens))
+
+
+def check_tensorboard(wanted: bool) -> None:
+    """See that fairseq can write logs for TensorBoard: it goes on without, silently.
+
+    Raises:
+        UserError: it cannot.
+    """
+    if wanted and not any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
+        raise UserError("--tensorboard needs TensorBoard: pip install tensorboard, or leave the option out")
+
+
+def check_disk(runs: Sequence[Run], data: Dataset) -> None:
+    """See that the checkpoints of all that is not trained yet have room.
+
+    Raises:
+        UserError: they have not.
+    """
+    waiting = [run for run in runs if not trained(run)]
+    if not waiting:
+        return
+    needed = sum(_checkpoints_bytes(run, data) for run in waiting)
+    folder = waiting[0].folder
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UserError(
+            f"the checkpoints of {len(waiting)} trainings need about {needed / 1e9:,.1f} GB, and {folder.parent} has "
+            f"{free / 1e9:,.1f} GB free: make room, or train fewer cells at a time"
+        )
+
+
+def _checkpoints_bytes(run: Run, data: Dataset) -> int:
+    """What a training's checkpoints will still take."""
+    with (data.binary / f"dict.{data.languages[0]}.txt").open("rb") as dictionary:
+        words = sum(1 for _ in dictionary)
+    places = {f"{place}_attention": run.settings["attention"][place] for place in PLACES}
+    model = build_on_meta(run.row, run.settings["attention"]["encoder"], words + SPECIAL_SYMBOLS, **places)
+    kept = training_of(run).average + 1 + 3  # the last, the best, and one that is being written
+    present = sum(path.stat().st_size for path in run.checkpoints.glob("*.pt"))
+    return max(0, kept * CHECKPOINT_BYTES * total_parameters(model) - present)

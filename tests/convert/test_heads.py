@@ -1,0 +1,95 @@
+"""Every kind written out as ordinary heads computes what the sublayer computes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_mhe.attention import VARIANTS, Attention, build_attention
+from fairseq_mhe.convert.heads import Heads, kind_of, stock_parameters, write_out
+from fairseq_mhe.errors import UserError
+from tests.convert.conftest import stir
+
+C, N = 12, 3
+
+
+def by_hand(heads: Heads, x: Tensor, y: Tensor) -> Tensor:
+    """(T, C), (S, M) -> (T, C), head by head as the docstring of ``Heads`` says."""
+    output = heads.output_bias.clone()
+    for i in range(heads.count):
+        query = x @ heads.query[i].T + heads.query_bias[i]
+        key = y @ heads.key[i].T + heads.key_bias[i]
+        value = y @ heads.value[i].T + heads.value_bias[i]
+        output = output + (heads.scale * query @ key.T).softmax(dim=1) @ value @ heads.output[i].T
+    return output
+
+
+def sublayer(kind: str, **options: Any) -> Attention:
+    torch.manual_seed(2)
+    return stir(build_attention(kind, C, N, encoder_decoder_attention=True, **options)).eval().double()
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:
+    attention = sublayer(kind, bias=bias)
+    generator = torch.Generator().manual_seed(5)
+    x, y = (torch.randn(length, C, generator=generator, dtype=torch.float64) for length in (4, 6))
+    expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
+    torch.testing.assert_close(by_hand(write_out(attention), x, y), expected, rtol=1e-10, atol=1e-10)
+    if kind != "collaborative":  # whose keys are wider than a stock head
+        torch.testing.assert_close(by_hand(write_out(attention).of_width(8), x, y), expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.5])
+def test_the_offset_of_mhe_mul_counts(offset: float) -> None:
+    attention = sublayer("mhe_mul", head_embedding_offset=offset)
+    x = torch.randn(5, C, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    expected = attention(x.unsqueeze(1), x.unsqueeze(1), x.unsqueeze(1))[0].squeeze(1)
+    torch.testing.assert_close(by_hand(write_out(attention), x, x), expected)
+
+
+def test_channels_that_no_head_mixes_are_left_out() -> None:
+    attention = sublayer("collaborative", collaborative_dim=8)
+    with torch.no_grad():
+        attention.mixing[:, 4:] = 0
+    assert write_out(attention).key.size(1) == 4
+    assert write_out(attention).of_width(4).key.size(1) == 4
+
+
+def test_heads_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ValueError, match="keys are 8 wide and only 4 fit"):
+        write_out(sublayer("collaborative", collaborative_dim=8)).of_width(4)
+
+
+def test_a_width_that_fairseq_cannot_split_is_refused() -> None:
+    from fairseq_mhe.convert.heads import stock_width
+
+    with pytest.raises(UserError, match="3 heads do not divide the model's width 16"):
+        stock_width(build_attention("mha", 16, 3, head_dim=5))
+
+
+def test_stock_parameters_have_fairseqs_names_and_shapes() -> None:
+    found = stock_parameters(write_out(sublayer("mhe_mul")).of_width(4))
+    shapes = {name: tuple(value.shape) for name, value in found.items()}
+    assert shapes == {
+        f"{p}_proj.{s}": (C, C) if s == "weight" else (C,) for p in ("q", "k", "v", "out") for s in ("weight", "bias")
+    }
+    assert all(value.dtype == torch.float32 for value in found.values())
+
+
+def test_forms_are_what_heads_do_with_them() -> None:
+    heads = write_out(sublayer("mha", bias=True))
+    x, y = torch.randn(2, C, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    score = heads.scale * (heads.query[1] @ x + heads.query_bias[1]) @ (heads.key[1] @ y)
+    assert math.isclose(float(x @ heads.scores()[1] @ y + heads.content()[1] @ y), float(score), rel_tol=1e-9)
+    assert heads.scaled(0.3).scores().allclose(heads.scores())
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_kinds_are_known_by_their_class(kind: str) -> None:
+    assert kind_of(build_attention(kind, C, N)) == kind

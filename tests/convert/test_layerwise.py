@@ -1,0 +1,79 @@
+"""A conversion that was killed goes on with the sublayer it was at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.convert.checkpoint import Source, changed_options, sublayers
+from fairseq_mhe.convert.fit import Target
+from fairseq_mhe.convert.heads import write_out
+from fairseq_mhe.convert.layerwise import Converted, LayerStore, convert_model
+from fairseq_mhe.convert.pool import pool
+
+
+class Work:
+    """Converts to MQA, remembers which sublayers, and is killed at the one of number ``killed_at``."""
+
+    def __init__(self, killed_at: int | None = None) -> None:
+        self.done: list[str] = []
+        self.killed_at = killed_at
+
+    def __call__(self, name: str, old: Attention, new: Attention, advance: Callable[[], None]) -> Converted:
+        if len(self.done) == self.killed_at:
+            raise KeyboardInterrupt
+        self.done.append(name)
+        return Converted(pool("mqa", write_out(old), Target(new.head_dim)), error=0.25, iterations=3)
+
+
+def run(source: Source, folder: Path, work: Work, **settings: object) -> tuple[dict[str, torch.Tensor], list[float]]:
+    store = LayerStore(folder, settings)
+    options = changed_options(source, "mqa", bias=False)
+    model, reports = convert_model(source, options, work, store, Console(quiet=True))
+    assert [report.error for report in reports] == [0.25] * len(reports)
+    return model.state_dict(), [report.seconds for report in reports]
+
+
+def test_finished_sublayers_are_not_done_again(make_source: Callable[..., Source], tmp_path: Path) -> None:
+    source = make_source(attention="mha", stirred=False)
+    names = [name for name, _, _ in sublayers(source.model)]
+    first, second = Work(killed_at=4), Work()
+    with pytest.raises(KeyboardInterrupt):
+        run(source, tmp_path / "store", first)
+    assert first.done == names[:4]
+    state, _ = run(source, tmp_path / "store", second)
+    assert second.done == names[4:]
+    at_once, _ = run(source, tmp_path / "other", Work())
+    assert all(torch.equal(state[name], at_once[name]) for name in at_once)
+
+
+def test_a_change_of_settings_or_weights_or_a_broken_file_is_seen(
+    make_source: Callable[..., Source], tmp_path: Path
+) -> None:
+    source = make_source(attention="mha", stirred=False)
+    run(source, tmp_path / "store", Work(), dimensions=3)
+    for settings, expected in ({"dimensions": 3}, 0), ({"dimensions": 4}, 6):
+        work = Work()
+        run(source, tmp_path / "store", work, **settings)
+        assert len(work.done) == expected
+    with torch.no_grad():
+        next(sublayers(source.model))[2].q_proj.weight += 1
+    work = Work()
+    run(source, tmp_path / "store", work, dimensions=3)
+    assert work.done == ["encoder.layers.0.self_attn"]
+    for path in (tmp_path / "store").iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    work = Work()
+    run(source, tmp_path / "store", work, dimensions=3)
+    assert len(work.done) == 6
+
+
+def test_the_store_is_removed(make_source: Callable[..., Source], tmp_path: Path) -> None:
+    run(make_source(attention="mha", stirred=False), tmp_path / "store", Work())
+    LayerStore(tmp_path / "store", {}).clear()
+    assert not (tmp_path / "store").exists()

@@ -1,0 +1,87 @@
+"""What the options make of a recipe, and what is refused before anything is trained."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.experiments import cells
+from fairseq_mhe.experiments.dataset import open_dataset
+from fairseq_mhe.experiments.recipes import RECIPES, Recipe
+from fairseq_mhe.experiments.runs import open_run
+from tests.experiments.conftest import settings
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def chosen(row: str, *words: str) -> Recipe:
+    parser = argparse.ArgumentParser()
+    cells.add_arguments(parser)
+    return cells.chosen_recipe(row, parser.parse_args(["--data", "d", "--out", "o", *words]))
+
+
+def test_without_options_it_is_the_recipe() -> None:
+    assert chosen("12H") == RECIPES["12h"]
+
+
+def test_a_fraction_shortens_the_training_and_its_warm_up() -> None:
+    training = chosen("base", "--fraction", "0.01").training
+    assert (training.updates, training.warmup_updates, training.interval) == (1000, 40, 10)
+    assert training.batch_tokens == RECIPES["base"].training.batch_tokens
+    assert chosen("big", "--updates-fraction", "0.5").training.updates == 150_000
+    assert chosen("base", "--updates", "50").training.updates == 50
+
+
+def test_the_batch_stays_unless_it_is_asked_for() -> None:
+    training = chosen("base", "--max-tokens", "1024").training
+    assert (training.max_tokens, training.batches) == (1024, 32)
+    training = chosen("base", "--batch-tokens", "2048").training
+    assert (training.max_tokens, training.batches) == (2048, 1)
+    training = chosen("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
+    assert (training.max_tokens, training.batches) == (2048, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--fraction", "0"], "--fraction 0 is no share"),
+        (["--fraction", "1.5"], r"--fraction 1\.5 is no share"),
+        (["--max-tokens", "3000"], "cannot be made of mini-batches of 3,000"),
+        (["--max-tokens", "65536"], "cannot be made of mini-batches of 65,536"),
+    ],
+)
+def test_what_cannot_be_is_refused(words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        chosen("base", *words)
+
+
+def test_kinds_are_checked() -> None:
+    assert cells.kind("mhe_add") == "mhe_add"
+    with pytest.raises(UserError, match="unknown attention 'mhe'; choose of: mha, "):
+        cells.kind("mhe")
+
+
+def test_a_disk_that_is_too_small_is_said_before_training(
+    miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tiny model with a small dictionary has about a million parameters: 12 MB a checkpoint, 6 of them are kept."""
+    data = open_dataset(miniature)
+    runs = [open_run(tmp_path / kind, settings(kind), {}) for kind in ("mha", "mhe_mul")]
+    cells.check_disk(runs, data)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 50_000_000))
+    with pytest.raises(UserError, match=r"of 2 trainings need about 0\.1 GB, and .* has 0\.1 GB free"):
+        cells.check_disk(runs, data)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 500_000_000))
+    cells.check_disk(runs, data)
+
+
+def test_tensorboard_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells.importlib.util, "find_spec", lambda name: None)
+    cells.check_tensorboard(False)
+    with pytest.raises(UserError, match="pip install tensorboard"):
+        cells.check_tensorboard(True)

@@ -1,0 +1,119 @@
+"""``train`` and ``evaluate`` as commands: what they print, what they refuse, and that nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe import cli
+from fairseq_mhe.experiments.runs import read_run
+from tests.experiments.test_run_table import SIZE, snapshot, table
+
+__all__ = ["table"]  # the fixture
+
+
+def test_a_scored_run_is_printed_and_not_scored_again(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = table / "tiny-mha-seed1"
+    before = snapshot(run)
+    assert cli.main(["evaluate", str(run), "--cpu"]) == 0
+    bleu, chrf, tokenised = capsys.readouterr().out.splitlines()
+    assert bleu.startswith("BLEU ")
+    assert "tok:13a" in bleu
+    assert chrf.startswith("chrF ")
+    assert tokenised.startswith("tokenised, compounds split, as in older papers: ")
+    assert cli.main(["evaluate", str(run), "--cpu", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["sentences"] == 30
+    assert snapshot(run) == before
+
+
+def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(table)
+    words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *SIZE]
+    assert cli.main([*words, "--evaluate"]) == 0
+    found = capsys.readouterr()
+    assert found.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
+    assert "4 updates on the CPU" in found.err
+    assert "512 tokens an update = 256 tokens x 1 device x update-freq 2" in found.err
+    assert snapshot(table) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--data", "DATA/nowhere"], "nowhere"),
+        (["--subset", "train2"], "has no 'train2': give a --subset of test, train, valid"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_one_line(
+    miniature: Path, table: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = [word.replace("DATA", str(miniature)) for word in more]
+    assert cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", *more]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_other_data_are_refused(
+    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(miniature, other)
+    manifest = json.loads((other / "manifest.json").read_text())
+    first = next(iter(next(iter(manifest["steps"].values()))["files"].values()))
+    first["sha256"] = "0" * 64
+    (other / "manifest.json").write_text(json.dumps(manifest))
+    assert cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(other)]) == 2
+    assert "is not the data that" in capsys.readouterr().err
+
+
+def test_a_half_trained_run_is_refused(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "tiny-mha-seed1"
+    shutil.copytree(table / run.name, run)
+    (run / "model.pt").unlink()
+    assert cli.main(["evaluate", str(run), "--cpu"]) == 2
+    assert "is not trained to its end (4 updates): run the command that trained it again" in capsys.readouterr().err
+    assert cli.main(["evaluate", str(tmp_path), "--cpu"]) == 2
+    assert "is no run folder" in capsys.readouterr().err
+
+
+def test_an_average_that_is_missing_is_made_again_without_training(
+    miniature: Path, table: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "tiny-mha-seed1"
+    shutil.copytree(table / run.name, run)
+    (run / "model.pt").unlink()
+    (run / "checkpoints" / "checkpoint_best.pt.tmp").touch()
+    trained = read_run(run).metrics.stat().st_mtime_ns
+    assert cli.main(["train", "tiny", "mha", "--data", str(miniature), "--out", str(tmp_path), *SIZE]) == 0
+    assert (run / "model.pt").is_file()
+    assert read_run(run).metrics.stat().st_mtime_ns == trained
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["huge", "mha"], "unknown row 'huge'; choose of: base"),
+        (["base", "nonsense"], "unknown attention 'nonsense'; choose of: mha"),
+        (["base", "mha", "--gpus", "64"], "--gpus 64 was asked for, but torch sees"),
+        (["base", "mha", "--processes", "3"], "which 3 devices cannot share evenly: take 1, 2, 4, 8 devices"),
+        (["base", "mha", "--out", "with:colon"], "fairseq splits paths at colons"),
+    ],
+)
+def test_bad_input_is_one_line_and_nothing_is_written(
+    miniature: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", *words[:2], "--data", str(miniature), "--out", "runs", *words[2:]]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,258 @@
+"""The whole table from a data folder, through the real command: every format, resumed after any kill, nothing twice."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from fairseq_mhe import cli
+from fairseq_mhe.experiments import run_table
+from fairseq_mhe.experiments.paper_table import FILES
+from fairseq_mhe.experiments.pipeline import Plan
+from fairseq_mhe.experiments.recipes import RECIPES, Recipe
+from fairseq_mhe.experiments.runs import read_run
+from fairseq_mhe.experiments.scoring import compare_seeds, read_lines
+
+COMMAND = [sys.executable, "-m", "fairseq_mhe.cli", "run-table"]
+ROWS, KINDS = ("tiny", "small"), ("mha", "mhe_mul")
+#: Updates of two mini-batches.
+SIZE = ["--updates", "4", "--batch-tokens", "512", "--max-tokens", "256", "--cpu"]
+#: How often the table is killed.
+KILLS = 20
+#: What depends on the clock.
+CLOCK = {"tokens_per_second", "sentences_per_second"}
+
+
+def words(data: Path, out: Path, *more: str, rows: tuple[str, ...] = ROWS) -> list[str]:
+    return ["--data", str(data), "--out", str(out), "--rows", ",".join(rows), *SIZE, *more]
+
+
+@pytest.fixture(scope="session")
+def table(miniature: Path, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The folder of a table that ran to its end, two rows by two kinds; the test processes share one."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base if worker_id == "master" else base.parent
+    out = folder / "the table"
+    with (folder / "table.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "table.stdout").exists():
+            done = subprocess.run(
+                [*COMMAND, *words(miniature, out)], capture_output=True, text=True, check=False, timeout=900
+            )
+            assert done.returncode == 0, done.stderr
+            (folder / "table.stderr").write_text(done.stderr)
+            (folder / "table.stdout").write_text(done.stdout)
+    return out
+
+
+def cells(out: Path) -> list[dict[str, Any]]:
+    """table.json without what depends on the clock."""
+    found = json.loads((out / "table.json").read_text())
+    return [{name: value for name, value in cell.items() if name not in CLOCK} for cell in found]
+
+
+def test_it_ends_in_the_table(table: Path) -> None:
+    assert (table.parent / "table.stdout").read_text() == (table / "table.md").read_text()
+    assert all((table / name).stat().st_size > 0 for name in FILES)
+    found = {(cell["row"], cell["attention"]): cell for cell in cells(table)}
+    assert set(found) == {(row, kind) for row in ROWS for kind in KINDS}
+    mha, mhe = found["small", "mha"], found["small", "mhe_mul"]
+    assert (mha["attention_parameters"], mhe["attention_parameters"]) == (2_359_296, 1_039_104)
+    assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (4, 512, 0.2)
+    assert mhe["p_value"] is not None
+    assert mha["p_value"] is None
+    assert (table / "table.md").read_text().startswith("# en-de, 300 pairs, 4 updates\n")
+
+
+def test_the_batch_arithmetic_and_the_overview_are_shown(table: Path) -> None:
+    screen = (table.parent / "table.stderr").read_text()
+    assert "4 of 4 cells to do, on the CPU" in screen
+    assert "small: 4 updates, 512 tokens an update = 256 tokens x 1 device x update-freq 2" in screen
+    assert "Traceback" not in screen
+
+
+def test_the_formats_agree(table: Path) -> None:
+    expected = json.loads((table / "table.json").read_text())
+    with (table / "table.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["row"], row["attention"], float(row["chrf"])) for row in rows] == [
+        (cell["row"], cell["attention"], cell["chrf"]) for cell in expected
+    ]
+    latex = (table / "table.tex").read_text()
+    assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == 2
+    assert r"mhe\_mul" in latex
+    markdown = [line for line in (table / "table.md").read_text().split("\n") if line.startswith("| small")]
+    assert [re.split(r" *\| *", line)[8:11] for line in markdown[:2]] == [
+        ["mha", "2.36", f"{expected[2]['bleu']:.2f}"],
+        ["mhe_mul", "1.04", f"{expected[3]['bleu']:.2f}"],
+    ]
+    with Image.open(table / "picture.png") as image:
+        assert image.size == (3600, 1100)
+
+
+def test_every_cell_has_all_scores(table: Path) -> None:
+    for kind in KINDS:
+        run = read_run(table / f"small-{kind}-seed1")
+        scores = json.loads((run.subset("test") / "scores.json").read_text())
+        assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
+        assert len(read_lines(run.subset("test") / "hypotheses.txt")) == scores["sentences"] == 30
+
+
+def test_a_second_run_trains_nothing(miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = snapshot(table)
+    assert cli.main(["run-table", *words(miniature, table)]) == 0
+    assert capsys.readouterr().out == (table / "table.md").read_text()
+    assert snapshot(table) == before
+
+
+def snapshot(folder: Path) -> dict[str, int]:
+    """When each result was written (config.json and locks are no results)."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in ("config.json", ".lock"))
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in files}
+
+
+def test_the_table_of_what_is_finished_names_the_rest(miniature: Path, table: Path, tmp_path: Path) -> None:
+    for name in ("tiny-mha-seed1", "tiny-mhe_mul-seed1"):
+        shutil.copytree(table / name, tmp_path / name)
+    assert cli.main(["run-table", *words(miniature, tmp_path, "--finished-only")]) == 0
+    assert [cell["row"] for cell in cells(tmp_path)] == ["tiny", "tiny"]
+    assert "Not finished, and left out: small-mha-seed1, small-mhe_mul-seed1." in (tmp_path / "table.md").read_text()
+    assert not (tmp_path / "small-mha-seed1" / "checkpoints").exists()
+
+
+def test_seeds_become_a_mean_with_its_deviation(miniature: Path, table: Path, tmp_path: Path) -> None:
+    """The second seeds are copies whose translations are changed, so that nothing has to be trained."""
+    for kind in KINDS:
+        shutil.copytree(table / f"tiny-{kind}-seed1", tmp_path / f"tiny-{kind}-seed1")
+        other = tmp_path / f"tiny-{kind}-seed2"
+        shutil.copytree(table / f"tiny-{kind}-seed1", other)
+        config = json.loads((other / "config.json").read_text())
+        config["settings"]["seed"] = 2
+        (other / "config.json").write_text(json.dumps(config))
+        references = read_lines(other / "test" / "references.txt")
+        (other / "test" / "hypotheses.txt").write_text("".join(f"{line}\n" for line in references))
+        scores = json.loads((other / "test" / "scores.json").read_text())
+        scores["bleu"]["score"] = 100.0
+        (other / "test" / "scores.json").write_text(json.dumps(scores))
+    assert (
+        cli.main(["run-table", *words(miniature, tmp_path, "--seeds", "1,2", "--finished-only", rows=("tiny",))]) == 0
+    )
+    mha, mhe = cells(tmp_path)
+    assert mha["seeds"] == [1, 2]
+    assert mha["bleu_deviation"] == pytest.approx((100 - 2 * (mha["bleu"] - 50)) / 2**0.5, abs=1e-3)
+    runs = {kind: [read_lines(tmp_path / f"tiny-{kind}-seed{n}/test/hypotheses.txt") for n in (1, 2)] for kind in KINDS}
+    assert mhe["p_value"] == compare_seeds(runs["mhe_mul"], runs["mha"], references).p_value
+
+
+def trained_at(out: Path) -> dict[str, int]:
+    """When the runs that finished their training did so."""
+    return {
+        path.parent.name: path.stat().st_mtime_ns
+        for path in out.glob("*/metrics.json")
+        if "train" in json.loads((path.parent / "status.json").read_text())["steps"]
+    }
+
+
+def test_killed_at_random_moments_it_ends_in_the_same_table(miniature: Path, table: Path, tmp_path: Path) -> None:
+    """One row, two kinds: each start is killed by -9 after a random time, until that was done often enough."""
+    chance, finished = random.Random(4), {}
+    command = [*COMMAND, *words(miniature, tmp_path, rows=("tiny",))]
+    longest = 6.0
+    for _ in range(KILLS):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            process.wait(timeout=chance.uniform(0, longest))
+        except subprocess.TimeoutExpired:
+            longest += 1  # so that it gets further, however slow the machine
+        else:
+            assert process.returncode == 0
+            break
+        finally:
+            process.kill()
+            process.wait()
+        now = trained_at(tmp_path)
+        assert finished.items() <= now.items(), "what was trained is not trained again"
+        finished = now
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert finished.items() <= trained_at(tmp_path).items()
+    assert cells(tmp_path) == [cell for cell in cells(table) if cell["row"] == "tiny"]
+    for kind in KINDS:
+        folder = f"tiny-{kind}-seed1/test/hypotheses.txt"
+        assert (tmp_path / folder).read_text() == (table / folder).read_text()
+        log = (tmp_path / f"tiny-{kind}-seed1" / "train.log").read_text().split("\n")
+        starts = [line for line in log if line.startswith("--- ")]
+        assert not [line for line in starts if "from update 4," in line], "it was trained beyond its end"
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--rows", "base,huge"], "unknown row 'huge'; choose of: base, 16x32"),
+        (["--kinds", "mha,nonsense"], "unknown attention 'nonsense'; choose of: mha, mhe_mul"),
+        (["--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
+        (["--data", "nowhere"], "nowhere"),
+        (["--processes", "3"], "an update of 512 tokens is 2 mini-batches of 256, which 3 devices cannot share"),
+        (["--finished-only"], "is finished yet: there is nothing to tabulate"),
+        (["--updates", "9", "--out", "TABLE"], "was made with other settings (training updates: 4, now 9)"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_is_trained(
+    miniature: Path,
+    table: Path,
+    tmp_path: Path,
+    more: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = snapshot(table)
+    more = [str(table) if word == "TABLE" else word for word in more]
+    line = [word for word in words(miniature, tmp_path) if word != "--cpu" or "--processes" not in more]
+    assert cli.main(["run-table", *line, *more]) == 2
+    last = capsys.readouterr().err.strip().split("\n")[-1]
+    assert message in last
+    assert last.startswith("fairseq-mhe run-table: error: ")
+    assert not list(tmp_path.glob("*/train.log"))
+    assert snapshot(table) == before
+
+
+def test_a_gpu_that_is_not_there_is_said(miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = [word for word in words(miniature, tmp_path) if word != "--cpu"]
+    assert cli.main(["run-table", *line, "--gpus", "64"]) == 2
+    assert "--gpus 64 was asked for, but torch sees" in capsys.readouterr().err
+
+
+def rehearsed(**updates: int) -> str:
+    return run_table.rehearsal([plan(row, n) for row, n in updates.items()])
+
+
+def plan(row: str, updates: int) -> Plan:
+    found = RECIPES[row]
+    return Plan(Recipe(row, found.training.shortened(updates), found.decoding), ("mha",), (1,), "test")
+
+
+def test_titles() -> None:
+    assert rehearsed(base=100_000, big=300_000) == ", 100,000 to 300,000 updates"
+    assert rehearsed(base=1000, big=3000) == ", 1,000 to 3,000 updates: a rehearsal at 1% of the steps, no result"
+    assert rehearsed(base=3000, big=3000).endswith("a rehearsal at 1% to 3% of the steps, no result")
+    assert rehearsed(tiny=1500) == ", 1,500 updates"
+
+
+def test_waves_keep_the_slots_at_work() -> None:
+    """Rows of two cells: one at a time on one GPU, four at a time on eight."""
+    table_run = run_table.TableRun.__new__(run_table.TableRun)
+    table_run.rows = [(plan("tiny", 1), [None, None])] * 7  # type: ignore[list-item]
+    assert [len(wave) for wave in table_run.waves(1)] == [1] * 7
+    assert [len(wave) for wave in table_run.waves(8)] == [4, 3]
