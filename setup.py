@@ -27,6 +27,7 @@ setup(
         "sacremoses",
         "tabulate",
         "matplotlib",
+        "requests",
         "rich",
     ],
     extras_require={

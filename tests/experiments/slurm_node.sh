@@ -1,10 +1,13 @@
 #!/usr/bin/env bash
-# Starts or stops a SLURM of one node on this machine, for the tests: slurm_node.sh start|stop FOLDER.
-# Needs root and Debian's packages slurmctld, slurmd, slurm-client, slurm-wlm-basic-plugins and munge.
+# A SLURM of one node on this machine, for the tests: slurm_node.sh install | start FOLDER | stop FOLDER, as root.
 set -euo pipefail
 
-action="$1" folder="$2"
+action="$1" folder="${2:-}"
 conf="$folder/slurm.conf"
+
+install() {
+    apt-get install --yes --no-install-recommends slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge
+}
 
 configure() {
     local name

@@ -121,9 +121,7 @@ def test_the_averages_are_the_last_checkpoints_mean(
         assert len(state["averaged_from"]) == 5
         sources = [load_checkpoint(run_folder(out, kind) / "checkpoints" / name) for name in state["averaged_from"]]
         updates = [updates_made(source) for source in sources]
-        assert updates == sorted(set(updates))
-        assert updates[-1] == UPDATES
-        assert updates[0] >= UPDATES - 9, "at most every other one is lost to an epoch's end"
+        assert updates == list(range(UPDATES - 4, UPDATES + 1)), "none is lost to an epoch's end"
         name = "decoder.layers.0.fc1.weight"
         mean = torch.stack([s["model"][name].double() for s in sources]).mean(0)
         torch.testing.assert_close(state["model"][name].double(), mean, atol=1e-7, rtol=0)

@@ -12,6 +12,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from fairseq_mhe import cli
 from fairseq_mhe.errors import UserError
+from fairseq_mhe.experiments import scoring
 from fairseq_mhe.experiments.scoring import (
     _bleu,
     _bleu_counts,
@@ -126,6 +127,20 @@ def test_the_chance_of_the_seeds_widens_the_interval() -> None:
     widths = [(c.prr_high or 0) - (c.prr_low or 0) for c in (single, same, varied)]
     assert widths[1] == pytest.approx(widths[0])
     assert widths[2] > 2 * widths[1]
+
+
+def test_equal_systems_rarely_differ_however_much_their_seeds_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both systems' seeds are drawn from the same distribution: a test at 5% should find few of 25 pairs different."""
+    monkeypatch.setattr(scoring, "RESAMPLES", 200)
+    chance = random.Random(11)
+
+    def trainings() -> list[list[str]]:
+        return [noisy(max(0.02, chance.gauss(0.25, 0.05)), chance.randrange(1 << 30)) for _ in range(3)]
+
+    pairs = [(trainings(), trainings()) for _ in range(25)]
+    by_first = sum(compare_seeds(a[:1], b[:1], REFERENCES).p_value < 0.05 for a, b in pairs)
+    by_all = sum(compare_seeds(a, b, REFERENCES).p_value < 0.05 for a, b in pairs)
+    assert by_all <= 5 < 8 <= by_first
 
 
 def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
