@@ -16,6 +16,9 @@ from fairseq_mhe.bench.data import translation_batch
 from fairseq_mhe.bench.settings import DTYPES
 from fairseq_mhe.bench.workload import Cell, Workload
 
+#: Where a search spends its time, outside of reordering; the sublayers are the decoder's.
+PARTS = ("encoder", "self-attention", "cross-attention", "feed-forward", "output projection", "softmax", "search step")
+
 
 class GenerationWorkload(Workload):
     """Cells: ``beam``, ``length`` of the outputs, ``source_length``, ``batch`` (sentences), ``dtype``.
@@ -41,10 +44,13 @@ class GenerationWorkload(Workload):
         self._held: dict[str, int] = {}
 
     def repetition(self) -> dict[str, float]:
-        """Seconds of the search: ``total``, and ``reorder`` the part of it spent in following the hypotheses."""
+        """Seconds of the search: ``total``, of it ``reorder`` (following the hypotheses) and, on a CPU, ``PARTS``."""
         watch, kept = Stopwatch(self.device), _Kept()
-        _spy(self._model.encoder, "reorder_encoder_out", watch, kept.encoder_output)
-        _spy(self._model.decoder, "reorder_incremental_state_scripting", watch, kept.incremental_state)
+        _spy(self._model.encoder, "reorder_encoder_out", "reorder", watch, kept.encoder_output)
+        _spy(self._model.decoder, "reorder_incremental_state_scripting", "reorder", watch, kept.incremental_state)
+        if self.device.type == "cpu":  # where looking at the clock is free
+            for owner, method, part in _parts(self._model, self._generator):
+                _spy(owner, method, part, watch)
         with watch.part("total"):
             found = self._task.inference_step(self._generator, [self._model], self._batch)
         self._check(found)
@@ -108,13 +114,32 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(item)
 
 
-def _spy(owner: nn.Module, name: str, watch: Stopwatch, look: Callable[[tuple[Any, ...], Any], None]) -> None:
-    """Replace a method of one module by itself, timed as ``reorder`` and looked at."""
+def _parts(model: Any, generator: Any) -> Iterator[tuple[nn.Module, str, str]]:
+    """The modules and methods that ``PARTS`` stand for."""
+    yield model.encoder, "forward_torchscript", "encoder"
+    for layer in model.decoder.layers:
+        yield layer.self_attn, "forward", "self-attention"
+        yield layer.encoder_attn, "forward", "cross-attention"
+        yield layer.fc1, "forward", "feed-forward"
+        yield layer.fc2, "forward", "feed-forward"
+    yield model.decoder, "output_layer", "output projection"
+    yield model, "get_normalized_probs", "softmax"
+    yield generator.search, "step", "search step"
+
+
+def _spy(
+    owner: nn.Module,
+    name: str,
+    part: str,
+    watch: Stopwatch,
+    look: Callable[[tuple[Any, ...], Any], None] = lambda args, result: None,
+) -> None:
+    """Replace a method of one module by itself, timed as ``part`` and looked at."""
     method = getattr(type(owner), name).__get__(owner)
 
-    def timed(*args: Any) -> Any:
-        with watch.part("reorder"):
-            result = method(*args)
+    def timed(*args: Any, **kwargs: Any) -> Any:
+        with watch.part(part):
+            result = method(*args, **kwargs)
         look(args, result)
         return result
 

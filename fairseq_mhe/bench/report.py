@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fairseq_mhe.bench.generation import PARTS
 from fairseq_mhe.bench.settings import STOCK
 from fairseq_mhe.bench.worker import OK
 
@@ -26,7 +27,7 @@ def markdown(results: Mapping[str, Any]) -> str:
                 _ratios(results["cells"]),
                 "## Everything measured",
                 _LEGEND[bench] + _LIMITS,
-                *(f"### {label(entry['cell'])}\n\n{_details(bench, entry['variants'])}" for entry in results["cells"]),
+                *(f"### {label(entry['cell'])}\n\n{_of_cell(bench, entry)}" for entry in results["cells"]),
             ]
         )
         + "\n"
@@ -62,6 +63,22 @@ def _ratios(cells: Sequence[Mapping[str, Any]]) -> str:
         ["", *variants],
         [[label(entry["cell"]), *(_relative(entry["variants"][name]) for name in variants)] for entry in cells],
     )
+
+
+def _of_cell(bench: str, entry: Mapping[str, Any]) -> str:
+    measured = {name: result for name, result in entry["variants"].items() if "encoder" in result.get("median", {})}
+    parts = [f"Milliseconds of an output token, by part:\n\n{_by_part(entry['cell'], measured)}"] if measured else []
+    return "\n\n".join([_details(bench, entry["variants"]), *parts])
+
+
+def _by_part(cell: Mapping[str, Any], variants: Mapping[str, Result]) -> str:
+    names = [*PARTS, "reorder"]
+    rows = []
+    for variant, result in variants.items():
+        times = [result["median"].get(name, 0.0) for name in names]
+        rest = result["median"]["total"] - sum(times)
+        rows.append([variant, *(f"{seconds / cell['length'] * 1e3:.2f}" for seconds in [*times, rest])])
+    return table(["", *names, "the rest"], rows)
 
 
 def _details(bench: str, variants: Mapping[str, Result]) -> str:

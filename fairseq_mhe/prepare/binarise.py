@@ -9,8 +9,6 @@ from pathlib import Path
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.files import atomic_path
 
-LINES_A_WORKER = 1000  # fairseq cannot share out fewer lines than it has workers
-
 
 def run_logged(command: list[str], cwd: Path, log: Path) -> None:
     """Run ``command`` in ``cwd`` with everything it prints in ``log``.
@@ -36,5 +34,5 @@ def binarise(subwords: Path, out: Path, langs: tuple[str, str], workers: int, lo
     # Relative names: fairseq splits prefixes at commas, and a user's folder may have one in its name.
     prefixes = ["--trainpref", "train", "--validpref", "valid", "--testpref", "test"]
     place = ["--destdir", str(out.resolve()), "--workers", str(workers)]
-    run_logged([sys.executable, "-m", "fairseq_cli.preprocess", *options, *prefixes, *place], subwords, log)
+    run_logged([sys.executable, "-m", "fairseq_mhe.prepare.preprocess", *options, *prefixes, *place], subwords, log)
     (out / "preprocess.log").unlink(missing_ok=True)  # a part of the log, with this run's paths in it

@@ -42,15 +42,23 @@ def default_tokenizer(subword: str) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    for split, more in (("train", "; several are joined"), ("valid", ""), ("test", "")):
-        parser.add_argument(
-            f"--{split}",
-            type=Path,
-            required=True,
-            nargs="+" if split == "train" else None,
-            metavar="PREFIX",
-            help=f"{split} text: PREFIX.LANG for each language, plain, .gz or .xz{more}",
-        )
+    text = "PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, .gz or .xz"
+    parser.add_argument(
+        "--train",
+        type=Path,
+        required=True,
+        nargs="+",
+        metavar="PREFIX",
+        help=f"training text: {text}; several are joined",
+    )
+    for split in ("valid", "test"):
+        parser.add_argument(f"--{split}", type=Path, metavar="PREFIX", help=f"{split} text, in the same forms")
+    parser.add_argument(
+        "--hold-out",
+        type=int,
+        metavar="N",
+        help="without --valid: every Nth clean training pair is valid; without --test: the pair after it is test",
+    )
     parser.add_argument("--source-lang", required=True, metavar="LANG", help="language translated from, as en")
     parser.add_argument("--target-lang", required=True, metavar="LANG", help="language translated into, as de")
     parser.add_argument("--out", type=Path, required=True, metavar="DATA", help="folder to make")
@@ -63,8 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=1.5,
         metavar="X",
-        help="drop train pairs with X times as many tokens on one side as on the other (default: %(default)s)",
+        help="drop train pairs with over X times as many tokens on one side as on the other (default: %(default)s)",
     )
+    parser.add_argument(
+        "--punctuation",
+        action="store_true",
+        help="write quotes, dashes and spaces around punctuation in one way, in what the model sees",
+    )
+    parser.add_argument("--lowercase", action="store_true", help="everything in small letters")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -82,6 +96,9 @@ def run(args: argparse.Namespace) -> None:
         model_type=args.model_type,
         max_tokens=args.max_tokens,
         max_ratio=args.max_ratio,
+        punctuation=args.punctuation,
+        lowercase=args.lowercase,
+        hold_out=args.hold_out,
         workers=args.workers,
     )
     with shown_progress() as report:

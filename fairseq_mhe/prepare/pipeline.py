@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
@@ -16,14 +16,20 @@ from typing import Any, TextIO
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.files import sha256
 from fairseq_mhe.prepare import subword
-from fairseq_mhe.prepare.binarise import LINES_A_WORKER, binarise
-from fairseq_mhe.prepare.clean import CleanOptions, clean_chunk
+from fairseq_mhe.prepare.binarise import binarise
+from fairseq_mhe.prepare.clean import CleanBlock, CleanOptions, clean_block
 from fairseq_mhe.prepare.config import SPLITS, Inputs, PrepareConfig, check, input_files
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.steps import Counts, Report, Steps, open_steps
-from fairseq_mhe.prepare.text import chunks, count_lines, read_lines, read_pairs
+from fairseq_mhe.prepare.text import SUFFIXES, count_lines, read_blocks, read_lines, text_blocks
 
-CHUNK = 5000  # lines; about a second's work for Moses' rules
+CHUNK = 5000  # lines that a process cleans at a time
+COUNT_BYTES = 1 << 23  # of text at a time: the longer, the fewer words are counted twice and added up here
+SEGMENT_BYTES = 1 << 20
+COMPRESSION = 4  # of text, roughly
+# Bytes that a step writes for each byte that it reads, with some to spare: clean writes the text twice, ids have two
+# bytes where the subwords' names have about five.
+ROOM = {"clean": 2.5, "segment": 1.6, "binarise": 1.0}
 PACKAGES = ("fairseq-mhe", "ve-fairseq", "fairseq", "sacremoses", "sentencepiece", "subword-nmt")
 
 
@@ -43,6 +49,7 @@ def heading(config: PrepareConfig, versions: dict[str, str]) -> dict[str, Any]:
     options: dict[str, Any] = {"max_tokens": config.max_tokens, "max_ratio": config.max_ratio}
     if config.subword == "sentencepiece":
         options["model_type"] = config.model_type
+    options |= {name: True for name in ("punctuation", "lowercase") if getattr(config, name)}
     return {
         "source_lang": config.source_lang,
         "target_lang": config.target_lang,
@@ -60,6 +67,52 @@ def open_new(path: Path, stack: ExitStack) -> TextIO:
     return stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
 
 
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options without those that are switched off, so that what was made before there were such stays valid."""
+    return {name: value for name, value in options.items() if value is not False}
+
+
+def expanded_size(path: Path) -> int:
+    """The bytes of a text, estimated where it is compressed."""
+    return path.stat().st_size * (1 if path.suffix not in SUFFIXES[1:] else COMPRESSION)
+
+
+class CleanWriter:
+    """The files of clean text: every split's own, and what is held out of train."""
+
+    def __init__(self, work: Path, config: PrepareConfig, folders: set[str], stack: ExitStack) -> None:
+        """Open them all, to be closed with ``stack``."""
+        self._held_out = config.held_out
+        self._every = config.hold_out or 1
+        self._trained = 0  # pairs that came for train
+        self._files = {
+            (folder, split): [open_new(work / folder / f"{split}.{lang}", stack) for lang in config.langs]
+            for folder in folders
+            for split in SPLITS
+        }
+
+    def __call__(self, split: str, block: CleanBlock) -> dict[str, int]:
+        """Write a block, and return how many of its pairs went to other splits."""
+        if split != "train" or not self._held_out:
+            for folder, sides in block.texts.items():
+                for stream, text in zip(self._files[folder, split], sides, strict=True):
+                    stream.write(text)
+            return {}
+        kept = block.counts["kept"]
+        owners = [self._owner(self._trained + number) for number in range(1, kept + 1)]
+        self._trained += kept
+        for folder, sides in block.texts.items():
+            for side, text in enumerate(sides):
+                for owner, line in zip(owners, text.split("\n")[:-1], strict=True):
+                    self._files[folder, owner][side].write(f"{line}\n")
+        return {other: owners.count(other) for other in self._held_out}
+
+    def _owner(self, number: int) -> str:
+        """The split of a train pair, by its number from 1."""
+        place = number % self._every
+        return next((split for split, its in self._held_out.items() if its == place), "train")
+
+
 class Preparation:
     """One run over the steps; each method is a step."""
 
@@ -69,51 +122,56 @@ class Preparation:
         self.report = report
         self.versions: dict[str, str] = steps.manifest["versions"]
         # Where the text that the subwords are learnt from lies.
-        self.text_folder = "raw" if config.tokenizer == "none" else "tokenised"
+        self.text_folder = "raw" if self.clean_options("train").keeps_text else "tokenised"
 
     def clean(self, files: Inputs) -> Counts:
         """Both sides checked, normalised, tokenised and filtered: raw/ and tokenised/."""
         made_from = {
             "inputs": {split: [[sha256(side) for side in pair] for pair in pairs] for split, pairs in files.items()},
-            "options": {split: asdict(self.clean_options(split)) for split in SPLITS},
+            "options": {split: given(asdict(self.clean_options(split))) for split in SPLITS},
             "sacremoses": self.versions["sacremoses"],
         }
-        return self.steps.run("clean", made_from, partial(self._clean, files))
+        if self.config.hold_out is not None:
+            made_from["hold_out"] = self.config.hold_out
+        size = sum(expanded_size(path) for pairs in files.values() for pair in pairs for path in pair)
+        return self.steps.run("clean", made_from, partial(self._clean, files), room=int(ROOM["clean"] * size))
 
     def clean_options(self, split: str) -> CleanOptions:
         """How strict cleaning is with a split."""
         config = self.config
         max_ratio = config.max_ratio if split == "train" else None
-        return CleanOptions(*config.langs, config.tokenizer, config.max_tokens, max_ratio)
+        return CleanOptions(
+            *config.langs, config.tokenizer, config.max_tokens, max_ratio, config.punctuation, config.lowercase
+        )
 
     def _clean(self, files: Inputs, work: Path) -> Counts:
-        lines = {split: sum(count_lines(source) for source, _ in pairs) for split, pairs in files.items()}
+        lines = {split: sum(count_lines(paths[0]) for paths in corpora) for split, corpora in files.items()}
         total, done = sum(lines.values()), 0
-        counts: dict[str, Counter[str]] = {}
-        for split, pairs in files.items():
-            counts[split] = Counter(read=0, kept=0)
-            for chunk in self._clean_split(split, chain.from_iterable(read_pairs(*pair) for pair in pairs), work):
-                counts[split].update(chunk, read=chunk.total())
-                done += chunk.total()
-                self.report("clean", min(done, total - 1), total)
+        counts = {split: Counter(read=0, kept=0) for split in SPLITS}
+        with ExitStack() as stack:
+            write = CleanWriter(work, self.config, {"raw", self.text_folder}, stack)
+            for split, corpora in files.items():
+                for block in self._cleaned(split, corpora):
+                    counts[split].update(block.counts, read=block.counts.total())
+                    for other, pairs in write(split, block).items():
+                        counts[split].update(kept=-pairs, held_out=pairs)
+                        counts[other].update(read=pairs, kept=pairs)
+                    done += block.counts.total()
+                    self.report("clean", min(done, total - 1), total)
+        for split, corpora in files.items():
             if not counts[split]["kept"]:
                 fates = ", ".join(f"{name} {count}" for name, count in counts[split].items())
-                raise UserError(f"cleaning leaves no pair of {files[split][0][0]} and its other side ({fates})")
+                name = f"{corpora[0][0]} and its other side" if len(corpora[0]) > 1 else corpora[0][0]
+                raise UserError(f"cleaning leaves no pair of {name} ({fates})")
+        for split in self.config.held_out:
+            if not counts[split]["kept"]:
+                raise UserError(f"the training text is too short to hold out every {self.config.hold_out}th pair of it")
         return {split: dict(counter) for split, counter in counts.items()}
 
-    def _clean_split(self, split: str, pairs: Iterator[tuple[str, str]], work: Path) -> Iterator[Counter[str]]:
-        clean = partial(clean_chunk, options=self.clean_options(split))
-        with ExitStack() as stack:
-            writers = {
-                folder: [open_new(work / folder / f"{split}.{lang}", stack) for lang in self.config.langs]
-                for folder in {"raw", self.text_folder}
-            }
-            for chunk in ordered_map(clean, chunks(pairs, CHUNK), self.config.cores):
-                for folder, sides in writers.items():
-                    kept = chunk.raw if folder == "raw" else chunk.tokenised
-                    for side, stream in enumerate(sides):
-                        stream.writelines(f"{pair[side]}\n" for pair in kept)
-                yield chunk.counts
+    def _cleaned(self, split: str, corpora: list[tuple[Path, ...]]) -> Iterator[CleanBlock]:
+        clean = partial(clean_block, options=self.clean_options(split))
+        blocks = chain.from_iterable(read_blocks(paths, CHUNK) for paths in corpora)
+        return ordered_map(clean, blocks, self.config.cores)
 
     def text(self, split: str) -> list[Path]:
         """Both sides of a split as the subwords see them."""
@@ -139,12 +197,13 @@ class Preparation:
         config = self.config
         path = work / "subword" / subword.MODEL_NAMES[config.subword]
         path.parent.mkdir()
-        lines = chain.from_iterable(read_lines(side) for side in self.text("train"))
         if config.subword == "sentencepiece":
+            lines = chain.from_iterable(read_lines(side) for side in self.text("train"))
             subword.learn_sentencepiece(lines, 2 * train_lines, config.vocab_size, config.model_type, path)
         else:
             words: Counter[str] = Counter()
-            for counted in ordered_map(subword.count_words, chunks(lines, CHUNK), config.cores):
+            texts = ([text] for side in self.text("train") for text in text_blocks(side, COUNT_BYTES))
+            for counted in ordered_map(subword.count_words, texts, config.cores):
                 words.update(counted)
             subword.learn_bpe_model(words, config.vocab_size, path)
         return {}
@@ -157,7 +216,8 @@ class Preparation:
             "model": model.checksum,
             **self.subword_version(),
         }
-        self.steps.run("segment", made_from, partial(self._segment, model, lines))
+        size = sum(self.steps.sizes("clean", f"{self.text_folder}/").values())
+        self.steps.run("segment", made_from, partial(self._segment, model, lines), room=int(ROOM["segment"] * size))
 
     def model(self) -> subword.SubwordModel:
         """The model that has been learnt."""
@@ -171,26 +231,26 @@ class Preparation:
             tally = counts[path.name] = {"tokens": 0, "longest": 0}
             with ExitStack() as stack:
                 stream = open_new(work / "subword" / path.name, stack)
-                runs = chunks(read_lines(path), CHUNK)
-                for lines in ordered_map(partial(subword.segment, model=model), runs, self.config.cores):
-                    stream.writelines(f"{line}\n" for line in lines)
-                    lengths = [line.count(" ") + 1 for line in lines]
-                    tally["tokens"] += sum(lengths)
-                    tally["longest"] = max(tally["longest"], *lengths)
-                    done += len(lines)
+                texts = text_blocks(path, SEGMENT_BYTES)
+                for part in ordered_map(partial(subword.segment_text, model=model), texts, self.config.cores):
+                    stream.write(part.text)
+                    tally["tokens"] += part.tokens
+                    tally["longest"] = max(tally["longest"], part.longest)
+                    done += part.lines
                     self.report("segment", min(done, total - 1), total)
         return counts
 
-    def binarise(self, train_lines: int) -> None:
+    def binarise(self) -> None:
         """fairseq's binary form: bin/."""
         segmented = self.steps.checksums("segment")
         fairseq = self.versions.get("ve-fairseq") or self.versions.get("fairseq")
-        self.steps.run("binarise", {"inputs": segmented, "fairseq": fairseq}, partial(self._binarise, train_lines))
+        made_from = {"inputs": segmented, "fairseq": fairseq}
+        size = sum(self.steps.sizes("segment").values())
+        self.steps.run("binarise", made_from, self._binarise, room=int(ROOM["binarise"] * size))
 
-    def _binarise(self, train_lines: int, work: Path) -> Counts:
-        workers = max(1, min(self.config.cores, train_lines // LINES_A_WORKER))
+    def _binarise(self, work: Path) -> Counts:
         data = self.steps.data
-        binarise(data / "subword", work / "bin", self.config.langs, workers, data / "logs" / "binarise.log")
+        binarise(data / "subword", work / "bin", self.config.langs, self.config.cores, data / "logs" / "binarise.log")
         with (work / "bin" / f"dict.{self.config.source_lang}.txt").open(encoding="utf-8") as dictionary:
             return {"dictionary": sum(1 for _ in dictionary)}
 
@@ -203,7 +263,7 @@ class Preparation:
         for step, action, amount in (
             ("learn", partial(self.learn, lines["train"]), lines["train"]),
             ("segment", partial(self.segment, 2 * pairs), 2 * pairs),
-            ("binarise", partial(self.binarise, lines["train"]), 2 * pairs),
+            ("binarise", self.binarise, 2 * pairs),
         ):
             self.report(step, 0, amount)
             action()
@@ -216,8 +276,10 @@ def silent(step: str, done: int, total: int) -> None:
     """A `Report` to nobody."""
 
 
-def prepare(config: PrepareConfig, report: Report = silent) -> Path:
+def prepare(config: PrepareConfig, report: Report = silent, source: Mapping[str, Any] | None = None) -> Path:
     """Make the data folder that ``config`` describes, or what of it is not there yet, and return its path.
+
+    ``source``: where the text comes from, for the manifest.
 
     Raises:
         UserError: an option or an input is bad, or the folder cannot be written; nothing half-written is left to be
@@ -225,6 +287,7 @@ def prepare(config: PrepareConfig, report: Report = silent) -> Path:
     """
     check(config)
     files = input_files(config)
-    with open_steps(config.out, heading(config, installed_versions())) as steps:
+    top = heading(config, installed_versions()) | ({"source": source} if source else {})
+    with open_steps(config.out, top) as steps:
         Preparation(config, steps, report).run(files)
     return config.out

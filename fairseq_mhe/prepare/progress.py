@@ -28,7 +28,7 @@ def shown_progress() -> Iterator[Report]:
 
         def report(step: str, done: int, total: int) -> None:
             if step not in tasks:
-                tasks[step] = bars.add_task(TITLES[step], total=total)
+                tasks[step] = bars.add_task(TITLES.get(step, step), total=total)
             bars.update(tasks[step], completed=done, total=total)
             bars.refresh()
 

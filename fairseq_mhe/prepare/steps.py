@@ -17,6 +17,7 @@ from fairseq_mhe.files import sha256, write_json
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+GB = 10**9
 WORK_PREFIX = ".work-"
 
 # step, lines done, lines in all; called with done == total when a step is finished or was there already
@@ -42,6 +43,20 @@ def read_manifest(data: Path) -> dict[str, Any]:
     return manifest
 
 
+def check_room(folder: Path, need: int, purpose: str) -> None:
+    """See before something long begins that the disk has room for it.
+
+    Raises:
+        UserError: it has not; the line says how much there is and how much is needed.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < need:
+        raise UserError(
+            f"the disk of {folder} has {free / GB:.1f} GB free, {purpose} needs about {need / GB:.1f} GB; "
+            "make room or choose another folder"
+        )
+
+
 class Steps:
     """A data folder under construction; open it with `open_steps`.
 
@@ -59,6 +74,11 @@ class Steps:
         files = self.manifest["steps"][step]["files"]
         return {name: entry["sha256"] for name, entry in files.items() if name.startswith(folder)}
 
+    def sizes(self, step: str, folder: str = "") -> dict[str, int]:
+        """File -> bytes of what ``step`` has made, all or only in ``folder``."""
+        files = self.manifest["steps"][step]["files"]
+        return {name: entry["bytes"] for name, entry in files.items() if name.startswith(folder)}
+
     def is_done(self, step: str, made_from: Mapping[str, Any]) -> bool:
         """Whether ``step`` was made from the same things and its files are there, of the recorded size."""
         record = self.manifest["steps"].get(step)
@@ -67,14 +87,19 @@ class Steps:
         paths = {self.data / name: entry["bytes"] for name, entry in record["files"].items()}
         return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
-    def run(self, step: str, made_from: Mapping[str, Any], action: Callable[[Path], Counts]) -> Counts:
+    def run(self, step: str, made_from: Mapping[str, Any], action: Callable[[Path], Counts], room: int = 0) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
         ``action`` writes files under the folder it is given, with the paths they shall have in the data folder; they
         are moved there, and recorded, when it returns. ``made_from`` is everything (inputs' checksums, options, tools'
-        versions) that decides what it writes, as JSON has it: lists, no tuples.
+        versions) that decides what it writes, as JSON has it: lists, no tuples. ``room``: bytes that it will write,
+        roughly.
+
+        Raises:
+            UserError: the disk has not that much room.
         """
         if not self.is_done(step, made_from):
+            check_room(self.data, room, f"step {step!r}")
             with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.data) as work:
                 counts = action(Path(work))
                 self._publish(step, made_from, Path(work), counts)

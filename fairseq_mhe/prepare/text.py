@@ -6,14 +6,15 @@ import contextlib
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator
-from itertools import islice, zip_longest
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, cast
 
 from fairseq_mhe.errors import UserError
-
-Item = TypeVar("Item")
 
 MAX_LINE_BYTES = 1_000_000  # longer than any sentence: a binary file, or one without line ends
 BOM = "\ufeff"
@@ -31,6 +32,15 @@ def side_path(prefix: Path, lang: str) -> Path:
         path = next((name for name in names if name.is_file()), None)
         if path is None:
             raise UserError(f"{names[0]} is not there (nor with .gz or .xz); PREFIX.{lang} must name a text file")
+    return existing_text(path)
+
+
+def existing_text(path: Path) -> Path:
+    """``path`` itself, if it is a file with something in it.
+
+    Raises:
+        UserError: it is not, or cannot be read.
+    """
     with as_user_errors(path), path.open("rb") as stream:
         if not stream.read(1):
             raise UserError(f"{path} is empty; parallel text needs at least one line on each side")
@@ -89,25 +99,99 @@ def as_user_errors(path: Path) -> Iterator[None]:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """The lines of both files, side by side.
+@dataclass(frozen=True)
+class Block:
+    """Some lines of a parallel text, not yet decoded: of its two files, or of one file with a tab between the sides."""
+
+    paths: tuple[Path, ...]
+    first: int  # number of the first line, from 1
+    lines: tuple[bytes, ...]  # of each path, with their line ends
+
+
+def read_blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
+    """The lines of a parallel text, ``size`` at a time.
 
     Raises:
-        UserError: as `read_lines`; or the files differ in length, told with both counts at the end.
+        UserError: a file cannot be read, is damaged or has an endless line; or the files differ in length, told with
+            both counts at the end.
     """
-    sides = read_lines(source), read_lines(target)
-    number = 0
-    for number, (left, right) in enumerate(zip_longest(*sides), start=1):
-        if left is None or right is None:
-            longer = number + sum(1 for _ in sides[0]) + sum(1 for _ in sides[1])
-            counts = (longer, number - 1) if right is None else (number - 1, longer)
+    first = 1
+    with ExitStack() as stack:
+        streams = []
+        for path in paths:
+            with as_user_errors(path):
+                streams.append((path, stack.enter_context(open_bytes(path))))
+        while True:
+            lines = [_some_lines(path, stream, first, size) for path, stream in streams]
+            counts = [len(side) for side in lines]
+            if len(set(counts)) > 1:
+                raise _misaligned(streams, [first - 1 + count for count in counts])
+            if not counts[0]:
+                break
+            yield Block(paths, first, tuple(b"".join(side) for side in lines))
+            first += counts[0]
+    if first == 1:
+        names = " and ".join(map(str, paths))
+        verb = "is" if len(paths) == 1 else "are"
+        raise UserError(f"{names} {verb} empty; parallel text needs at least one line on each side")
+
+
+def _some_lines(path: Path, stream: BinaryIO, first: int, size: int) -> list[bytes]:
+    lines: list[bytes] = []
+    with as_user_errors(path):
+        for line in islice(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), size):
+            if len(line) > MAX_LINE_BYTES:
+                decode(path, first + len(lines), line)  # refuses it
+            lines.append(line)
+    return lines
+
+
+def _misaligned(streams: Sequence[tuple[Path, BinaryIO]], counts: Sequence[int]) -> UserError:
+    totals = []
+    for (path, stream), count in zip(streams, counts, strict=True):
+        with as_user_errors(path):
+            totals.append(f"{path} has {count + sum(1 for _ in stream):,}")
+    return UserError(f"{totals[0]} lines, {totals[1]}: the sides of a parallel text must be aligned line by line")
+
+
+def pairs_of(block: Block) -> list[tuple[str, str]]:
+    """Both sides of each line of ``block``, checked.
+
+    Raises:
+        UserError: a line is not clean text, or has not two columns.
+    """
+    sides = [decode_lines(path, block.first, raw) for path, raw in zip(block.paths, block.lines, strict=True)]
+    if len(sides) == 2:
+        return list(zip(*sides, strict=True))
+    pairs = []
+    for number, line in enumerate(sides[0], start=block.first):
+        columns = line.split("\t")
+        if len(columns) != 2:
             raise UserError(
-                f"{source} has {counts[0]:,} lines, {target} has {counts[1]:,}: the sides of a parallel text must be "
-                "aligned line by line"
+                f"{block.paths[0]}, line {number}: {len(columns)} columns; a line must be source TAB target, no more"
             )
-        yield left, right
-    if number == 0:
-        raise UserError(f"{source} and {target} are empty; parallel text needs at least one line on each side")
+        pairs.append((columns[0], columns[1]))
+    return pairs
+
+
+def decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
+    """Checked lines of text without their ends; ``first`` is the number of the first in its file.
+
+    Raises:
+        UserError: as `decode`.
+    """
+    try:
+        text = raw.decode("utf-8")
+        clean = "\0" not in text
+    except UnicodeDecodeError:
+        clean = False
+    if not clean:
+        for number, line in enumerate(raw.split(b"\n"), start=first):
+            decode(path, number, line)
+    lines = text.removesuffix("\n").split("\n")
+    if first == 1:
+        lines[0] = lines[0].removeprefix(BOM)
+    return [line.rstrip("\r") for line in lines] if "\r" in text else lines
 
 
 def count_lines(path: Path) -> int:
@@ -120,7 +204,8 @@ def count_lines(path: Path) -> int:
     return count + (not last.endswith(b"\n"))
 
 
-def chunks(items: Iterator[Item], size: int) -> Iterator[list[Item]]:
-    """``items`` in runs of up to ``size``."""
-    while run := list(islice(items, size)):
-        yield run
+def text_blocks(path: Path, size: int) -> Iterator[str]:
+    """A text that this package has written, in pieces of whole lines of about ``size`` bytes."""
+    with as_user_errors(path), path.open("rb") as stream:
+        while piece := stream.read(size):
+            yield (piece + stream.readline()).decode("utf-8")

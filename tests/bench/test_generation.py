@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairseq_mhe.bench.generation import GenerationWorkload, storage_bytes
+from fairseq_mhe.bench.generation import PARTS, GenerationWorkload, storage_bytes
 from fairseq_mhe.models.accounting import cache_bytes
 from tests.bench.conftest import make_settings
 
@@ -27,6 +27,9 @@ def test_every_output_takes_the_steps_asked_for(variant: str, beam: int) -> None
     seconds = workload.repetition()
     assert steps == [2 * beam] * 8
     assert 0 < seconds["reorder"] < seconds["total"]
+    assert seconds.keys() == {"total", "reorder", *PARTS}
+    assert all(seconds[part] > 0 for part in PARTS)
+    assert sum(seconds.values()) < 2 * seconds["total"]  # parts do not overlap
     assert workload.facts()["units"] == 2
 
 

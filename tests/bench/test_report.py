@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from fairseq_mhe.bench.generation import PARTS
 from fairseq_mhe.bench.report import label, markdown, table
 
 CELL = {"beam": 5, "source_length": 100, "dtype": "float32"}
@@ -55,6 +56,16 @@ def test_generation() -> None:
         *("mhe_mul", "2 [1.5, 2.5]", "4", "2.50 [2.40, 2.60]", "0.5 [0.4, 0.6]", "25.0%"),
         *("1.25", "1.50", "3", "0.5", "3.0", "1.0", "-", "2.0"),
     ]
+
+
+def test_where_generation_spends_its_time() -> None:
+    parts = {part: number / 100 for number, part in enumerate(PARTS, start=1)}  # 0.01 to 0.07 s
+    of_time = {"total": 2.0, "reorder": 0.5, **parts}
+    given = results("generation", stock=result(1.0, median=of_time), ctranslate2_int8=result(2.0))
+    given["cells"][0]["cell"] = {**CELL, "length": 10}
+    text = markdown(given)
+    assert "|  | encoder | self-attention | cross-attention | feed-forward | output projection | softmax |" in text
+    assert text.endswith("| stock | 1.00 | 2.00 | 3.00 | 4.00 | 5.00 | 6.00 | 7.00 | 50.00 | 122.00 |\n")
 
 
 @pytest.mark.parametrize("bench", ["attention", "training", "generation"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mhe.prepare import pipeline
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.home_assistant import CORPUS, prepare_home_assistant, read_corpus
 
@@ -49,3 +50,15 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """A data folder of 300 pairs of the embedded corpus, complete; not to be changed."""
     out = tmp_path_factory.mktemp(f"data {request.param}")
     return prepare_home_assistant(out, subword=request.param, vocab_size=300, limit=300, workers=2)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without fairseq-preprocess, which takes seconds to start; the binary form is a copy of the subwords' size."""
+
+    def pretend(subwords: Path, out: Path, langs: tuple[str, str], workers: int, log: Path) -> None:
+        out.mkdir()
+        for lang in langs:
+            (out / f"dict.{lang}.txt").write_text(str((subwords / f"train.{lang}").stat().st_size))
+
+    monkeypatch.setattr(pipeline, "binarise", pretend)

@@ -34,7 +34,7 @@ def test_every_option_is_handed_on(
     config: PrepareConfig, seen: list[PrepareConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = "--subword sentencepiece --model-type bpe --vocab-size 77 --tokenizer moses --workers 3"
-    limits = "--max-tokens 99 --max-ratio 2.5"
+    limits = "--max-tokens 99 --max-ratio 2.5 --punctuation --lowercase --hold-out 9"
     assert cli.main(words(config, *options.split(), *limits.split())) == 0
     assert seen == [
         PrepareConfig(
@@ -50,6 +50,9 @@ def test_every_option_is_handed_on(
             model_type="bpe",
             max_tokens=99,
             max_ratio=2.5,
+            punctuation=True,
+            lowercase=True,
+            hold_out=9,
             workers=3,
         )
     ]

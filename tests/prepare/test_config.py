@@ -28,6 +28,10 @@ from fairseq_mhe.prepare.pipeline import prepare
         ({"max_ratio": 0.5}, "the maximal ratio is 0.5"),
         ({"workers": 0}, "the number of workers is 0"),
         ({"train": ()}, "no training text"),
+        ({"valid": None}, "no text for valid is named"),
+        ({"valid": None, "test": None, "hold_out": 2}, "no text for valid and test is named; .* N at least 3"),
+        ({"hold_out": 9}, "nothing is to be held out"),
+        ({"train": (Path("nowhere/a.tsv.gz"),)}, r"cannot read nowhere/a\.tsv\.gz"),
         ({"valid": Path("nowhere/valid")}, r"nowhere/valid\.en is not there"),
     ],
 )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +20,7 @@ import pytest
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.files import sha256
 from fairseq_mhe.prepare import pipeline
-from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.pipeline import prepare
 from fairseq_mhe.prepare.steps import read_manifest
 from tests.prepare.conftest import Pairs, write_parallel
@@ -30,18 +34,6 @@ def snapshot(data: Path) -> dict[str, str]:
 
 def times(data: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()}
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without fairseq-preprocess, which takes seconds to start; the binary form is a copy of the subwords' size."""
-
-    def pretend(subwords: Path, out: Path, langs: tuple[str, str], workers: int, log: Path) -> None:
-        out.mkdir()
-        for lang in langs:
-            (out / f"dict.{lang}.txt").write_text(str((subwords / f"train.{lang}").stat().st_size))
-
-    monkeypatch.setattr(pipeline, "binarise", pretend)
 
 
 def test_layout_and_manifest(prepared: Path) -> None:
@@ -66,7 +58,8 @@ def test_workers_time_and_place_do_not_show(
     config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "CHUNK", 7)
-    monkeypatch.setattr(pipeline, "LINES_A_WORKER", 100)
+    monkeypatch.setattr(pipeline, "COUNT_BYTES", 100)
+    monkeypatch.setattr(pipeline, "SEGMENT_BYTES", 100)
     one = prepare(config)
     two = prepare(replace(config, out=tmp_path / "other, with a comma", workers=3))
     assert snapshot(one) == snapshot(two)
@@ -184,7 +177,7 @@ RUN = """
 import os, resource, sys
 from pathlib import Path
 from fairseq_mhe.errors import UserError
-from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.pipeline import prepare
 text, out, limit, user = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 if limit:
@@ -243,3 +236,82 @@ def test_unreadable_text_is_told(config: PrepareConfig, open_folder: Path) -> No
     (open_folder / "text").chmod(0)
     assert f"told: cannot read {open_folder}/text/train.en: Permission denied" in run_apart(moved, user=USER)
     assert not moved.out.exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(config: PrepareConfig, tmp_path: Path) -> None:
+    whole = prepare(replace(config, out=tmp_path / "whole", max_ratio=None))
+    lines = (whole / "raw" / "train.de").read_text(encoding="utf-8").splitlines()
+    held = prepare(replace(config, valid=None, test=None, hold_out=7, max_ratio=None))
+    found = {name: (held / "raw" / f"{name}.de").read_text(encoding="utf-8").splitlines() for name in SPLITS}
+    assert found["valid"] == lines[6::7]
+    assert found["test"] == lines[0::7]
+    assert found["train"] == [line for number, line in enumerate(lines, start=1) if number % 7 > 1]
+    counts = read_manifest(held)["steps"]["clean"]["counts"]
+    assert counts["train"]["held_out"] == counts["valid"]["kept"] + counts["test"]["kept"]
+    only_valid = prepare(replace(config, valid=None, hold_out=7, max_ratio=None, out=tmp_path / "only"))
+    assert (only_valid / "raw" / "valid.de").read_text(encoding="utf-8").splitlines() == lines[6::7]
+    assert (only_valid / "raw" / "test.de").read_bytes() == (whole / "raw" / "test.de").read_bytes()
+
+
+def test_too_few_pairs_to_hold_out_are_told(config: PrepareConfig) -> None:
+    with pytest.raises(UserError, match="too short to hold out every 400th pair"):
+        prepare(replace(config, valid=None, hold_out=400))
+
+
+@pytest.mark.usefixtures("quick")
+def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(
+    config: PrepareConfig, corpus: dict[str, Pairs], tmp_path: Path
+) -> None:
+    pairs = corpus["train"][:300]
+    table = tmp_path / "text" / "first.tsv.xz"
+    table.write_bytes(lzma.compress("".join(f"{source}\t{target}\n" for source, target in pairs[:100]).encode()))
+    prefix = write_parallel(tmp_path / "text" / "rest", pairs[100:])
+    for lang in config.langs:
+        plain = Path(f"{prefix}.{lang}")
+        Path(f"{plain}.gz").write_bytes(gzip.compress(plain.read_bytes()))
+        plain.unlink()
+    mixed = prepare(replace(config, train=(table, prefix), out=tmp_path / "mixed"))
+    for name, checksum in snapshot(prepare(config)).items():
+        if name != "manifest.json":
+            assert snapshot(mixed)[name] == checksum
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_step_that_the_disk_is_too_small_for_is_not_begun(
+    config: PrepareConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    free = {"clean": 10, "segment": 10**9}
+    monkeypatch.setattr("fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(0, 0, free["clean"]))
+    with pytest.raises(UserError, match=r"data has 0\.0 GB free, step 'clean' needs about 0\.0 GB"):
+        prepare(config)
+    assert os.listdir(config.out) == [".lock"]
+    free["clean"] = 10**9
+    prepare(config)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("tokenizer", ["moses", "none"])
+def test_small_letters_and_plain_punctuation(config: PrepareConfig, tmp_path: Path, tokenizer: str) -> None:
+    write_parallel(tmp_path / "odd", [("\u201cYES\u201d \u2013 Mr. Smith", "\u201eJA\u201c \u2013 Herr Schmidt")])
+    data = prepare(
+        replace(config, test=tmp_path / "odd", tokenizer=tokenizer, punctuation=True, lowercase=True, max_ratio=None)
+    )
+    assert (data / "raw" / "test.de").read_text(encoding="utf-8") == "\u201eja\u201c \u2013 herr schmidt\n"
+    seen = (data / "tokenised" / "test.en").read_text(encoding="utf-8")
+    assert seen == {"moses": '" yes " - mr. smith\n', "none": '"yes" - mr. smith\n'}[tokenizer]
+
+
+def test_the_own_corpus_script_tells_bad_input_in_one_line(config: PrepareConfig) -> None:
+    script = Path(__file__).resolve().parents[2] / "data-prep" / "own_corpus.sh"
+    words = ["--train", str(config.train[0]), "--source-lang", "en", "--target-lang", "de", "--out", str(config.out)]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    run = partial(subprocess.run, env=environment, capture_output=True, text=True, check=False)
+    done = run(["bash", str(script), *words])
+    assert done.returncode == 2
+    assert done.stderr.strip() == (
+        "fairseq-mhe prepare: error: no text for valid and test is named; name one, or hold out every Nth train pair, "
+        "N at least 3"
+    )
+    assert "--hold-out N" in run(["bash", str(script), "--help"]).stdout

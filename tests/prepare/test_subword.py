@@ -12,7 +12,14 @@ from subword_nmt.learn_bpe import learn_bpe
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.files import sha256
 from fairseq_mhe.prepare.detokenise import join_bpe, join_sentencepiece
-from fairseq_mhe.prepare.subword import SubwordModel, count_words, learn_bpe_model, learn_sentencepiece, segment
+from fairseq_mhe.prepare.subword import (
+    SubwordModel,
+    count_words,
+    learn_bpe_model,
+    learn_sentencepiece,
+    segment,
+    segment_text,
+)
 
 Pairs = list[tuple[str, str]]
 
@@ -35,6 +42,35 @@ def test_bpe_is_subword_nmts_own(tmp_path: Path, lines: list[str]) -> None:
     expected = [BPE(codes).process_line(line) for line in lines]
     assert segment(lines, as_model("bpe", tmp_path / "codes")) == expected
     assert list(map(join_bpe, expected)) == lines
+
+
+@pytest.mark.parametrize("merges", [400, 5000])
+def test_merges_are_subword_nmts_however_few_pairs_are_looked_through(
+    tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, merges: int
+) -> None:
+    """Also with words that have a letter many times, and until no pair is left."""
+    text = [*lines, "aaa aaaa baaab abababab bababa ababa aabbaabb aab", "aaaa ababab"]
+    codes = io.StringIO()
+    learn_bpe(io.StringIO("\n".join(text)), codes, merges)
+    for pairs, every in ((1, 500), (3, 7000), (1000, 100)):
+        monkeypatch.setattr("fairseq_mhe.prepare.subword.FREQUENT_PAIRS", pairs)
+        monkeypatch.setattr("fairseq_mhe.prepare.subword.COMPACT_EVERY", every)
+        learn_bpe_model(count_words(text), merges, tmp_path / "codes")
+        assert (tmp_path / "codes").read_text(encoding="utf-8") == codes.getvalue()
+
+
+def test_segmenting_is_subword_nmts_with_a_full_memory_too(
+    tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn_bpe_model(count_words(lines), 100, tmp_path / "codes")
+    with (tmp_path / "codes").open(encoding="utf-8") as codes:
+        reference = BPE(codes)
+    monkeypatch.setattr("fairseq_mhe.prepare.subword.CACHED_WORDS", 5)
+    part = segment_text("".join(f"{line}\n" for line in lines), as_model("bpe", tmp_path / "codes"))
+    expected = [reference.process_line(line) for line in lines]
+    assert part.text == "".join(f"{line}\n" for line in expected)
+    counts = [len(line.split()) for line in expected]
+    assert (part.lines, part.tokens, part.longest) == (len(lines), sum(counts), max(counts))
 
 
 def test_bpe_does_not_depend_on_the_order_of_the_text(tmp_path: Path, lines: list[str]) -> None:

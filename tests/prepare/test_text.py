@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mhe.errors import UserError
-from fairseq_mhe.prepare.text import MAX_LINE_BYTES, chunks, count_lines, read_lines, read_pairs, side_path
+from fairseq_mhe.prepare.text import (
+    MAX_LINE_BYTES,
+    Block,
+    count_lines,
+    pairs_of,
+    read_blocks,
+    read_lines,
+    side_path,
+    text_blocks,
+)
+
+
+def read_pairs(*paths: Path, size: int = 2) -> Iterator[tuple[str, str]]:
+    """All pairs, two lines at a time."""
+    for block in read_blocks(paths, size):
+        yield from pairs_of(block)
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -63,10 +78,12 @@ def test_compressed_nothing_is_refused(tmp_path: Path) -> None:
 )
 def test_bad_lines_are_told_with_their_number(tmp_path: Path, content: bytes, message: str) -> None:
     path = write(tmp_path / "a.en", content)
-    with pytest.raises(UserError, match=message) as caught:
-        list(read_lines(path))
-    assert "\n" not in str(caught.value)
-    assert str(path) in str(caught.value)
+    other = write(tmp_path / "a.de", b"good\n" * max(1, content.count(b"\n")))
+    for read in (lambda: read_lines(path), lambda: read_pairs(other, path, size=1), lambda: read_pairs(path, path)):
+        with pytest.raises(UserError, match=message) as caught:
+            list(read())
+        assert "\n" not in str(caught.value)
+        assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress)])
@@ -95,8 +112,41 @@ def test_a_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
         list(read_lines(tmp_path))
 
 
-@given(st.lists(st.integers()), st.integers(1, 10))
-def test_chunks_lose_nothing(items: list[int], size: int) -> None:
-    runs = list(chunks(iter(items), size))
-    assert [item for run in runs for item in run] == items
-    assert all(len(run) == size for run in runs[:-1])
+@given(st.lists(st.text(st.characters(blacklist_characters="\n\r\0\ufeff\t", blacklist_categories=["Cs"])), min_size=1))
+def test_pairs_are_the_lines_side_by_side(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+    folder = tmp_path_factory.mktemp("pairs")
+    expected = list(zip(lines, reversed(lines), strict=True))
+    for side, name in enumerate(("a.en", "a.de")):
+        text = "".join(f"{pair[side]}\r\n" for pair in expected)
+        (folder / name).write_bytes(f"\ufeff{text}".removesuffix("\n").encode())
+    assert list(read_pairs(folder / "a.en", folder / "a.de")) == expected
+    (folder / "both.tsv").write_bytes("".join(f"{source}\t{target}\n" for source, target in expected).encode())
+    assert list(read_pairs(folder / "both.tsv")) == expected
+
+
+@pytest.mark.parametrize("line", ["only one", "one\ttwo\tthree"])
+def test_a_table_has_two_columns(tmp_path: Path, line: str) -> None:
+    table = write(tmp_path / "a.tsv", f"a\tb\nc\td\n{line}\n".encode())
+    with pytest.raises(UserError, match=rf"a\.tsv, line 3: {line.count(chr(9)) + 1} columns"):
+        list(read_pairs(table))
+
+
+def test_blocks_know_where_they_begin(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", b"a\nb\nc")
+    assert [(block.first, block.lines) for block in read_blocks((path, path), 2)] == [
+        (1, (b"a\nb\n", b"a\nb\n")),
+        (3, (b"c", b"c")),
+    ]
+    assert pairs_of(Block((path, path), 3, (b"c", b"c"))) == [("c", "c")]
+
+
+@given(st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"))), st.integers(1, 9))
+def test_text_in_pieces_is_the_text_in_whole_lines(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], size: int
+) -> None:
+    path = tmp_path_factory.mktemp("text") / "a"
+    text = "".join(f"{line}\n" for line in lines)
+    path.write_bytes(text.encode())
+    pieces = list(text_blocks(path, size))
+    assert "".join(pieces) == text
+    assert all(piece.endswith("\n") for piece in pieces)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
+from random import Random
+
+import pytest
+from sacremoses import MosesPunctNormalizer
+
+from fairseq_mhe.prepare.tokenise import WordwiseMoses, detokeniser, punctuation_normaliser, tokeniser
 
 Pairs = list[tuple[str, str]]
 
@@ -30,3 +35,52 @@ def test_moses_gives_nearly_every_line_of_the_corpus_back(corpus: dict[str, Pair
         back = [detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in lines]
         same = sum(a == b for a, b in zip(lines, back, strict=True))
         assert same > 0.965 * len(lines)
+
+
+NASTY = "".join([*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00a0", "\u200b", "\u00ad"])
+
+
+@pytest.mark.parametrize("lang", ["en", "de", "fr", "fi"])
+def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
+    """The reference is sacremoses on the line; on lines made of what its rules look at, and of abbreviations."""
+    tokens = WordwiseMoses(lang)
+    normalise = punctuation_normaliser(lang)
+    reference = MosesPunctNormalizer(lang=lang, post_remove_control_chars=True)
+    random = Random(7)
+    for pieces in (
+        NASTY,
+        "a5,.' ",
+        "ab'` ,.",
+        ["Mr.", "No.", "z.B.", "U.S.", "3", "x", " ", "'", ",", ".."],
+        ["DOTMULTI", ". "],
+    ):
+        for _ in range(700):
+            line = "".join(random.choice(pieces) for _ in range(random.randint(0, 14)))
+            assert tokens(line) == tokens.whole_line(line), line
+            assert normalise(line) == reference.normalize(line), line
+
+
+def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(corpus: dict[str, Pairs]) -> None:
+    for side, lang in enumerate(("en", "de")):
+        tokens = WordwiseMoses(lang)
+        for pair in corpus["test"][:600]:
+            assert tokens(pair[side]) == tokens.whole_line(pair[side])
+
+
+@pytest.mark.parametrize("line", ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"])
+def test_odd_lines_are_sacremoses_business(line: str) -> None:
+    for lang in ("en", "de"):
+        assert WordwiseMoses(lang)(line) == WordwiseMoses(lang).whole_line(line)
+
+
+def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "Mr. Smith, z.B. U.S. and so on (etc.)."
+    expected = WordwiseMoses("en").whole_line(line)
+    monkeypatch.setattr("fairseq_mhe.prepare.tokenise.CACHED_WORDS", 2)
+    tokens = WordwiseMoses("en")
+    assert [tokens(line) for _ in range(3)] == [expected] * 3
+
+
+def test_punctuation_is_written_in_one_way() -> None:
+    assert punctuation_normaliser("de")("„So“ \u2013 sagt\u2019s ( er ) : 5 %…") == '"So" - sagt\'s (er): 5%...'
+    assert punctuation_normaliser("en")("soft\u00adhyphen, zero\u200bwidth") == "softhyphen, zerowidth"

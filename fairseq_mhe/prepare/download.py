@@ -1,0 +1,147 @@
+"""Files from the network: gone on with where they broke off, used only when their size and SHA-256 are right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import requests
+
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.files import sha256
+from fairseq_mhe.prepare.steps import Report, check_room
+
+ATTEMPTS = 5  # without a single byte in between
+PAUSE = 2.0  # seconds before the second attempt, and twice as many before each further one
+TIMEOUT = 60.0  # seconds without a byte
+BLOCK = 1 << 16  # bytes; what a broken connection costs at most
+MB = 10**6
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file on the network; its size in bytes and its SHA-256 where they are known."""
+
+    url: str
+    size: int | None = None
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of its address."""
+        return urlsplit(self.url).path.rsplit("/", 1)[-1]
+
+
+def obtain(file: RemoteFile, folder: Path, report: Report, mirror: str | None = None) -> Path:
+    """The verified file in ``folder``, downloaded if it is not there (from ``mirror``/NAME if a mirror is given).
+
+    Raises:
+        UserError: it is another file than it should be, cannot be had, or does not fit on the disk.
+    """
+    path = folder / file.name
+    url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.part")
+        _download(url, part, file, report)
+        if fault := _fault(part, file):
+            part.unlink()
+            raise UserError(f"{url}: what came {fault}; it was not kept; try again, or another --mirror")
+        part.rename(path)
+    elif fault := _fault(path, file):
+        raise UserError(f"{path} {fault}; delete it to have it downloaded, or put the right one there")
+    return path
+
+
+def obtain_all(files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None = None) -> list[Path]:
+    """`obtain` for several; whether the disk has room for all is checked first."""
+    missing = [file for file in files if not (folder / file.name).exists()]
+    if missing:
+        folder.mkdir(parents=True, exist_ok=True)
+        names = ", ".join(file.name for file in missing)
+        check_room(folder, sum((file.size or 0) - _there(folder, file) for file in missing), f"downloading {names}")
+    return [obtain(file, folder, report, mirror) for file in files]
+
+
+def _there(folder: Path, file: RemoteFile) -> int:
+    part = folder / f"{file.name}.part"
+    return part.stat().st_size if part.exists() else 0
+
+
+def _fault(path: Path, file: RemoteFile) -> str | None:
+    """What is wrong with the file, or None."""
+    size = path.stat().st_size
+    if file.size is not None and size != file.size:
+        return f"has {size:,} bytes instead of {file.size:,}"
+    if file.sha256 is not None and (found := sha256(path)) != file.sha256:
+        return f"has the SHA-256 {found} instead of {file.sha256}"
+    return None
+
+
+def _download(url: str, part: Path, file: RemoteFile, report: Report) -> None:
+    failures = 0
+    with requests.Session() as session:
+        while True:
+            before = part.stat().st_size if part.exists() else 0
+            try:
+                _go_on(session, url, part, file, report)
+            except requests.RequestException as error:
+                moved = part.exists() and part.stat().st_size > before
+                failures = 1 if moved else failures + 1
+                if failures == ATTEMPTS or not _is_passing(error):
+                    raise UserError(
+                        f"cannot download {url}: {_reason(error)}; what has come is kept; run the same command "
+                        "again, or name a --mirror or a folder of --archives"
+                    ) from error
+                time.sleep(PAUSE * 2 ** (failures - 1))
+            else:
+                return
+
+
+def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, report: Report) -> None:
+    """Download what is missing of ``part``, in one request."""
+    have = part.stat().st_size if part.exists() else 0
+    if file.size is not None and have >= file.size:
+        return  # whole, or wrong; that is seen when it is verified
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
+        if response.status_code == requests.codes.requested_range_not_satisfiable:
+            return  # nothing is missing
+        response.raise_for_status()
+        if response.headers.get("Content-Range", "").split("/")[0] != f"bytes {have}-" + _last(response):
+            have = 0  # the server sends all of it
+        rest = response.headers.get("Content-Length")
+        total = have + int(rest) if rest else file.size
+        if total is not None and file.size not in (None, total):
+            part.unlink(missing_ok=True)
+            raise UserError(f"{url} has {total:,} bytes instead of {file.size:,}: another file; nothing was kept")
+        with part.open("ab" if have else "wb") as stream:
+            for block in response.iter_content(BLOCK):
+                stream.write(block)
+                have += len(block)
+                if total:
+                    report(f"download {file.name}, MB", have // MB, max(1, total // MB))
+    if total is not None and have < total:
+        raise requests.ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
+
+
+def _last(response: requests.Response) -> str:
+    """The number of the last byte in an answer's Content-Range."""
+    return response.headers.get("Content-Range", "").split("/")[0].rpartition("-")[2]
+
+
+def _is_passing(error: requests.RequestException) -> bool:
+    """Whether it may be better next time: everything but an answer that the server refuses."""
+    response = error.response
+    return response is None or response.status_code >= requests.codes.internal_server_error
+
+
+def _reason(error: requests.RequestException) -> str:
+    """The innermost cause, in one line."""
+    cause: BaseException = error
+    while isinstance(getattr(cause, "reason", None) or next(iter(cause.args), None), BaseException):
+        cause = getattr(cause, "reason", None) or cause.args[0]
+    return " ".join(str(cause).split()) or type(error).__name__
