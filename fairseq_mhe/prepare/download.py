@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -108,7 +109,7 @@ def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, re
         return  # whole, or wrong; that is seen when it is verified
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
-        if response.status_code == requests.codes.requested_range_not_satisfiable:
+        if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # nothing is missing
         response.raise_for_status()
         if response.headers.get("Content-Range", "").split("/")[0] != f"bytes {have}-" + _last(response):
@@ -136,7 +137,7 @@ def _last(response: requests.Response) -> str:
 def _is_passing(error: requests.RequestException) -> bool:
     """Whether it may be better next time: everything but an answer that the server refuses."""
     response = error.response
-    return response is None or response.status_code >= requests.codes.internal_server_error
+    return response is None or response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _reason(error: requests.RequestException) -> str:
