@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = next((word for word in argv if not word.startswith("-")), None)
     try:
         args = build_parser(chosen).parse_args(argv)
+        args.typed = argv  # for reports that name the command they come from
         return importlib.import_module(SUBCOMMANDS[args.command][0]).run(args) or 0
     except UserError as error:
         print(f"fairseq-mhe {chosen}: error: {error}", file=sys.stderr)

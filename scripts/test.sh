@@ -36,6 +36,7 @@ echo "shellcheck" >&2
 mapfile -d '' -t scripts < <(find scripts data-prep .ci -type f \( -name '*.sh' -o -path '.ci/*' \) -print0)
 shellcheck --external-sources "${scripts[@]}"
 echo "pytest" >&2
-# One thread to a test process: more would fight over the cores.
+# One thread to a test process: more would fight over the cores. (nproc is asked before: it obeys OMP_NUM_THREADS.)
+cores="$(nproc)"
 export OMP_NUM_THREADS=1
-exec pytest --numprocesses "$(nproc)" --dist worksteal
+exec pytest --numprocesses "$cores" --dist worksteal

@@ -80,7 +80,7 @@ def command_line(args: argparse.Namespace) -> str:
     """The command with every option's value, defaults too: what to type to measure the same again."""
     words = ["fairseq-mhe", "bench", args.bench]
     for name, value in vars(args).items():
-        if name in ("command", "bench") or value is None or value is False:
+        if name in ("command", "bench", "typed") or value is None or value is False:
             continue
         words.append(f"--{name.replace('_', '-')}")
         if value is not True:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -147,7 +146,7 @@ def open_study(args: argparse.Namespace, run: Run, console: Console) -> Study:
     no_colon(out)
     check_writable(out)
     gpu = torch.cuda.is_available() and not args.cpu
-    return Study(out, data, args.subset, gpu, console, join(["fairseq-mhe", *sys.argv[1:]]))
+    return Study(out, data, args.subset, gpu, console, join(["fairseq-mhe", *args.typed]))
 
 
 def finished_run(folder: Path, kind: str | None = None) -> Run:
