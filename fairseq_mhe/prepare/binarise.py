@@ -16,6 +16,8 @@ def run_logged(command: list[str], cwd: Path, log: Path) -> None:
     Raises:
         UserError: it fails; its last line and the log's path are told.
     """
+    for left in log.parent.glob(f".{log.name}.*.part"):  # by a run that was killed; one process at a time works here
+        left.unlink(missing_ok=True)
     with atomic_path(log) as part, part.open("wb") as stream:
         done = subprocess.run(command, cwd=cwd, stdout=stream, stderr=subprocess.STDOUT, check=False)
     if done.returncode:
