@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
+from operator import methodcaller
 from typing import TypeVar
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
@@ -14,6 +15,7 @@ Key = TypeVar("Key")
 TOKENIZERS = ("moses", "none")
 CACHED_WORDS = 500_000  # of a language; the commonest come first, the memory stays bounded
 JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from inside words
+SPECIAL = frozenset(r".^$*+?{}[]\|()")  # of regular expressions
 APOSTROPHES = re.compile(r"'\s+'")
 # Each of Moses' rules for punctuation needs one of these in the line.
 TO_NORMALISE = re.compile(r"""[()`\r\u00a0„“”«»…\u2013\u2014\u00b4\u2018\u2019\u201a]| [ %:;]|''|["][,.]|[,.]["]""")
@@ -29,6 +31,23 @@ def tokeniser(name: str, lang: str) -> Callable[[str], str]:
     return _unchanged if name == "none" else WordwiseMoses(lang)
 
 
+class QuickMoses(MosesTokenizer):
+    """sacremoses' tokeniser, without its making sets of all the world's letters anew for each full stop."""
+
+    def __init__(self, lang: str) -> None:
+        """As its own."""
+        super().__init__(lang=lang)
+        self.lower_letters, self.letters = frozenset(self.IsLower), frozenset(self.IsAlpha)
+
+    def islower(self, text: str) -> bool:
+        """Whether all letters are small."""
+        return self.lower_letters.issuperset(text)
+
+    def isanyalpha(self, text: str) -> bool:
+        """Whether there is a letter."""
+        return not self.letters.isdisjoint(text)
+
+
 class WordwiseMoses:
     """sacremoses' tokeniser, asked once for each word, not once for each line: the same tokens, many times faster.
 
@@ -39,10 +58,9 @@ class WordwiseMoses:
 
     def __init__(self, lang: str) -> None:
         """``lang`` chooses the rules for apostrophes and the abbreviations."""
-        self._moses = MosesTokenizer(lang=lang)
+        self._moses = QuickMoses(lang)
         alphanumeric = self._moses.IsAlnum
         self._plain = re.compile(rf"[{alphanumeric}\-]+").fullmatch
-        self._lower = frozenset(self._moses.IsLower)
         self._free: dict[str, str] = {}  # word -> tokens, whatever stands around it
         self._bound: dict[tuple[bool, str, str], str] = {}  # (first?, word, kind of next word) -> tokens
 
@@ -76,7 +94,7 @@ class WordwiseMoses:
         if place == len(words):
             return ""
         first = words[place][0]
-        return "a" if first in self._lower else "1" if first in "0123456789" else "X"
+        return "a" if first in self._moses.lower_letters else "1" if first in "0123456789" else "X"
 
     def _ask(self, first: bool, word: str, following: str) -> str:
         if self._plain(word) and "MULTI" not in word:  # sacremoses' own stand-in for dots would be taken for dots
@@ -99,16 +117,25 @@ def _is_clean(line: str) -> bool:
 def punctuation_normaliser(lang: str) -> Callable[[str], str]:
     """A function that writes quotes, dashes and the spaces around punctuation in one way, as Moses' scripts do.
 
-    These are normalize-punctuation and remove-non-printing-char, as sacremoses has them.
+    These are normalize-punctuation and remove-non-printing-char, with the rules that sacremoses has for them.
     """
-    moses = MosesPunctNormalizer(lang=lang, post_remove_control_chars=True)
+    moses = MosesPunctNormalizer(lang=lang)
+    rules = [_rule(pattern, replacement) for pattern, replacement in moses.substitutions]
 
     def normalise(line: str) -> str:
-        if line.isprintable() and not TO_NORMALISE.search(line):
-            return line.strip()
-        return moses.normalize(line)
+        if TO_NORMALISE.search(line):
+            for rule in rules:
+                line = rule(line)
+        return (line if line.isprintable() else moses.remove_control_chars(line)).strip()
 
     return normalise
+
+
+def _rule(pattern: str, replacement: str) -> Callable[[str], str]:
+    """A rule of sacremoses as a function of the line, without a regular expression where it does not need one."""
+    if SPECIAL.isdisjoint(pattern) and "\\" not in replacement:
+        return methodcaller("replace", pattern, replacement)
+    return partial(re.compile(pattern).sub, replacement)
 
 
 @cache
