@@ -1,8 +1,8 @@
-"""The fairseq user-dir: importing it registers the models and architectures, and applies the fixes fairseq needs."""
+"""The fairseq user-dir: importing it registers models, architectures and an optimizer, and applies fixes to fairseq."""
 
 from fairseq_mhe import fairseq_fixes
 
 with fairseq_fixes.quiet_import():
-    from fairseq_mhe.models import architectures  # noqa: F401 - registers itself
+    from fairseq_mhe.models import architectures, optimizer  # noqa: F401 - they register themselves
 
 fairseq_fixes.apply()

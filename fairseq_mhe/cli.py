@@ -35,6 +35,10 @@ SUBCOMMANDS = {
         "fairseq_mhe.experiments.uptraining",
         "smaller kinds of attention from a trained MHA or from scratch",
     ),
+    "gap-study": (
+        "fairseq_mhe.experiments.gap_study",
+        "what moves MHE's BLEU towards MHA's: initialisation, embeddings, rate, place, heads",
+    ),
     "compare-engines": ("fairseq_mhe.experiments.engines", "fairseq and CTranslate2 translating one test set"),
     "table": ("fairseq_mhe.experiments.table", "make the table and the picture from run folders"),
     "attention-map": ("fairseq_mhe.experiments.attention_map", "draw what the heads of a model attend to"),

@@ -6,8 +6,9 @@ usage() {
     cat <<'HELP'
 usage: bash scripts/train.sh [--venv DIR] ROW ATTENTION --data DATA --out RUNS [OPTION...]
 
-Trains ROW (base, 16x32, 4x128, 4L, 8L, 12H, big; tiny, small) with ATTENTION (mha, mhe_mul, ...) on a prepared data
-folder, by the row's recipe, into RUNS/ROW-ATTENTION-seedN. Stopped at any moment, the same command goes on from there.
+Trains ROW (base, 16x32, 4x128, 4L, 8L, 12H, big; iwslt, small, tiny) with ATTENTION (mha, mhe_mul, ...) on a prepared
+data folder, by the row's recipe, into RUNS/ROW-ATTENTION-seedN. Stopped at any moment, the same command goes on from
+there.
 
   --seed N           random seed (default: 1)
   --fraction F       a share of the recipe's updates, a rehearsal; or --updates N

@@ -65,12 +65,12 @@ def make_miniature(folder: Path, pairs: int = 300, held_out: int = 20) -> Miniat
     return Miniature(folder, archives, newstest, catalogue)
 
 
-def write_archive(path: Path, members: Mapping[str, str]) -> Path:
+def write_archive(path: Path, members: Mapping[str, str | bytes]) -> Path:
     """A tar archive packed with gzip: member -> text. The same members give the same bytes."""
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as tar:
         for name, text in members.items():
-            data = text.encode()
+            data = text if isinstance(text, bytes) else text.encode()
             info = tarfile.TarInfo(name)
             info.size = len(data)
             tar.addfile(info, io.BytesIO(data))

@@ -11,6 +11,7 @@ psi does to the keys moves to the queries, what it does to the values moves behi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,31 +20,55 @@ from torch import Tensor, nn
 from fairseq_mhe.attention.base import Attention, join_heads
 from fairseq_mhe.attention.mha import PACKED_GAIN
 
+#: How the shared projections may begin: the gain of Xavier's uniform distribution from the input's width c, d and n.
+SHARED_PROJECTION_INITS: dict[str, Callable[[int, int, int], float]] = {
+    "packed": lambda c, d, n: PACKED_GAIN,
+    "xavier": lambda c, d, n: 1.0,
+    # As large as the weights of one head in MHA, whose projection is n times as high.
+    "head": lambda c, d, n: PACKED_GAIN * ((c + d) / (c + n * d)) ** 0.5,
+}
+#: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head embeddings.
+PARAM_GROUP = "head_embeddings"
+
 
 class _HeadEmbeddingAttention(Attention):
     """What both share: projections to one head, three embeddings a head, one cached key head and one value head.
 
     Args:
         head_embedding_std: standard deviation of the embeddings' initial values N(0, std).
+        shared_projection_init: a key of ``SHARED_PROJECTION_INITS``.
     """
 
-    options: tuple[str, ...] = ("head_embedding_std",)
+    options: tuple[str, ...] = ("head_embedding_std", "shared_projection_init")
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
     key_embedding: nn.Parameter  # (n, d), e^K
     value_embedding: nn.Parameter  # (n, d), e^V
 
-    def __init__(self, embed_dim: int, num_heads: int, *, head_embedding_std: float = 0.02, **common: Any) -> None:
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        head_embedding_std: float = 0.02,
+        shared_projection_init: str = "packed",
+        **common: Any,
+    ) -> None:
         super().__init__(embed_dim, num_heads, **common)
         if head_embedding_std < 0:
             raise ValueError(f"head_embedding_std must not be negative, but is {head_embedding_std}")
+        if shared_projection_init not in SHARED_PROJECTION_INITS:
+            known = ", ".join(SHARED_PROJECTION_INITS)
+            raise ValueError(f"unknown shared_projection_init {shared_projection_init!r}; choose one of: {known}")
+        gain = SHARED_PROJECTION_INITS[shared_projection_init]
         self.key_heads = self.value_heads = 1
-        self.k_proj = self.linear(self.kdim, self.head_dim, PACKED_GAIN)
-        self.v_proj = self.linear(self.vdim, self.head_dim, PACKED_GAIN)
-        self.q_proj = self.linear(embed_dim, self.head_dim, PACKED_GAIN)
+        self.k_proj = self.linear(self.kdim, self.head_dim, gain(self.kdim, self.head_dim, num_heads))
+        self.v_proj = self.linear(self.vdim, self.head_dim, gain(self.vdim, self.head_dim, num_heads))
+        self.q_proj = self.linear(embed_dim, self.head_dim, gain(embed_dim, self.head_dim, num_heads))
         self.out_proj = self.output_linear()
         for name in ("query_embedding", "key_embedding", "value_embedding"):
             embedding = nn.Parameter(torch.empty(num_heads, self.head_dim))
             nn.init.normal_(embedding, std=head_embedding_std)
+            embedding.param_group = PARAM_GROUP  # type: ignore[attr-defined]
             self.register_parameter(name, embedding)
 
     def shared_query(self, x: Tensor) -> Tensor:
@@ -64,7 +89,7 @@ class MHEMul(_HeadEmbeddingAttention):
         head_embedding_offset: the 1 in (1 + b), which keeps heads from vanishing where b is near 0.
     """
 
-    options = ("head_embedding_std", "head_embedding_offset")
+    options = (*_HeadEmbeddingAttention.options, "head_embedding_offset")
 
     def __init__(self, embed_dim: int, num_heads: int, *, head_embedding_offset: float = 1.0, **common: Any) -> None:
         super().__init__(embed_dim, num_heads, **common)

@@ -22,7 +22,7 @@ from fairseq_mhe.bench.floor import floor, limits
 from fairseq_mhe.bench.machine import machine, software
 from fairseq_mhe.bench.models import sizes
 from fairseq_mhe.bench.report import label, markdown
-from fairseq_mhe.bench.settings import CTRANSLATE2, DTYPES, STOCK, Settings
+from fairseq_mhe.bench.settings import CTRANSLATE2, DTYPES, INT8, STOCK, Settings
 from fairseq_mhe.bench.worker import OK, Worker
 from fairseq_mhe.bench.workload import Cell
 from fairseq_mhe.errors import UserError
@@ -143,7 +143,9 @@ def _entries_so_far(partial: Path | None, header: Mapping[str, Any]) -> list[dic
 
 
 def _variants(args: argparse.Namespace) -> list[str]:
-    return [STOCK, *args.attention, *([CTRANSLATE2] if getattr(args, "ctranslate2", False) else [])]
+    ours = args.attention
+    int8 = [f"{kind}{INT8}" for kind in ours] if getattr(args, "int8", False) else []
+    return [STOCK, *ours, *int8, *([CTRANSLATE2] if getattr(args, "ctranslate2", False) else [])]
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -170,6 +172,8 @@ def _check(args: argparse.Namespace) -> None:
             raise UserError(f"a length of {length} does not fit: lengths go from 2 to {LONGEST}")
     if getattr(args, "ctranslate2", False):
         ctranslate.check_installed()
+    if getattr(args, "int8", False) and (args.device != "cpu" or args.dtype != ["float32"]):
+        raise UserError("--int8 is for --device cpu and --dtype float32")
 
 
 def _attention_cells(args: argparse.Namespace) -> Iterator[Cell]:
@@ -284,6 +288,7 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch-sizes", type=_integers, default=[1, 8, 32], metavar="N,...", help="sentences (default: 1,8,32)"
     )
+    parser.add_argument("--int8", action="store_true", help="also time each of --attention with int8_generation")
     parser.add_argument("--ctranslate2", action="store_true", help="also time CTranslate2 with the stock model in int8")
 
 

@@ -19,7 +19,7 @@ from fairseq_mhe.bench.workload import Cell, Workload
 
 @dataclass(frozen=True)
 class Engine:
-    """A model to translate with: a checkpoint for fairseq, or a folder for CTranslate2 to run in ``compute_type``."""
+    """A checkpoint for fairseq, or a folder for CTranslate2, to translate with in ``compute_type``: float32 or int8."""
 
     path: str
     compute_type: str = "float32"
@@ -84,7 +84,9 @@ class CorpusWorkload(Workload):
         return BinaryData(Path(self.settings.binary), *self.settings.languages).task()
 
     def _load_fairseq(self) -> tuple[Any, Any]:
-        models, _ = checkpoint_utils.load_model_ensemble([self._engine.path], task=self._task)
+        # Nested, it reaches checkpoints too that are older than the option.
+        overrides = {"model": {"int8_generation": True}} if self._engine.compute_type == "int8" else {}
+        models, _ = checkpoint_utils.load_model_ensemble([self._engine.path], overrides, task=self._task)
         names = ("beam", "lenpen", "max_len_a", "max_len_b")
         generation = GenerationConfig(**{name: self._cell[name] for name in names})
         model = models[0].to(self.device).eval()

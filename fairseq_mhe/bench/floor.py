@@ -10,7 +10,7 @@ from torch import nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.bench.attention import STEP_PLACES
-from fairseq_mhe.bench.settings import CTRANSLATE2, DTYPES, STOCK, Settings
+from fairseq_mhe.bench.settings import DTYPES, INT8, STOCK, Settings
 from fairseq_mhe.bench.workload import Cell
 from fairseq_mhe.experiments.cost import attention_work, costs
 from fairseq_mhe.experiments.params import build_on_meta
@@ -29,17 +29,17 @@ class Floor:
 
 
 def floor(variant: str, settings: Settings, cell: Cell, facts: dict[str, Any]) -> Floor | None:
-    """The floor of one repetition; stock fairseq's is MHA's. None for CTranslate2, whose numbers have other sizes.
+    """The floor of one repetition; stock fairseq's is MHA's. None with 8-bit integers, CTranslate2's or ours.
 
     Padding is taken as if it cost nothing in training, and as tokens elsewhere, where it is less than a tenth.
 
     Args:
-        variant: ``STOCK``, a kind of attention or ``CTRANSLATE2``.
+        variant: as workloads have it.
         settings: of the run.
         cell: what was measured.
         facts: of the training benchmark, for what its batches hold.
     """
-    if variant == CTRANSLATE2:
+    if variant.endswith(INT8):
         return None
     model = _model("mha" if variant == STOCK else variant, settings.row, settings.vocabulary)
     width = DTYPES[cell["dtype"]].itemsize

@@ -14,7 +14,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
 
-from fairseq_mhe.bench.settings import STOCK, Settings
+from fairseq_mhe.bench.settings import INT8, STOCK, Settings
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row, arch_name
@@ -52,7 +52,8 @@ def make_dictionary(vocabulary: int) -> Dictionary:
 def model_words(variant: str, row: str) -> list[str]:
     """fairseq-train's words for a model: stock fairseq's with the row's sizes, or ours of that row and kind."""
     if variant != STOCK:
-        return ["--arch", arch_name(row), "--attention", variant]
+        precision = ["--int8-generation"] if variant.endswith(INT8) else []
+        return ["--arch", arch_name(row), "--attention", variant.removesuffix(INT8), *precision]
     words = ["--arch", "transformer"]
     for name, value in sizes(row).options().items():
         flag = f"--{name.replace('_', '-')}"
@@ -67,7 +68,7 @@ def configuration(variant: str, settings: Settings, dtype: str, extra: Sequence[
     """The configuration that ``fairseq-train`` would make for a model.
 
     Args:
-        variant: ``STOCK`` or a kind of attention.
+        variant: ``STOCK``, or a kind of attention, ``INT8`` behind it or not.
         settings: row, device and seed.
         dtype: a key of ``DTYPES``.
         extra: further words of the command line.

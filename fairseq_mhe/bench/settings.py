@@ -10,6 +10,8 @@ import torch
 STOCK = "stock"
 #: CTranslate2 running the stock model with 8-bit integer weights.
 CTRANSLATE2 = "ctranslate2_int8"
+#: What follows a kind of attention whose model generates with 8-bit integer weights.
+INT8 = "_int8"
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 

@@ -34,6 +34,7 @@ from fairseq_mhe.experiments.recipes import recipe
 from fairseq_mhe.experiments.runs import Run, Steps, only_one
 from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.files import sha256
+from fairseq_mhe.models.packed import int8_available
 
 PRECISIONS = ("float32", "int8")
 _MIB = 2**20
@@ -72,11 +73,11 @@ def _engines(study: Study, mha: Run, mhe: Run) -> dict[str, Engine]:
     folder = study.out / "models"
     stock = folder / "mha-stock.pt"
     _made(study, mha, stock, lambda source, path: fold(source, path, None, 1, study.subset, study.console))
-    engines = {
-        STOCK: Engine(str(stock)),
-        f"fairseq_mhe {mha.kind}": Engine(str(mha.model)),
-        f"fairseq_mhe {mhe.kind}": Engine(str(mhe.model)),
-    }
+    engines = {STOCK: Engine(str(stock))}
+    for run, precision in itertools.product((mha, mhe), PRECISIONS):
+        if precision == "int8" and (study.gpu or not int8_available()):
+            continue
+        engines[f"fairseq_mhe {run.kind} {precision}"] = Engine(str(run.model), precision)
     data = open_data(study.data.folder)
     for run, shared, precision in itertools.product((mha, mhe), (False, True), PRECISIONS):
         if shared and run is mha:
@@ -155,6 +156,7 @@ def _report(
         f"{study.subset} of the runs' data, {good[STOCK]['units']:,} sentences; {words}; threads {args.threads}; "
         f"median of {args.repetitions} rounds in which all take turns, the ratio's quartiles in brackets.",
         "Peak memory: of the process while it translates, above what it held with the model and the sentences loaded.",
+        "fairseq_mhe ... int8: the same checkpoint with int8_generation, which rounds weights when it is loaded.",
         "Model file: a checkpoint holds float32 weights; stock is the MHA run folded to fairseq's own transformer.",
         f"BLEU `{good[STOCK]['bleu']['signature']}`.",
     ]

@@ -88,7 +88,7 @@ def build_on_meta(row: str, attention: str, vocabulary: int = VOCABULARY, **opti
         dictionary.add_symbol(f"w{index}")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     try:
-        check_options(argparse.Namespace(**rows[row].options(), attention=attention, **options))
+        check_options(argparse.Namespace(**{**rows[row].options(), "attention": attention, **options}))
     except ValueError as error:
         raise UserError(str(error)) from None
     args = argparse.Namespace(arch=arch_name(row), attention=attention, share_all_embeddings=True, **options)
@@ -133,7 +133,9 @@ def run(args: argparse.Namespace) -> None:
 def _counts(setting: str | None) -> dict[str, dict[str, int]]:
     if setting:
         return {setting: {kind: attention_parameters(build_setting(setting, kind)) for kind in VARIANTS}}
-    return {row: {kind: attention_parameters(build_on_meta(row, kind)) for kind in VARIANTS} for row in ROWS}
+    return {
+        row: {kind: attention_parameters(build_on_meta(row, kind)) for kind in VARIANTS} for row in (*ROWS, *SMALL_ROWS)
+    }
 
 
 def _setting_tables(setting: str) -> Iterator[Table]:
@@ -181,7 +183,7 @@ def _table(vocabulary: int) -> Table:
     table.add_column("attention")
     for name in ("attention parameters", "published (M)", "total parameters", "KV bytes/target token", "/source token"):
         table.add_column(name, justify="right")
-    for row in ROWS:
+    for row in (*ROWS, *SMALL_ROWS):
         for kind in VARIANTS:
             model = build_on_meta(row, kind, vocabulary)
             cache = cache_bytes(model)
@@ -189,7 +191,7 @@ def _table(vocabulary: int) -> Table:
                 row,
                 kind,
                 f"{attention_parameters(model):,}",
-                PUBLISHED[row].get(kind, ""),
+                PUBLISHED.get(row, {}).get(kind, ""),
                 f"{total_parameters(model):,}",
                 f"{cache.per_target_token:,}",
                 f"{cache.per_source_token:,}",

@@ -1,8 +1,9 @@
-"""What studies of converted models share: runs that start from another model's weights, and a report of it all."""
+"""What studies share: their options, runs that start from another model's weights, and a report of it all."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -209,10 +210,9 @@ def write_report(
         tables: heading, column titles and rows of each.
         draw: draws the picture.
     """
-    made_on = {
-        "machine": machine("cuda" if study.gpu else "cpu"),
-        "software": {**software(), "tensorly": metadata.version("tensorly")},
-    }
+    made_on = {"machine": machine("cuda" if study.gpu else "cpu"), "software": software()}
+    with contextlib.suppress(metadata.PackageNotFoundError):  # what converts needs it, other studies do not
+        made_on["software"]["tensorly"] = metadata.version("tensorly")
     facts = {"date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "command": study.command}
     write_json(study.out / f"{name}.json", {**facts, **made_on, **results})
     figure = Figure(figsize=(9, 6), layout="constrained")

@@ -11,12 +11,13 @@ from fairseq_mhe.experiments.dataset import no_colon, open_dataset
 from fairseq_mhe.experiments.evaluate import evaluate, show
 from fairseq_mhe.experiments.processes import check_writable
 from fairseq_mhe.experiments.progress import Board
+from fairseq_mhe.experiments.recipes import RECIPES
 from fairseq_mhe.experiments.runs import only_one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe train``."""
-    parser.add_argument("row", metavar="ROW", help="base, 16x32, 4x128, 4L, 8L, 12H, big; tiny, small")
+    parser.add_argument("row", metavar="ROW", help=f"size of the model: {', '.join(RECIPES)}")
     parser.add_argument("attention", metavar="ATTENTION", help="kind of attention, as fairseq-train's --attention")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="random seed (default: %(default)s)")
     parser.add_argument("--evaluate", action="store_true", help="translate and score the model afterwards")

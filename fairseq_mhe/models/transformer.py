@@ -36,6 +36,7 @@ VARIANT_OPTIONS = {
     "collaborative_dim": "collaborative_dim",
     "head_embedding_std": "head_embedding_std",
     "head_embedding_offset": "head_embedding_offset",
+    "shared_projection_init": "shared_projection_init",
 }
 #: alignment_layer that matches no layer: no attention weights are computed.
 NO_LAYER = -1
@@ -64,6 +65,15 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "head_embedding_offset": _option(
         Optional[float], None, "mhe_mul: what is added to a head embedding before multiplying (default: 1)"
+    ),
+    "shared_projection_init": _option(
+        Optional[str],
+        None,
+        "mhe_mul, mhe_add: scale of the shared projections' initial weights: packed (fairseq's gain; default), xavier "
+        "(without it) or head (as large as those of one head in mha)",
+    ),
+    "int8_generation": _option(
+        bool, False, "generate on a CPU with large weights rounded to 8-bit integers: faster, and nearly the same"
     ),
 }
 
@@ -320,7 +330,8 @@ class TransformerMHEModel(TransformerModelBase):
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Called before generation, on every layer too."""
         super().make_generation_fast_(**kwargs)
-        pack_linears(self)
+        with one_clear_line(ValueError):
+            pack_linears(self, int8=getattr(self.cfg, "int8_generation", False))
 
     def load_state_dict(self, state_dict: dict[str, Tensor], strict: bool = True, **kwargs: Any) -> Any:
         """As fairseq's, but a checkpoint of another kind or row is refused in one line."""

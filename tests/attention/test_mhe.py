@@ -22,6 +22,32 @@ def test_head_embeddings_start_at_n_0_std(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add"])
+@pytest.mark.parametrize(
+    ("init", "expected"),
+    [
+        (None, (3 / (512 + 64)) ** 0.5),
+        ("packed", (3 / (512 + 64)) ** 0.5),
+        ("xavier", (6 / (512 + 64)) ** 0.5),
+        ("head", (3 / (512 + 512)) ** 0.5),  # fairseq's of a 512 x 512 projection that is packed with two others
+    ],
+)
+def test_shared_projections_start_uniform_within_a_bound(kind: str, init: str | None, expected: float) -> None:
+    layer = build_attention(kind, 512, 8, **({} if init is None else {"shared_projection_init": init}))
+    for projection in (layer.q_proj, layer.k_proj, layer.v_proj):
+        assert projection.weight.abs().max().item() == pytest.approx(expected, rel=1e-3)
+        assert projection.weight.std().item() == pytest.approx(expected / 3**0.5, rel=0.02)
+    if init == "head":
+        mha = build_attention("mha", 512, 8)
+        assert layer.k_proj.weight.abs().max().item() == pytest.approx(mha.k_proj.weight.abs().max().item(), rel=1e-3)
+    assert layer.out_proj.weight.abs().max().item() == pytest.approx((6 / 1024) ** 0.5, rel=1e-3)
+
+
+def test_another_start_of_the_projections_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown shared_projection_init 'zero'; choose one of: packed, xavier, head"):
+        build_attention("mhe_mul", 64, 4, shared_projection_init="zero")
+
+
+@pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add"])
 @pytest.mark.parametrize(("embed_dim", "heads"), [(512, 8), (512, 16), (768, 12)])
 def test_parameter_formula(kind: str, embed_dim: int, heads: int) -> None:
     d = embed_dim // heads

@@ -78,6 +78,13 @@ def test_from_end_to_end(bench: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
 
 
+def test_int8_is_measured_beside_each_kind(tmp_path: Path) -> None:
+    run("generation", *SMALL, *BENCHMARKS["generation"], "--int8", "--repetitions", "1", "--out", str(tmp_path / "x"))
+    for entry in json.loads((tmp_path / "x.json").read_text())["cells"]:
+        assert list(entry["variants"]) == ["stock", "mhe_mul", "mhe_mul_int8"]
+        assert entry["variants"]["mhe_mul_int8"]["status"] == "ok"
+
+
 def fake_measure(log: list[Any], stop_after: int | None = None):
     def measure(workers, cell, repetitions, progress):
         if len(log) == stop_after:
@@ -147,6 +154,7 @@ def test_the_command_line_measures_the_same_again() -> None:
         (("--lengths", "1"), "a length of 1 does not fit"),
         (("--lengths", "25,1025"), "a length of 1025 does not fit: lengths go from 2 to 1024"),
         (("--source-length", "2000"), "a length of 2000 does not fit"),
+        (("--int8", "--dtype", "bf16"), "--int8 is for --device cpu and --dtype float32"),
     ],
 )
 def test_what_cannot_work_ends_before_anything_is_measured(words: tuple[str, ...], message: str) -> None:

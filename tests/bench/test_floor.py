@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench.floor import floor, limits
-from fairseq_mhe.bench.settings import CTRANSLATE2, STOCK
+from fairseq_mhe.bench.settings import CTRANSLATE2, INT8, STOCK
 from tests.bench.conftest import make_settings
 
 # The base row.
@@ -88,5 +88,6 @@ def test_stock_is_mha_and_no_kind_needs_more_than_it() -> None:
 
 def test_ctranslate2_has_no_floor_here() -> None:
     cell = {"beam": 5, "length": 25, "source_length": 25, "batch": 1, "dtype": "float32"}
-    assert floor(CTRANSLATE2, base("generation"), cell, {}) is None
+    for eight_bits in (CTRANSLATE2, f"mhe_mul{INT8}"):
+        assert floor(eight_bits, base("generation"), cell, {}) is None
     assert limits(None, floor(STOCK, base("generation"), cell, {})) == {}

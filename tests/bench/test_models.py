@@ -38,7 +38,7 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
     stock, mha = build("stock", row), build("mha", row)
     width, layers = ({**ROWS, **SMALL_ROWS}[row].embed_dim, {**ROWS, **SMALL_ROWS}[row].layers)
     assert total_parameters(stock) - total_parameters(mha) == 3 * layers * 4 * width
-    assert [m.p for m in stock.modules() if hasattr(m, "p")].count(ROWS.get(row, SMALL_ROWS["tiny"]).dropout) > 0
+    assert [m.p for m in stock.modules() if hasattr(m, "p")].count({**ROWS, **SMALL_ROWS}[row].dropout) > 0
     stock_layer, mha_layer = stock.encoder.layers[0], mha.encoder.layers[0]
     assert stock_layer.self_attn.num_heads == mha_layer.self_attn.num_heads
     assert stock_layer.normalize_before == mha_layer.normalize_before

@@ -1,9 +1,14 @@
-"""Run folders made by hand, so that what reads them is tested without training."""
+"""Run folders made by hand, so that what reads them is tested without training; a miniature WMT14 for what trains."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
-from collections.abc import Callable
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +18,12 @@ from fairseq_mhe.experiments.recipes import Training
 from fairseq_mhe.experiments.runs import PLACES, Run, open_run, run_name
 from fairseq_mhe.experiments.scoring import score
 from fairseq_mhe.files import write_json, write_text
-from fairseq_mhe.prepare.home_assistant import prepare_home_assistant
+from tests.miniature import make_miniature, serve
 
 REFERENCES = [f"Die Lampe Nummer {i} im Flur ist seit {i} Stunden an." for i in range(21)]
+REPOSITORY = Path(__file__).resolve().parents[2]
+#: Sentences of valid and of test.
+HELD_OUT = 30
 SHORT = {"updates": 40, "max_tokens": 512, "lr": 0.001, "warmup_updates": 4, "dropout": 0.1}
 TRAINING = Training(**SHORT, label_smoothing=0.1, weight_decay=0.0, checkpoints=4, average=2)
 
@@ -31,14 +39,44 @@ def settings(kind: str = "mha", seed: int = 1, **changes: Any) -> dict[str, Any]
     }
 
 
+@contextlib.contextmanager
+def shared(factory: pytest.TempPathFactory, worker_id: str, name: str) -> Iterator[Path]:
+    """The folder that all test processes share, for one of them at a time that makes or wants ``name``."""
+    base = factory.getbasetemp()
+    folder = base if worker_id == "master" else base.parent
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def miniature(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A data folder of 300 pairs of the embedded corpus; the test processes share one."""
-    base = tmp_path_factory.getbasetemp()
-    folder = base if worker_id == "master" else base.parent
-    with (folder / "miniature.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return prepare_home_assistant(folder / "miniature data", limit=300, vocab_size=500, workers=1)
+    """The data folder that data-prep/wmt14_en_de.sh makes of a miniature WMT14 from a server on 127.0.0.1."""
+    with shared(tmp_path_factory, worker_id, "miniature") as folder:
+        data, done = folder / "miniature data", folder / "miniature.done"
+        if not done.exists():
+            mini = make_miniature(folder / "a miniature", pairs=100, held_out=HELD_OUT)
+            script = REPOSITORY / "data-prep" / "wmt14_en_de.sh"
+            with serve(mini.archives) as server:
+                words = ["--out", str(data), *mini.options(server.url), "--vocab-size", "500", "--workers", "1"]
+                subprocess.run(["bash", script, *words], env={**os.environ, "PYTHON": sys.executable}, check=True)
+            done.touch()
+    return data
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What scripts/*.sh take as --venv: for them this package is installed there, and it runs with this Python."""
+    folder = tmp_path_factory.mktemp("an environment")
+    (folder / "bin").mkdir()
+    command = folder / "bin" / "fairseq-mhe"
+    command.write_text(f'#!/usr/bin/env bash\nexec "{sys.executable}" -m fairseq_mhe.cli "$@"\n')
+    command.chmod(0o755)
+    described = b"".join((REPOSITORY / name).read_bytes() for name in ("setup.py", "constraints.txt"))
+    stamp = f"{REPOSITORY} {hashlib.sha256(described).hexdigest()}  -\n"
+    for extras in ("fairseq", "fairseq,slurm", "fairseq,convert"):
+        (folder / f".fairseq-mhe-installed-{extras}").write_text(stamp)
+    return folder
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.experiments.runs import read_run
-from tests.experiments.test_run_table import SIZE, snapshot, table
+from tests.experiments.conftest import HELD_OUT
+from tests.experiments.test_run_table import SIZE, UPDATES, snapshot, table
 
 __all__ = ["table"]  # the fixture
 
@@ -25,7 +26,7 @@ def test_a_scored_run_is_printed_and_not_scored_again(table: Path, capsys: pytes
     assert chrf.startswith("chrF ")
     assert tokenised.startswith("tokenised, compounds split, as in older papers: ")
     assert cli.main(["evaluate", str(run), "--cpu", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sentences"] == 30
+    assert json.loads(capsys.readouterr().out)["sentences"] == HELD_OUT
     assert snapshot(run) == before
 
 
@@ -35,7 +36,7 @@ def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys
     assert cli.main([*words, "--evaluate"]) == 0
     found = capsys.readouterr()
     assert found.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
-    assert "4 updates on the CPU" in found.err
+    assert f"{UPDATES} updates on the CPU" in found.err
     assert "512 tokens an update = 256 tokens x 1 device x update-freq 2" in found.err
     assert snapshot(table) == before
 
@@ -75,7 +76,10 @@ def test_a_half_trained_run_is_refused(table: Path, tmp_path: Path, capsys: pyte
     shutil.copytree(table / run.name, run)
     (run / "model.pt").unlink()
     assert cli.main(["evaluate", str(run), "--cpu"]) == 2
-    assert "is not trained to its end (4 updates): run the command that trained it again" in capsys.readouterr().err
+    assert (
+        f"is not trained to its end ({UPDATES} updates): run the command that trained it again"
+        in capsys.readouterr().err
+    )
     assert cli.main(["evaluate", str(tmp_path), "--cpu"]) == 2
     assert "is no run folder" in capsys.readouterr().err
 

@@ -9,9 +9,9 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments.params import SETTINGS, build_on_meta, build_setting
+from fairseq_mhe.experiments.params import PUBLISHED, SETTINGS, build_on_meta, build_setting
 from fairseq_mhe.models.accounting import attention_parameters
-from fairseq_mhe.models.architectures import ROWS
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 
 # Xue & Aletras 2023, BERT-base setting, 12 sublayers of d_m 768, n 12, d 64: the formula, and what it comes to.
 BERT_BASE = {
@@ -61,9 +61,18 @@ def test_the_table_of_a_setting_shows_counts_and_merit(capsys: pytest.CaptureFix
 
 def test_json_of_rows_is_attention_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     counts = json.loads(printed(capsys, "--json"))
-    assert set(counts) == set(ROWS)
+    assert set(counts) == {*ROWS, *SMALL_ROWS}
     assert all(set(kinds) == set(VARIANTS) for kinds in counts.values())
     assert (counts["base"]["mha"], counts["base"]["mhe_mul"]) == (18_874_368, 6_515_712)
+    assert (counts["iwslt"]["mha"], counts["iwslt"]["mhe_mul"]) == (18_874_368, 8_285_184)
+
+
+def test_the_table_has_every_row(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed(capsys).split("\n")]
+    assert [(row[0], row[3]) for row in cells if row[1:2] == ["mhe_mul"]] == [
+        (row, PUBLISHED.get(row, {}).get("mhe_mul", "")) for row in (*ROWS, *SMALL_ROWS)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,21 @@ def test_the_papers_rows_have_the_published_and_the_well_known_numbers(row: str)
     assert (decoding.beam, decoding.lenpen, decoding.max_len_a, decoding.max_len_b) == (4, 0.6, 1, 50)
 
 
+def test_iwslt_has_fairseqs_recipe() -> None:
+    """As its examples/translation/README.md gives it, read by fairseq-train and fairseq-generate."""
+    words = ["data", "--arch", arch_name("iwslt"), *RECIPES["iwslt"].training.flags()]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    assert (args.optimizer, args.adam_betas, args.clip_norm, args.weight_decay) == ("adam", "(0.9, 0.98)", 0.0, 0.0001)
+    assert (args.lr, args.lr_scheduler, args.warmup_updates) == ([5e-4], "inverse_sqrt", 4000)
+    assert (args.dropout, args.label_smoothing, args.max_tokens, args.max_update) == (0.3, 0.1, 4096, 50_000)
+    assert (RECIPES["iwslt"].training.batch_tokens, RECIPES["iwslt"].training.interval) == (4096, 1000)
+    words = ["data", "--path", "model.pt", *RECIPES["iwslt"].decoding.flags()]
+    args = options.parse_args_and_arch(options.get_generation_parser(), words)
+    plain = options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "model.pt"])
+    assert args.beam == plain.beam == 5
+    assert (args.lenpen, args.max_len_a, args.max_len_b) == (plain.lenpen, plain.max_len_a, plain.max_len_b)
+
+
 def test_the_quickstarts_settings_are_those_of_the_published_runs() -> None:
     assert QUICKSTART.training.settings() == {
         "updates": 3000,

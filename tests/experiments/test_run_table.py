@@ -1,15 +1,17 @@
-"""The whole table from a data folder, through the real command: every format, resumed after any kill, nothing twice."""
+"""From archives on a server to the whole table, through the real scripts: every format, any kill, nothing twice."""
 
 from __future__ import annotations
 
 import csv
-import fcntl
 import json
+import multiprocessing
+import os
 import random
 import re
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +25,16 @@ from fairseq_mhe.experiments.pipeline import Plan
 from fairseq_mhe.experiments.recipes import RECIPES, Recipe
 from fairseq_mhe.experiments.runs import read_run
 from fairseq_mhe.experiments.scoring import compare_seeds, read_lines
+from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
+from fairseq_mhe.prepare.steps import read_manifest
+from tests.experiments.conftest import HELD_OUT, REPOSITORY, shared
 
-COMMAND = [sys.executable, "-m", "fairseq_mhe.cli", "run-table"]
 ROWS, KINDS = ("tiny", "small"), ("mha", "mhe_mul")
+UPDATES = 24
 #: Updates of two mini-batches.
-SIZE = ["--updates", "4", "--batch-tokens", "512", "--max-tokens", "256", "--cpu"]
-#: How often the table is killed.
-KILLS = 20
+SIZE = ["--updates", str(UPDATES), "--batch-tokens", "512", "--max-tokens", "256", "--cpu"]
+#: How often the table is killed, and the seconds that a start has at most until then: in half of them it is training.
+KILLS, LONGEST = 20, 7.0
 #: What depends on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
 
@@ -38,18 +43,18 @@ def words(data: Path, out: Path, *more: str, rows: tuple[str, ...] = ROWS) -> li
     return ["--data", str(data), "--out", str(out), "--rows", ",".join(rows), *SIZE, *more]
 
 
+def script(environment: Path, *more: str) -> list[str]:
+    return ["bash", str(REPOSITORY / "scripts" / "run_table.sh"), "--venv", str(environment), *more]
+
+
 @pytest.fixture(scope="session")
-def table(miniature: Path, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The folder of a table that ran to its end, two rows by two kinds; the test processes share one."""
-    base = tmp_path_factory.getbasetemp()
-    folder = base if worker_id == "master" else base.parent
-    out = folder / "the table"
-    with (folder / "table.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+def table(miniature: Path, environment: Path, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The folder of a table that scripts/run_table.sh made, two rows by two kinds; the test processes share one."""
+    with shared(tmp_path_factory, worker_id, "table") as folder:
+        out = folder / "the table"
         if not (folder / "table.stdout").exists():
-            done = subprocess.run(
-                [*COMMAND, *words(miniature, out)], capture_output=True, text=True, check=False, timeout=900
-            )
+            line = script(environment, *words(miniature, out))
+            done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=1800)
             assert done.returncode == 0, done.stderr
             (folder / "table.stderr").write_text(done.stderr)
             (folder / "table.stdout").write_text(done.stdout)
@@ -69,16 +74,19 @@ def test_it_ends_in_the_table(table: Path) -> None:
     assert set(found) == {(row, kind) for row in ROWS for kind in KINDS}
     mha, mhe = found["small", "mha"], found["small", "mhe_mul"]
     assert (mha["attention_parameters"], mhe["attention_parameters"]) == (2_359_296, 1_039_104)
-    assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (4, 512, 0.2)
+    assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (UPDATES, 512, 0.2)
     assert mhe["p_value"] is not None
     assert mha["p_value"] is None
-    assert (table / "table.md").read_text().startswith("# en-de, 300 pairs, 4 updates\n")
+    manifest = read_manifest(table.parent / "miniature data")
+    assert manifest["source"]["corpus"] == "wmt14"
+    pairs = manifest["lines"]["train"]
+    assert (table / "table.md").read_text().startswith(f"# en-de, {pairs} pairs, {UPDATES} updates\n")
 
 
 def test_the_batch_arithmetic_and_the_overview_are_shown(table: Path) -> None:
     screen = (table.parent / "table.stderr").read_text()
     assert "4 of 4 cells to do, on the CPU" in screen
-    assert "small: 4 updates, 512 tokens an update = 256 tokens x 1 device x update-freq 2" in screen
+    assert f"small: {UPDATES} updates, 512 tokens an update = 256 tokens x 1 device x update-freq 2" in screen
     assert "Traceback" not in screen
 
 
@@ -106,7 +114,7 @@ def test_every_cell_has_all_scores(table: Path) -> None:
         run = read_run(table / f"small-{kind}-seed1")
         scores = json.loads((run.subset("test") / "scores.json").read_text())
         assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
-        assert len(read_lines(run.subset("test") / "hypotheses.txt")) == scores["sentences"] == 30
+        assert len(read_lines(run.subset("test") / "hypotheses.txt")) == scores["sentences"] == HELD_OUT
 
 
 def test_a_second_run_trains_nothing(miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,37 +172,65 @@ def trained_at(out: Path) -> dict[str, int]:
     }
 
 
-def test_killed_at_random_moments_it_ends_in_the_same_table(miniature: Path, table: Path, tmp_path: Path) -> None:
-    """One row, two kinds: each start is killed by -9 after a random time, until that was done often enough."""
-    chance, finished = random.Random(4), {}
-    command = [*COMMAND, *words(miniature, tmp_path, rows=("tiny",))]
-    longest = 4.0
-    for _ in range(KILLS):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            process.wait(timeout=chance.uniform(0, longest))
-        except subprocess.TimeoutExpired:
-            longest += 0.5  # so that it gets further, however slow the machine
-        else:
-            assert process.returncode == 0
-            break
-        finally:
-            process.kill()
-            process.wait()
-        now = trained_at(tmp_path)
+def begin(line: list[str]) -> None:
+    """Run a command and say nothing; in a process of its own."""
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    sys.exit(cli.main(line))
+
+
+def test_killed_at_random_moments_it_ends_in_the_same_table(
+    miniature: Path, environment: Path, table: Path, tmp_path: Path
+) -> None:
+    """One row, two kinds: each start is killed by -9 after a random time; a table that ends before has a successor.
+
+    The processes that are killed are forked from one that has imported everything, which saves seconds each time.
+    """
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["fairseq_mhe.experiments.run_table"])
+    chance, killed = random.Random(4), 0
+    outs, finished = [tmp_path / "1"], {}
+    while killed < KILLS:
+        process = processes.Process(target=begin, args=(["run-table", *words(miniature, outs[-1], rows=("tiny",))],))
+        process.start()
+        process.join(chance.uniform(0, LONGEST))
+        ended = process.exitcode is not None
+        assert not process.exitcode
+        process.kill()
+        process.join()
+        now = trained_at(outs[-1])
         assert finished.items() <= now.items(), "what was trained is not trained again"
-        finished = now
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    assert done.returncode == 0, done.stderr
-    assert finished.items() <= trained_at(tmp_path).items()
-    assert cells(tmp_path) == [cell for cell in cells(table) if cell["row"] == "tiny"]
+        killed += not ended
+        finished = {} if ended else now
+        if ended:
+            outs.append(tmp_path / str(len(outs) + 1))
+    for out in outs:
+        before = trained_at(out)
+        line = script(environment, *words(miniature, out, rows=("tiny",)))
+        done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=1800)
+        assert done.returncode == 0, done.stderr
+        assert before.items() <= trained_at(out).items()
+        assert_same_table(out, table)
+
+
+def assert_same_table(out: Path, table: Path) -> None:
+    """Scores and translations are those of the table that was not killed, and nothing was trained beyond its end."""
+    assert cells(out) == [cell for cell in cells(table) if cell["row"] == "tiny"]
     for kind in KINDS:
         folder = f"tiny-{kind}-seed1/test/hypotheses.txt"
-        assert (tmp_path / folder).read_text() == (table / folder).read_text()
-        log = (tmp_path / f"tiny-{kind}-seed1" / "train.log").read_text().split("\n")
-        starts = [line for line in log if line.startswith("--- ")]
-        assert not [line for line in starts if "from update 4," in line], "it was trained beyond its end"
-    assert not list(tmp_path.rglob("*.part"))
+        assert (out / folder).read_text() == (table / folder).read_text()
+        log = (out / f"tiny-{kind}-seed1" / "train.log").read_text().split("\n")
+        assert not [line for line in log if line.startswith("--- ") and f"from update {UPDATES}," in line]
+    assert not list(out.rglob("*.part"))
+
+
+def test_the_papers_rows_can_be_named(miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the paper's names; they are too large to be trained here."""
+    line = ["--data", str(miniature), "--out", str(tmp_path), "--rows", "base,16x32,4x128,4L,8L,12H,big,iwslt"]
+    assert cli.main(["run-table", *line, "--finished-only"]) == 2
+    assert "no cell of" in capsys.readouterr().err
+    rows = {read_run(path).row for path in tmp_path.glob("*-seed1")}
+    assert rows == {*PAPER_ROWS, "iwslt"}
 
 
 @pytest.mark.parametrize(
@@ -206,7 +242,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(miniature: Path, tab
         (["--data", "nowhere"], "nowhere"),
         (["--processes", "3"], "an update of 512 tokens is 2 mini-batches of 256, which 3 devices cannot share"),
         (["--finished-only"], "is finished yet: there is nothing to tabulate"),
-        (["--updates", "9", "--out", "TABLE"], "was made with other settings (training updates: 4, now 9)"),
+        (["--updates", "9", "--out", "TABLE"], f"was made with other settings (training updates: {UPDATES}, now 9)"),
     ],
 )
 def test_bad_input_is_one_line_before_anything_is_trained(
@@ -226,6 +262,53 @@ def test_bad_input_is_one_line_before_anything_is_trained(
     assert last.startswith("fairseq-mhe run-table: error: ")
     assert not list(tmp_path.glob("*/train.log"))
     assert snapshot(table) == before
+
+
+Usage = namedtuple("Usage", "total used free")
+
+
+def test_a_disk_that_is_too_small_is_said_before_training(
+    miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 10**8))
+    assert cli.main(["run-table", *words(miniature, tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert re.fullmatch(
+        r"fairseq-mhe run-table: error: the checkpoints of 4 trainings need about \d\.\d GB, .*\n", error
+    )
+    assert not list(tmp_path.glob("*/train.log"))
+
+
+@pytest.mark.parametrize(
+    ("damaged", "message"),
+    [
+        ("data/manifest.json", "data/manifest.json cannot be read"),
+        ("out/tiny-mha-seed1/config.json", "cannot read .*out/tiny-mha-seed1/config.json"),
+        ("out/tiny-mha-seed1/status.json", "cannot read .*out/tiny-mha-seed1/status.json"),
+    ],
+)
+def test_what_another_program_has_cut_off_is_named(
+    miniature: Path, table: Path, tmp_path: Path, damaged: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """We never leave half a file; a full disk or a copy may."""
+    shutil.copytree(miniature, tmp_path / "data")
+    shutil.copytree(table / "tiny-mha-seed1", tmp_path / "out" / "tiny-mha-seed1")
+    whole = (tmp_path / damaged).read_text()
+    (tmp_path / damaged).write_text(whole[: len(whole) // 2])
+    line = words(tmp_path / "data", tmp_path / "out", rows=("tiny",))
+    assert cli.main(["run-table", *line]) == 2
+    assert re.fullmatch(rf"fairseq-mhe run-table: error: .*{message}.*\n", capsys.readouterr().err)
+
+
+def test_data_that_are_not_finished_are_said(
+    miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(miniature, tmp_path / "data")
+    manifest = json.loads((miniature / "manifest.json").read_text())
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps({**manifest, "state": "unfinished"}))
+    assert cli.main(["run-table", *words(tmp_path / "data", tmp_path / "out")]) == 2
+    assert capsys.readouterr().err.endswith("data is not finished: prepare it again, which goes on from where it was\n")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_gpu_that_is_not_there_is_said(miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

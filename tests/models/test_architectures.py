@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from types import SimpleNamespace
 
 import pytest
-from fairseq.models import ARCH_CONFIG_REGISTRY
+import torch
+from fairseq import options
+from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 
 from fairseq_mhe.experiments.params import PUBLISHED, build_on_meta
 from fairseq_mhe.models.accounting import attention_parameters, cache_bytes, total_parameters
@@ -63,6 +66,27 @@ def test_bare_name_is_the_base_row_and_given_values_win() -> None:
     given = argparse.Namespace(encoder_layers=3, decoder_embed_dim=256)
     ARCH_CONFIG_REGISTRY[arch_name("big")](given)
     assert (given.encoder_layers, given.decoder_layers, given.decoder_output_dim) == (3, 6, 256)
+
+
+def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
+    """The same parameters, by name and shape, as fairseq's own architecture, and the same norms after sublayers."""
+    ours = build_on_meta("iwslt", "mha", attention_bias=True)
+    words = ["data", "--arch", "transformer_iwslt_de_en", "--share-all-embeddings"]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    dictionary = ours.encoder.dictionary
+    with torch.device("meta"):
+        theirs = build_model(args, SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary))
+    assert {name: value.shape for name, value in ours.named_parameters()} == {
+        name: value.shape for name, value in theirs.named_parameters()
+    }
+    layers = ([*model.encoder.layers, *model.decoder.layers] for model in (ours, theirs))
+    for mine, its in zip(*layers, strict=True):
+        assert mine.self_attn.num_heads == its.self_attn.num_heads == 4
+        assert mine.normalize_before is its.normalize_before is False
+    assert ours.encoder.dropout_module.p == 0.3
+    assert attention_parameters(build_on_meta("iwslt", "mha")) == 18 * 4 * 512**2
+    # C d for queries, keys and values, 3 n d, and n d C, with d = 128
+    assert attention_parameters(build_on_meta("iwslt", "mhe_mul")) == 18 * (3 * 512 * 128 + 3 * 4 * 128 + 512**2)
 
 
 @pytest.mark.parametrize("row", SMALL_ROWS)

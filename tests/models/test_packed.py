@@ -11,21 +11,41 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fairseq_mhe.models.packed import WORTH_PACKING, PackedLinear, pack_linears
+from fairseq_mhe.models import packed
+from fairseq_mhe.models.packed import WORTH_PACKING, Int8Linear, PackedLinear, pack_linears
 from tests.models.conftest import make_batch, make_model
 
 #: Sums of a few hundred products of unit normals, in another order: the error of float32 addition.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-4}
+#: Of 12 products: inputs in steps of about 1/25, weights up to 0.29 (doubled in a test) in steps of 1/440.
+NEAR = {"rtol": 0.0, "atol": 0.1}
+EITHER = pytest.mark.parametrize(("kind", "tolerance"), [(PackedLinear, TOLERANCE), (Int8Linear, NEAR)])
 
 
-def _packed(features: tuple[int, int] = (12, 20), bias: bool = True) -> PackedLinear:
+def _packed(
+    features: tuple[int, int] = (12, 20), bias: bool = True, kind: type[PackedLinear] = PackedLinear
+) -> PackedLinear:
     torch.manual_seed(1)
-    return PackedLinear(nn.Linear(*features, bias=bias))
+    return kind(nn.Linear(*features, bias=bias))
 
 
 def _plain(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     product = x.double() @ layer.weight.detach().double().T
     return (product if layer.bias is None else product + layer.bias.detach().double()).float()
+
+
+def _rounded(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    """The product of what is left of weights and inputs after rounding, as the docstring of Int8Linear says."""
+    weight = layer.weight.detach()
+    step = weight.abs().amax(1, keepdim=True) / 127
+    least, greatest = min(0.0, x.min().item()), max(0.0, x.max().item())
+    width = (greatest - least) / 127
+    shift = round(-least / width)
+    x = ((x / width).round() + shift).clamp(0, 127).sub(shift) * width
+    rounded = nn.Linear(layer.in_features, layer.out_features, bias=False)
+    rounded.weight = nn.Parameter((weight / step).round() * step)
+    rounded.bias = layer.bias
+    return _plain(rounded, x)
 
 
 @given(
@@ -42,26 +62,74 @@ def test_it_is_the_plain_product(shape: list[int], features: tuple[int, int], bi
     assert layer.packed_bytes == 4 * layer.weight.numel()
 
 
-def test_a_changed_weight_is_noticed() -> None:
-    layer, x = _packed(), torch.randn(3, 12)
+@given(
+    shape=st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    features=st.tuples(st.integers(1, 300), st.integers(1, 300)),
+    bias=st.booleans(),
+    mean=st.sampled_from([-3.0, 0.0, 0.5, 3.0]),
+)
+@settings(deadline=None, max_examples=50)
+def test_int8_is_the_product_of_the_rounded(
+    shape: list[int], features: tuple[int, int], bias: bool, mean: float
+) -> None:
+    layer = _packed(features, bias, Int8Linear)
+    x = torch.randn(*shape, features[0]) + mean
+    with torch.no_grad():
+        found, expected = layer(x), _rounded(layer, x)
+    # One input or weight in between two levels may be rounded the other way: one level of it at most.
+    level = (x.max().clamp(min=0) - x.min().clamp(max=0)) / 127 * layer.weight.abs().max()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=max(1e-5, level.item()))
+    assert (found - expected).abs().median() < 1e-4
+    assert layer.packed_bytes < 4 * layer.weight.numel() or features[0] == 1
+
+
+def test_int8_is_near_the_plain_product() -> None:
+    layer, x = _packed((512, 64), kind=Int8Linear), torch.randn(40, 512)
+    with torch.no_grad():
+        error = (layer(x) - _plain(layer, x)).norm() / _plain(layer, x).norm()
+    assert 1e-3 < error < 0.03  # 1.6% with 7 and 8 bits; exact would mean that nothing was rounded
+
+
+def test_rows_of_zeros_stay_zero() -> None:
+    linear = nn.Linear(8, 4)
+    nn.init.zeros_(linear.weight)
+    with torch.no_grad():
+        torch.testing.assert_close(Int8Linear(linear)(torch.randn(3, 8)), linear.bias.expand(3, 4))
+
+
+def test_int8_where_it_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SystemExit, match="int8_generation is for a float32 model on an x86 processor: leave it out"):
+        _wide(int8_generation=True).half().make_generation_fast_()
+    monkeypatch.setattr(packed, "int8_available", lambda: False)
+    with pytest.raises(SystemExit, match="x86"):
+        _wide(int8_generation=True).make_generation_fast_()
+
+
+@EITHER
+def test_changed_parameters_are_noticed(kind: type[PackedLinear], tolerance: dict[str, float]) -> None:
+    layer, x = _packed(kind=kind), torch.randn(3, 12)
     with torch.no_grad():
         before = layer(x)
         layer.weight.mul_(2)
-        torch.testing.assert_close(layer(x), _plain(layer, x), **TOLERANCE)
+        torch.testing.assert_close(layer(x), _plain(layer, x), **tolerance)
+        layer.bias.add_(1)
+        torch.testing.assert_close(layer(x), _plain(layer, x), **tolerance)
         layer.load_state_dict({name: value / 2 for name, value in layer.state_dict().items()})
-        torch.testing.assert_close(layer(x), _plain(layer, x), **TOLERANCE)
-    assert not torch.equal(before, _plain(layer, x))
+        torch.testing.assert_close(layer(x), _plain(layer, x), **tolerance)
+    assert (layer(x) - before).abs().max() > 0.4  # the bias has grown by a half
 
 
-def test_gradients_flow_as_in_a_plain_layer() -> None:
-    layer, x = _packed(), torch.randn(3, 12)
+@pytest.mark.parametrize("kind", [PackedLinear, Int8Linear])
+def test_gradients_flow_as_in_a_plain_layer(kind: type[PackedLinear]) -> None:
+    layer, x = _packed(kind=kind), torch.randn(3, 12)
     layer(x).sum().backward()
     torch.testing.assert_close(layer.weight.grad, x.sum(0).expand(20, 12))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-def test_other_types_take_the_plain_path(dtype: torch.dtype) -> None:
-    layer, x = _packed(), torch.randn(3, 12)
+@pytest.mark.parametrize("kind", [PackedLinear, Int8Linear])
+def test_other_types_take_the_plain_path(kind: type[PackedLinear], dtype: torch.dtype) -> None:
+    layer, x = _packed(kind=kind), torch.randn(3, 12)
     with torch.no_grad():
         layer(x)
         layer.to(dtype)
@@ -69,8 +137,9 @@ def test_other_types_take_the_plain_path(dtype: torch.dtype) -> None:
         torch.testing.assert_close(layer(x.to(dtype)).float(), _plain(layer, x.to(dtype)), rtol=0.02, atol=0.02)
 
 
-def test_it_can_be_copied_after_use() -> None:
-    layer, x = _packed(), torch.randn(3, 12)
+@pytest.mark.parametrize("kind", [PackedLinear, Int8Linear])
+def test_it_can_be_copied_after_use(kind: type[PackedLinear]) -> None:
+    layer, x = _packed(kind=kind), torch.randn(3, 12)
     with torch.no_grad():
         expected = layer(x)
         torch.testing.assert_close(copy.deepcopy(layer)(x), expected)
@@ -101,3 +170,14 @@ def test_a_model_ready_for_generation_computes_the_same(attention: str) -> None:
         model.make_generation_fast_()
         torch.testing.assert_close(model(**batch)[0], expected, **TOLERANCE)
     assert any(isinstance(module, PackedLinear) for module in model.modules())
+
+
+def test_with_int8_it_computes_nearly_the_same(attention: str) -> None:
+    model, batch = _wide(attention=attention, int8_generation=True), make_batch()
+    with torch.no_grad():
+        expected = model(**batch)[0]
+        model.make_generation_fast_()
+        found = model(**batch)[0]
+    assert any(isinstance(module, Int8Linear) for module in model.modules())
+    error = (found - expected).norm() / expected.norm()
+    assert 1e-4 < error < 0.05

@@ -1,0 +1,40 @@
+"""Adam with a weight decay of its own for head embeddings: ``--optimizer adam_mhe --head-embedding-weight-decay X``."""
+
+# No annotations from __future__: fairseq reads the option's type at run time.
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from fairseq.optim import register_optimizer
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from torch import nn
+
+from fairseq_mhe.attention.mhe import PARAM_GROUP
+from fairseq_mhe.errors import UserError, one_clear_line
+
+
+@dataclass
+class AdamMHEConfig(FairseqAdamConfig):
+    """fairseq's options of Adam, and ours."""
+
+    head_embedding_weight_decay: float = field(
+        default=0.0, metadata={"help": "weight decay of the head embeddings alone; --weight-decay is that of the rest"}
+    )
+
+
+@register_optimizer("adam_mhe", dataclass=AdamMHEConfig)
+class AdamMHE(FairseqAdam):
+    """fairseq's Adam, whose decay is decoupled from the gradient (Loshchilov and Hutter 2019), with two groups."""
+
+    def __init__(self, cfg: AdamMHEConfig, params: Iterable[nn.Parameter]) -> None:
+        every = list(params)
+        embeddings = [p for p in every if getattr(p, "param_group", None) == PARAM_GROUP]
+        with one_clear_line():
+            if not embeddings:
+                raise UserError(
+                    "--optimizer adam_mhe finds no head embeddings: take mhe_mul or mhe_add, or --optimizer adam; with "
+                    "--fp16 give --fp16-no-flatten-grads too"
+                )
+        rest = [p for p in every if getattr(p, "param_group", None) != PARAM_GROUP]
+        super().__init__(
+            cfg, [{"params": rest}, {"params": embeddings, "weight_decay": cfg.head_embedding_weight_decay}]
+        )

@@ -1,0 +1,192 @@
+"""The study of the gap: variants that change one thing, a verdict that equal variants rarely get, and its report."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from fairseq_mhe import cli
+from fairseq_mhe.convert.safe_load import load_checkpoint
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.experiments import gap_study
+from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.experiments.gap_study import MHA, MHE, QUESTIONS, Variant, adjusted, chosen, noise_of, variants
+from fairseq_mhe.experiments.params import build_on_meta
+from fairseq_mhe.experiments.recipes import RECIPES
+from fairseq_mhe.experiments.runs import PLACES, Run
+from fairseq_mhe.experiments.studies import Study
+from fairseq_mhe.models.accounting import attention_parameters
+from tests.experiments.test_run_table import SIZE, snapshot, table
+
+__all__ = ["table"]  # the fixture
+
+
+def every(row: str = "tiny") -> list[Variant]:
+    return variants(row, RECIPES[row].training)
+
+
+def parameters(row: str, variant: Variant) -> int:
+    """Of the attention in the model that fairseq-train's words would build."""
+    words = dict(zip(variant.options[::2], variant.options[1::2], strict=True))
+    options = {name.removeprefix("--").replace("-", "_"): value for name, value in words.items()}
+    numbers = {name: value if name.endswith("_init") else float(value) for name, value in options.items()}
+    numbers = {n: int(v) if n.endswith(("heads", "dim")) else v for n, v in numbers.items()}
+    places = {f"{place}_attention": kind for place, kind in variant.attention.items()}
+    return attention_parameters(build_on_meta(row, variant.attention["encoder"], **places, **numbers))
+
+
+@pytest.mark.parametrize("row", ["tiny", "small", "iwslt", "base"])
+def test_variants_can_be_built_and_those_of_heads_are_as_large_as_the_default(row: str) -> None:
+    found = {variant.name: parameters(row, variant) for variant in every(row)}
+    assert len(found) == len(every(row))
+    assert {variant.question for variant in every(row)} == set(QUESTIONS)
+    for variant in every(row):
+        if variant.question == "heads":
+            assert found[variant.name] == pytest.approx(found[MHE], rel=0.05), variant.name
+    sizes = {found[f"only-{place}"] for place in PLACES}
+    assert all(found[MHE] < size < found[MHA] for size in sizes)
+    same = [v.name for v in every(row) if v.question in ("init", "embeddings", "decay")]
+    assert {found[name] for name in same} == {found[MHE]}
+
+
+def test_a_variant_changes_one_thing_of_the_recipe() -> None:
+    rates = {variant.name: variant.changes for variant in every() if variant.question == "rate"}
+    assert rates == {
+        "lr-half": {"lr": 0.0015},
+        "lr-double": {"lr": 0.006},
+        "mha-lr-half": {"lr": 0.0015},
+        "mha-lr-double": {"lr": 0.006},
+    }
+    for variant in every():
+        assert bool(variant.options) + bool(variant.changes) + (len(set(variant.attention.values())) > 1) <= 1
+
+
+def test_some_can_be_chosen() -> None:
+    assert [v.name for v in chosen(every(), "place,std-0.1")] == [
+        *(MHA, MHE, "std-0.1"),
+        *("only-encoder", "only-decoder", "only-cross"),
+    ]
+    assert len(chosen(every(), None)) == len(every()) == 21
+    with pytest.raises(UserError, match=r"--only nothing: there is no such variant; choose of the questions reference"):
+        chosen(every(), "place,nothing")
+
+
+def test_with_two_groups_the_test_is_students() -> None:
+    one, other = [20.1, 20.9, 20.4], [19.5, 19.9, 19.1]
+    noise = noise_of([one, other])
+    assert noise is not None
+    assert noise.p_value(one, other) == pytest.approx(stats.ttest_ind(one, other).pvalue)
+    assert noise_of([[1.0], [2.0]]) is None
+    same = noise_of([[1.0, 1.0], [2.0, 2.0]])
+    assert same is not None
+    assert (same.p_value([1.0], [1.0]), same.p_value([1.0], [2.0])) == (1.0, 0.0)
+
+
+def test_p_values_are_adjusted_for_their_number() -> None:
+    """By hand: the smallest times 3, the next times 3 / 2, the largest as it is; none below a smaller one's."""
+    assert adjusted([0.01, 0.9, 0.02]) == pytest.approx([0.03, 0.9, 0.03])
+    assert adjusted([]) == []
+
+
+def test_equal_variants_are_rarely_told_apart_and_different_ones_are() -> None:
+    chance = random.Random(1)
+
+    def finds(shift: float) -> int:
+        groups = [[chance.gauss(20 + (shift if n == 1 else 0), 0.3) for _ in range(3)] for n in range(21)]
+        noise = noise_of(groups)
+        assert noise is not None
+        p_values = adjusted([noise.p_value(group, groups[0]) for group in groups[1:]])
+        return sum(p < gap_study.LEVEL for p in (p_values if shift == 0 else p_values[:1]))
+
+    assert sum(finds(0) > 0 for _ in range(200)) < 0.1 * 200
+    assert sum(finds(2) for _ in range(50)) > 45
+
+
+def test_the_report_says_what_is_beyond_the_noise(make_run: Callable[..., Run], tmp_path: Path) -> None:
+    plain = {name: Variant(name, "reference", dict.fromkeys(PLACES, name)) for name in (MHA, MHE)}
+    other = {
+        name: Variant(name, "embeddings", dict.fromkeys(PLACES, MHE)) for name in ("mhe_add", "sha", "mqa")
+    }  # the names of kinds, so that the runs' folders differ
+    wrong = {MHA: (4, 5, 4), MHE: (12, 11, 12), "mhe_add": (4, 5, 5), "sha": (11, 12, 12), "mqa": (18, 19, 18)}
+    done = {
+        variant: [make_run(name, wrong[name][seed - 1], seed) for seed in (1, 2, 3)]
+        for name, variant in {**plain, **other}.items()
+    }
+    data = Dataset(tmp_path / "the data", {"source_lang": "en", "target_lang": "de", "steps": {}})
+    study = Study(tmp_path / "out", data, "test", False, Console(file=io.StringIO()), "fairseq-mhe gap-study")
+    found = {summary["variant"]: summary for summary in gap_study.summarise(study, done)}
+    against = {name: found[name][f"against_{MHE}"]["beyond_noise"] for name in (MHA, "mhe_add", "sha", "mqa")}
+    assert against == {MHA: True, "mhe_add": True, "sha": False, "mqa": True}
+    assert found["mhe_add"][f"against_{MHA}"]["beyond_noise"] is False
+    assert f"against_{MHE}" not in found[MHE]
+    assert found[MHA]["prr"] == 100
+    assert found[MHE]["prr_low"] < found[MHE]["prr"] < found[MHE]["prr_high"]
+    gap_study._report(study, RECIPES["tiny"], done, ["std-0.1"])
+    text = (study.out / "gap.md").read_text()
+    rows = {cells[1]: cells for cells in (re.split(r" *\| *", line) for line in text.split("\n")) if len(cells) > 12}
+    assert [rows[name][11] for name in (MHE, "mhe_add", "sha", "mqa")] == ["", "better", "within the noise", "worse"]
+    assert "The best with MHE in all places: mhe_add" in text
+    assert "(10 degrees of freedom)" in text
+    assert "Not done yet: std-0.1." in text
+    assert json.loads((study.out / "gap.json").read_text())["noise"]["degrees_of_freedom"] == 10
+
+
+def test_from_data_to_the_report_each_model_once(
+    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The references' runs are those of run-table, whose folders are taken."""
+    out = tmp_path / "gap"
+    for kind in (MHA, MHE):
+        shutil.copytree(table / f"tiny-{kind}-seed1", out / f"tiny-{kind}-seed1")
+    references = snapshot(out)
+    line = ["gap-study", "--data", str(miniature), "--out", str(out), "--seeds", "1", *SIZE]
+    assert cli.main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
+    screen = capsys.readouterr()
+    assert screen.out == (out / "gap.md").read_text() + "\n"
+    assert "3 of 5 models to do" in screen.err
+    assert references.items() <= snapshot(out).items()
+    found = {summary["variant"]: summary for summary in json.loads((out / "gap.json").read_text())["variants"]}
+    assert list(found) == [MHA, MHE, "init-head", "decay-1", "only-cross"]
+    assert found["init-head"]["attention_parameters"] == found[MHE]["attention_parameters"]
+    assert found[MHE]["attention_parameters"] < found["only-cross"]["attention_parameters"]
+    assert "One seed: nothing can be said of noise." in screen.out
+    assert (out / "gap.png").read_bytes().startswith(b"\x89PNG")
+    options = {
+        name: load_checkpoint(out / f"tiny-{name}-seed1" / "model.pt")["cfg"] for name in ("init-head", "decay-1")
+    }
+    assert options["init-head"]["model"].shared_projection_init == "head"
+    assert options["decay-1"]["optimizer"]["head_embedding_weight_decay"] == 1.0
+    assert not list((out / "tiny-decay-1-seed1" / "checkpoints").glob("checkpoint_*_*.pt")), "room for others"
+    before = snapshot(out)
+    assert cli.main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
+    changed = {name for name, time in snapshot(out).items() if before[name] != time}
+    assert changed <= {"gap.json", "gap.md", "gap.png"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--row", "huge"], "unknown row 'huge'; choose of: base"),
+        (["--only", "nothing"], "--only nothing: there is no such variant"),
+        (["--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
+        (["--data", "nowhere"], "nowhere/manifest.json is not there"),
+    ],
+)
+def test_bad_input_is_one_line(
+    miniature: Path, tmp_path: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["gap-study", "--data", str(miniature), "--out", str(tmp_path / "out"), *SIZE, *more]
+    assert cli.main(line) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.rglob("train.log"))

@@ -1,0 +1,74 @@
+"""``adam_mhe`` is fairseq's Adam but for the weight decay of head embeddings, in every precision, and resumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from fairseq import optim, options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.optim.fp16_optimizer import FP16Optimizer
+from omegaconf import DictConfig
+from torch import nn
+
+from tests.models.conftest import make_model
+
+NAMES = ("query_embedding", "key_embedding", "value_embedding")
+
+
+def configuration(optimizer: str, *more: str) -> DictConfig:
+    words = ["data", "--arch", "transformer_mhe_tiny", "--lr", "0.01", "--optimizer", optimizer, *more]
+    return convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
+
+
+def step(model: nn.Module, cfg: DictConfig) -> Any:
+    """One update with the same gradients everywhere; the optimizer."""
+    optimizer = optim.build_optimizer(cfg.optimizer, list(model.parameters()))
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    return optimizer
+
+
+def test_only_head_embeddings_decay_by_their_own_rate() -> None:
+    start, plain, ours = (make_model(attention="mhe_mul") for _ in range(3))  # of the same seed
+    step(plain, configuration("adam", "--weight-decay", "0.5"))
+    optimizer = step(ours, configuration("adam_mhe", "--weight-decay", "0.5", "--head-embedding-weight-decay", "2"))
+    before, without = dict(start.named_parameters()), dict(plain.named_parameters())
+    found = 0
+    for name, value in ours.named_parameters():
+        if name.endswith(NAMES):
+            found += 1
+            # Adam's own step is the same; the decay is lr * rate * weight, 2 instead of 0.5 of them.
+            expected = without[name] - 0.01 * (2 - 0.5) * before[name]
+            torch.testing.assert_close(value, expected, rtol=0, atol=1e-7)
+        else:
+            torch.testing.assert_close(value, without[name], rtol=0, atol=0)
+    assert found == 3 * 6
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 2.0]
+
+
+def test_it_goes_on_from_a_checkpoint() -> None:
+    model = make_model(attention="mhe_add")
+    cfg = configuration("adam_mhe", "--head-embedding-weight-decay", "2")
+    saved = step(model, cfg).state_dict()
+    again = optim.build_optimizer(cfg.optimizer, list(model.parameters()))
+    again.load_state_dict(saved)
+    assert [group["weight_decay"] for group in again.param_groups] == [0.0, 2.0]
+    assert len(again.optimizer.state) == len(list(model.parameters()))
+
+
+def test_in_bfloat16_the_full_precision_copies_are_told_apart_too() -> None:
+    model = make_model(attention="mhe_mul").bfloat16()
+    cfg = configuration("adam_mhe", "--head-embedding-weight-decay", "2", "--bf16", "--cpu")
+    optimizer = FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
+    rest, embeddings = optimizer.param_groups
+    assert (len(embeddings["params"]), embeddings["weight_decay"]) == (18, 2.0)
+    assert all(parameter.dtype == torch.float32 for parameter in embeddings["params"])
+    assert len(rest["params"]) == len(list(model.parameters())) - 18
+
+
+def test_without_head_embeddings_it_is_refused() -> None:
+    with pytest.raises(SystemExit, match="adam_mhe finds no head embeddings: take mhe_mul or mhe_add"):
+        step(make_model(attention="mha"), configuration("adam_mhe"))

@@ -1,0 +1,155 @@
+"""own_corpus.sh, iwslt14_de_en.sh and multi30k_en_de.sh on miniatures, and what each says of bad input.
+
+WMT14's script has tests of its own, and the experiments' tests run on what it makes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import runpy
+import subprocess
+import sys
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.prepare import iwslt14, multi30k
+from fairseq_mhe.prepare.steps import read_manifest
+from tests.miniature import serve, write_archive
+from tests.prepare.conftest import Pairs
+from tests.prepare.test_iwslt14 import members as iwslt14_members
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "data-prep"
+#: File -> content, what a script takes.
+Files = dict[str, bytes]
+#: Script -> the file of train's German side, and the exit status of bad input.
+TRAIN = {
+    "own_corpus.sh": ("train.de", 2),
+    "iwslt14_de_en.sh": (iwslt14.TRAIN.format(lang="de"), 1),
+    "multi30k_en_de.sh": ("train.de", 1),
+}
+
+
+@pytest.fixture
+def inputs(corpus: dict[str, Pairs]) -> Callable[[str], Files]:
+    """The files that a script takes, of the embedded corpus."""
+
+    def make(script: str) -> Files:
+        if script == "iwslt14_de_en.sh":
+            return {name: text.encode() for name, text in iwslt14_members(corpus["train"]).items()}
+        names = multi30k.NAMES if script == "multi30k_en_de.sh" else {name: name for name in multi30k.NAMES}
+        return {
+            f"{name}.{lang}": "".join(f"{pair[side]}\n" for pair in corpus[split][:60]).encode()
+            for split, name in names.items()
+            for side, lang in enumerate(("en", "de"))
+        }
+
+    return make
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[str]:
+    """The address of a server of what lies in ``served``."""
+    (tmp_path / "served").mkdir()
+    with serve(tmp_path / "served") as server:
+        yield server.url
+
+
+def words(script: str, files: Files, folder: Path, server: str) -> list[str]:
+    """Put the files where the script will take them, and return its options."""
+    common = ["--out", str(folder / "the data"), "--vocab-size", "100", "--workers", "1"]
+    if script == "iwslt14_de_en.sh":
+        write_archive(folder / "served" / "de-en.tgz", files)
+        return [*common, "--mirror", server]
+    (folder / "text").mkdir()
+    for name, content in files.items():
+        if script == "multi30k_en_de.sh":
+            (folder / "text" / f"{name}.gz").write_bytes(gzip.compress(content))
+        else:
+            (folder / "text" / name).write_bytes(content)
+    if script == "multi30k_en_de.sh":
+        return [*common, "--folder", str(folder / "text")]
+    texts = [word for split in ("train", "valid", "test") for word in (f"--{split}", str(folder / "text" / split))]
+    return [*common, *texts, "--source-lang", "en", "--target-lang", "de"]
+
+
+@pytest.mark.parametrize("script", TRAIN)
+def test_a_miniature_becomes_a_data_folder(
+    script: str, inputs: Callable[[str], Files], tmp_path: Path, served: str
+) -> None:
+    line = ["bash", str(SCRIPTS / script), *words(script, inputs(script), tmp_path, served)]
+    done = subprocess.run(
+        line, env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True, check=False
+    )
+    data = tmp_path / "the data"
+    assert (done.returncode, done.stdout) == (0, f"{data}\n"), done.stderr
+    manifest = read_manifest(data)
+    assert manifest["state"] == "complete"
+    pair = f"{manifest['source_lang']}-{manifest['target_lang']}"
+    assert pair == ("de-en" if script == "iwslt14_de_en.sh" else "en-de")
+    assert all(count > 0 for count in manifest["lines"].values())
+    assert all(
+        (data / "bin" / f"{split}.{pair}.{lang}.bin").stat().st_size
+        for split in manifest["lines"]
+        for lang in ("en", "de")
+    )
+    assert ("known are" in done.stderr) == (script != "own_corpus.sh")
+
+
+def run_here(script: str, line: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
+    """What the script runs, in this process, which has imported everything already; the exit status."""
+    module, first = re.search(r'-m (\S+) (.*)"\$@"', (SCRIPTS / script).read_text()).groups()  # type: ignore[union-attr]
+    monkeypatch.setattr(sys, "argv", [script, *first.split(), *line])
+    with pytest.raises(SystemExit) as caught, pytest.warns(RuntimeWarning, match="found in sys.modules"):
+        runpy.run_module(module, run_name="__main__")
+    return caught.value.code
+
+
+def cut(content: bytes) -> bytes:
+    """Without its last line."""
+    return b"".join(content.splitlines(keepends=True)[:-1])
+
+
+@pytest.mark.parametrize("script", TRAIN)
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (cut, r"has \d+ lines, .* has \d+: the sides of a parallel text must be aligned line by line"),
+        (lambda content: b"", r"is empty|has 0\b"),
+        (
+            lambda content: content.decode().replace("e", "ü").encode("latin-1", "replace"),
+            r"line \d+: byte .* is not valid UTF-8",
+        ),
+        (None, r"has 0\.0 GB free, step 'clean' needs about 0\.0 GB"),
+    ],
+    ids=["different lengths", "an empty side", "a wrong encoding", "too little disk"],
+)
+def test_bad_input_is_one_line_and_leaves_nothing(
+    script: str,
+    spoil: Callable[[bytes], bytes] | None,
+    message: str,
+    inputs: Callable[[str], Files],
+    tmp_path: Path,
+    served: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files, (train, status) = inputs(script), TRAIN[script]
+    if spoil is None:
+        usage = namedtuple("usage", "total used free")
+        monkeypatch.setattr("fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(0, 0, 10))
+    else:
+        files[train] = spoil(files[train])
+    code = run_here(script, words(script, files, tmp_path, served), monkeypatch)
+    told = capsys.readouterr()
+    text = code if isinstance(code, str) else told.err.strip().splitlines()[-1]
+    assert (1 if isinstance(code, str) else code) == status
+    assert re.fullmatch(rf"fairseq-mhe( prepare)?: error: .*({message}).*", text)
+    assert told.out == ""
+    data = tmp_path / "the data"
+    assert not any((data / name).exists() for name in ("raw", "tokenised", "subword", "bin"))
+    assert not list(data.rglob(".work-*"))
