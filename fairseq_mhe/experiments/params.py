@@ -35,6 +35,8 @@ PUBLISHED = {
 }
 #: Size of the joined dictionary where none is given.
 VOCABULARY = 32768
+#: Columns of a table that goes to a file or a pipe: no number is cut short.
+WIDTH = 120
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,10 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(_counts(args.setting), indent=2))
     else:
         vocabulary = VOCABULARY if args.vocab_size is None else args.vocab_size
-        Console().print(*(_setting_tables(args.setting) if args.setting else [_table(vocabulary)]))
+        console = Console()
+        if not console.is_terminal:
+            console.width = max(console.width, WIDTH)
+        console.print(*(_setting_tables(args.setting) if args.setting else [_table(vocabulary)]))
 
 
 def _counts(setting: str | None) -> dict[str, dict[str, int]]:
