@@ -2,5 +2,6 @@
 # IWSLT14 German-English, prepared as by fairseq's recipe, from the public archive to a data folder that fairseq-train reads.
 set -euo pipefail
 
-# PYTHON: the interpreter that fairseq-mhe is installed for.
-exec "${PYTHON:-python3}" -m fairseq_mhe.prepare.iwslt14 "$@"
+# shellcheck source=data-prep/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+exec "$python" -m fairseq_mhe.prepare.iwslt14 "$@"

@@ -2,5 +2,6 @@
 # Parallel text of one's own, in any language pair, to a data folder that fairseq-train reads.
 set -euo pipefail
 
-# PYTHON: the interpreter that fairseq-mhe is installed for.
-exec "${PYTHON:-python3}" -m fairseq_mhe.cli prepare "$@"
+# shellcheck source=data-prep/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+exec "$python" -m fairseq_mhe.cli prepare "$@"

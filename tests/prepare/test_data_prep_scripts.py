@@ -153,3 +153,16 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     data = tmp_path / "the data"
     assert not any((data / name).exists() for name in ("raw", "tokenised", "subword", "bin"))
     assert not list(data.rglob(".work-*"))
+
+
+@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("*_*.sh")))
+def test_without_the_package_it_says_how_to_install_it(script: str, tmp_path: Path) -> None:
+    empty = tmp_path / "python"
+    empty.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')  # without site-packages
+    empty.chmod(0o755)
+    line = ["bash", str(SCRIPTS / script), "--help"]
+    done = subprocess.run(line, env={**os.environ, "PYTHON": str(empty)}, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(
+        rf"{script}: error: fairseq-mhe is not installed for {empty}: install it .*\$PYTHON\n", done.stderr
+    )
