@@ -7,6 +7,8 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 #: What turns checkpoints into others: CTranslate2's converter, and the CP decomposition.
 CONVERT = ["ctranslate2>=4.8", "tensorly>=0.9"]
+#: What reads Debian's packages (data-prep/debian_en_de.sh): archives, their compression, help pages, catalogues.
+DEBIAN = ["arpy>=2.4", "lxml", "polib>=1.2", "zstandard"]
 
 setup(
     name="fairseq-mhe",
@@ -29,17 +31,20 @@ setup(
         "matplotlib",
         "requests",
         "rich",
+        "scipy>=1.11",
     ],
     extras_require={
         # The maintained wheel of fairseq. Left out of install_requires, so that a fairseq of one's own is not replaced.
         "fairseq": ["ve-fairseq>=0.12.3"],
         "convert": CONVERT,
+        "debian": DEBIAN,
         # Cells of the table as SLURM jobs (fairseq-mhe run-table --slurm).
         "slurm": ["submitit"],
         # For the option --tensorboard.
         "tensorboard": ["tensorboard"],
         "test": [
             *CONVERT,
+            *DEBIAN,
             "submitit",
             "tensorboard",
             "pytest",

@@ -325,7 +325,7 @@ def _report(study: Study, recipe: Recipe, done: Mapping[Variant, Sequence[Run]],
     }
     notes = [*_notes(study, recipe, done, summaries, noise), *([f"Not done yet: {', '.join(left)}."] if left else [])]
     studies.write_report(
-        study, "gap", title, results, tables, notes, lambda figure: _draw(figure, summaries, noise, title)
+        study, "gap", title, results, tables, notes, lambda figure: _draw(figure, summaries, noise, title), not left
     )
 
 

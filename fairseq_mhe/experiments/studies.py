@@ -203,12 +203,14 @@ def write_report(
     tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]],
     notes: Sequence[str],
     draw: Callable[[Figure], None],
+    show: bool = True,
 ) -> None:
     """Write NAME.json, NAME.md and NAME.png into the study's folder, and print the Markdown.
 
     Args:
         tables: heading, column titles and rows of each.
         draw: draws the picture.
+        show: print it; not where more is to come.
     """
     made_on = {"machine": machine("cuda" if study.gpu else "cpu"), "software": software()}
     with contextlib.suppress(metadata.PackageNotFoundError):  # what converts needs it, other studies do not
@@ -227,7 +229,8 @@ def write_report(
     parts += ["\n".join(f"- {note}" for note in notes), "\n".join(f"- {key}: {value}" for key, value in lines.items())]
     text = "\n\n".join(parts) + "\n"
     write_text(study.out / f"{name}.md", text)
-    print(text)
+    if show:
+        print(text, end="")
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -151,7 +151,7 @@ def test_from_data_to_the_report_each_model_once(
     line = ["gap-study", "--data", str(miniature), "--out", str(out), "--seeds", "1", *SIZE]
     assert cli.main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
     screen = capsys.readouterr()
-    assert screen.out == (out / "gap.md").read_text() + "\n"
+    assert screen.out == (out / "gap.md").read_text(), "once, at the end"
     assert "3 of 5 models to do" in screen.err
     assert references.items() <= snapshot(out).items()
     found = {summary["variant"]: summary for summary in json.loads((out / "gap.json").read_text())["variants"]}
@@ -163,7 +163,7 @@ def test_from_data_to_the_report_each_model_once(
     options = {
         name: load_checkpoint(out / f"tiny-{name}-seed1" / "model.pt")["cfg"] for name in ("init-head", "decay-1")
     }
-    assert options["init-head"]["model"].shared_projection_init == "head"
+    assert options["init-head"]["model"]["shared_projection_init"] == "head"
     assert options["decay-1"]["optimizer"]["head_embedding_weight_decay"] == 1.0
     assert not list((out / "tiny-decay-1-seed1" / "checkpoints").glob("checkpoint_*_*.pt")), "room for others"
     before = snapshot(out)
