@@ -63,6 +63,22 @@ def kind(text: str) -> str:
     return text
 
 
+def words(text: str) -> tuple[str, ...]:
+    """What stands between commas, each once."""
+    return tuple(dict.fromkeys(text.split(",")))
+
+
+def seeds(text: str) -> list[int]:
+    """Random seeds with commas between.
+
+    Raises:
+        UserError: one is no whole number.
+    """
+    if not all(map(str.isdecimal, words(text))):
+        raise UserError(f"--seeds {text}: give whole numbers with commas between")
+    return list(map(int, words(text)))
+
+
 def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     """A row's recipe with what the options change.
 

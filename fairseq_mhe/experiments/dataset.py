@@ -36,6 +36,11 @@ class Dataset:
         steps = self.manifest["steps"].values()
         return key({name: entry["sha256"] for step in steps for name, entry in step["files"].items()})
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What a run's settings say of its data."""
+        return {"languages": list(self.languages), "fingerprint": self.fingerprint}
+
     def text(self, subset: str, side: int) -> Path:
         """The detokenised text of a split; ``side`` 0 is the source, 1 the target."""
         return self.folder / "raw" / f"{subset}.{self.languages[side]}"

@@ -29,7 +29,7 @@ from fairseq_mhe.experiments.plots import COLOURS
 from fairseq_mhe.experiments.processes import check_writable
 from fairseq_mhe.experiments.progress import Board
 from fairseq_mhe.experiments.recipes import Recipe, Training
-from fairseq_mhe.experiments.runs import PLACES, Run, only_one, open_run, read_json
+from fairseq_mhe.experiments.runs import PLACES, Run, only_one, open_run, read_json, settings_of
 from fairseq_mhe.experiments.scoring import compare_seeds, read_lines
 from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
@@ -140,9 +140,7 @@ def run(args: argparse.Namespace) -> None:
     """Train, translate and score what is not, a few at a time, and report after each few."""
     recipe = cells.chosen_recipe(args.row, args)
     every = chosen(variants(recipe.row, recipe.training), args.only)
-    seeds = [int(word) for word in args.seeds.split(",") if word.isdecimal()]
-    if not seeds or len(seeds) != len(args.seeds.split(",")):
-        raise UserError(f"--seeds {args.seeds}: give whole numbers with commas between")
+    seeds = cells.seeds(args.seeds)
     cells.check_tensorboard(args.tensorboard)
     data, out = open_dataset(args.data), args.out.resolve()
     no_colon(out)
@@ -150,7 +148,7 @@ def run(args: argparse.Namespace) -> None:
     device = devices.asked_for(args, len(every) * len(seeds))
     study = Study(out, data, args.subset, device.gpu, Console(stderr=True), join(["fairseq-mhe", *args.typed]))
     with only_one(out):
-        GapStudy(study, recipe, every, sorted(set(seeds)), device, args.tensorboard).run()
+        GapStudy(study, recipe, every, sorted(seeds), device, args.tensorboard).run()
 
 
 class GapStudy:
@@ -170,14 +168,8 @@ class GapStudy:
 
     def open(self, variant: Variant, seed: int) -> Run:
         """A variant's run folder; the references' are those that run-table would make."""
-        settings = {
-            "row": self.recipe.row,
-            "attention": dict(variant.attention),
-            "seed": seed,
-            "training": replace(self.recipe.training, **variant.changes).settings(),
-            "data": {"languages": list(self.study.data.languages), "fingerprint": self.study.data.fingerprint},
-            **({"options": list(variant.options)} if variant.options else {}),
-        }
+        training, data = replace(self.recipe.training, **variant.changes), self.study.data.identity
+        settings = settings_of(self.recipe.row, variant.attention, seed, training.settings(), data, variant.options)
         folder = self.study.out / f"{self.recipe.row}-{variant.name}-seed{seed}"
         return open_run(folder, settings, {"data": str(self.study.data.folder)})
 

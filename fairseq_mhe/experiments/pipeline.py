@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.convert.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.experiments import generation, scoring, training
@@ -16,7 +15,7 @@ from fairseq_mhe.experiments.dataset import Dataset
 from fairseq_mhe.experiments.devices import Device
 from fairseq_mhe.experiments.progress import Watcher
 from fairseq_mhe.experiments.recipes import Recipe
-from fairseq_mhe.experiments.runs import PLACES, Run, key, open_run, run_name
+from fairseq_mhe.experiments.runs import PLACES, Run, key, open_run, run_name, settings_of
 from fairseq_mhe.files import write_json
 
 
@@ -41,13 +40,7 @@ def open_runs(plan: Plan, data: Dataset, folder: Path) -> list[Run]:
 
 def _open(recipe: Recipe, kind: str, seed: int, data: Dataset, folder: Path) -> Run:
     attention = dict.fromkeys(PLACES, kind)
-    settings: dict[str, Any] = {
-        "row": recipe.row,
-        "attention": attention,
-        "seed": seed,
-        "training": recipe.training.settings(),
-        "data": {"languages": list(data.languages), "fingerprint": data.fingerprint},
-    }
+    settings = settings_of(recipe.row, attention, seed, recipe.training.settings(), data.identity)
     return open_run(folder / run_name(recipe.row, attention, seed), settings, {"data": str(data.folder)})
 
 

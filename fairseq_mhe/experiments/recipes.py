@@ -170,9 +170,7 @@ QUICKSTART = Recipe(
 #: dropout for the larger model. Not tuned.
 SMALL = Recipe(
     row="small",
-    training=replace(
-        QUICKSTART.training, updates=6000, max_tokens=2048, lr=0.001, warmup_updates=600, dropout=0.2, checkpoints=30
-    ),
+    training=replace(QUICKSTART.training, updates=6000, max_tokens=2048, lr=0.001, warmup_updates=600, dropout=0.2),
     decoding=QUICKSTART.decoding,
 )
 #: The paper publishes dropout and steps of each row. The rest is the well-known recipe: fairseq's for scaling_nmt (base

@@ -66,15 +66,9 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
     Raises:
         UserError: an unknown row or kind, or a seed that is no number.
     """
-    kinds = tuple(VARIANTS) if args.kinds == "all" else tuple(cells.kind(kind) for kind in _words(args.kinds))
-    seeds = [int(word) for word in _words(args.seeds) if word.isdecimal()]
-    if len(seeds) != len(_words(args.seeds)):
-        raise UserError(f"--seeds {args.seeds}: give whole numbers with commas between")
-    return [Plan(cells.chosen_recipe(row, args), kinds, seeds, args.subset) for row in _words(args.rows)]
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(text.split(",")))
+    kinds = tuple(VARIANTS) if args.kinds == "all" else tuple(cells.kind(kind) for kind in cells.words(args.kinds))
+    seeds = cells.seeds(args.seeds)
+    return [Plan(cells.chosen_recipe(row, args), kinds, seeds, args.subset) for row in cells.words(args.rows)]
 
 
 def _open(plans: Sequence[Plan], data: Dataset, out: Path) -> list[Row]:

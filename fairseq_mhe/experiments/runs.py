@@ -159,6 +159,28 @@ def kind_name(attention: Mapping[str, str]) -> str:
     return kinds[0] if len(set(kinds)) == 1 else "-".join(kinds)
 
 
+def settings_of(
+    row: str,
+    attention: Mapping[str, str],
+    seed: int,
+    training: Mapping[str, Any],
+    data: Mapping[str, Any],
+    options: Sequence[str] = (),
+) -> dict[str, Any]:
+    """What decides which model comes out. Runs of equal settings are the same, whichever command has made them.
+
+    Args:
+        row: of the recipes.
+        attention: place -> kind.
+        seed: of weights and batches.
+        training: ``Training.settings()``.
+        data: ``Dataset.identity``.
+        options: further words for fairseq-train.
+    """
+    settings = {"row": row, "attention": dict(attention), "seed": seed, "training": training, "data": data}
+    return {**settings, "options": list(options)} if options else settings
+
+
 def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
     """Make a run folder, or go on with one of the same settings.
 

@@ -34,7 +34,7 @@ from fairseq_mhe.experiments.plots import DPI
 from fairseq_mhe.experiments.processes import check_writable
 from fairseq_mhe.experiments.progress import Board
 from fairseq_mhe.experiments.recipes import Training
-from fairseq_mhe.experiments.runs import PLACES, Run, Steps, open_run, read_json, read_run
+from fairseq_mhe.experiments.runs import PLACES, Run, Steps, open_run, read_json, read_run, settings_of
 from fairseq_mhe.experiments.training import training_of
 from fairseq_mhe.files import atomic_path, sha256, write_json, write_text
 
@@ -73,14 +73,8 @@ class Study:
         Raises:
             UserError: the folder is of other settings.
         """
-        settings = {
-            "row": like.row,
-            "attention": dict.fromkeys(PLACES, kind),
-            "seed": like.seed,
-            "training": training.settings(),
-            "data": like.settings["data"],
-            **({"options": list(more["options"])} if more.get("options") else {}),
-        }
+        attention, data = dict.fromkeys(PLACES, kind), like.settings["data"]
+        settings = settings_of(like.row, attention, like.seed, training.settings(), data, more.get("options", ()))
         surroundings = {"data": str(self.data.folder)}
         if (start := more.get("start")) is not None:
             settings["start"] = sha256(start)

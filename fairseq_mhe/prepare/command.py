@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any, TypedDict
 
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.pipeline import prepare
@@ -11,9 +12,21 @@ from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
 
+MERGES = 32000
+
+
+class SubwordOptions(TypedDict, total=False):
+    """The options that every corpus has, as `PrepareConfig` takes them; tokenizer None: `default_tokenizer`'s."""
+
+    subword: str
+    vocab_size: int
+    model_type: str
+    tokenizer: str | None
+    workers: int | None
+
 
 def add_subword_arguments(parser: argparse.ArgumentParser, subword: str, vocab_size: int) -> None:
-    """The options that every corpus has, with the defaults that suit it."""
+    """`SubwordOptions` as a command's, with the defaults that suit a corpus."""
     parser.add_argument("--subword", choices=SUBWORDS, default=subword, help="kind of subwords (default: %(default)s)")
     parser.add_argument(
         "--vocab-size",
@@ -40,6 +53,23 @@ def default_tokenizer(subword: str) -> str:
     return "none" if subword == "sentencepiece" else "moses"
 
 
+def subword_options(args: argparse.Namespace) -> SubwordOptions:
+    """What `add_subword_arguments` has asked for."""
+    return SubwordOptions(
+        subword=args.subword,
+        vocab_size=args.vocab_size,
+        model_type=args.model_type,
+        tokenizer=args.tokenizer,
+        workers=args.workers,
+    )
+
+
+def settled(options: SubwordOptions, vocab_size: int) -> dict[str, Any]:
+    """Fields of `PrepareConfig`; ``vocab_size``: the corpus' own, where the options name none."""
+    tokenizer = options.get("tokenizer") or default_tokenizer(options.get("subword", "bpe"))
+    return {"vocab_size": vocab_size, **options, "tokenizer": tokenizer}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     text = "PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, .gz or .xz"
@@ -62,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source-lang", required=True, metavar="LANG", help="language translated from, as en")
     parser.add_argument("--target-lang", required=True, metavar="LANG", help="language translated into, as de")
     parser.add_argument("--out", type=Path, required=True, metavar="DATA", help="folder to make")
-    add_subword_arguments(parser, subword="bpe", vocab_size=32000)
+    add_subword_arguments(parser, "bpe", MERGES)
     parser.add_argument(
         "--max-tokens", type=int, default=250, metavar="N", help="drop pairs with a longer side (default: %(default)s)"
     )
@@ -90,16 +120,12 @@ def run(args: argparse.Namespace) -> None:
         source_lang=args.source_lang,
         target_lang=args.target_lang,
         out=args.out,
-        subword=args.subword,
-        vocab_size=args.vocab_size,
-        tokenizer=args.tokenizer or default_tokenizer(args.subword),
-        model_type=args.model_type,
         max_tokens=args.max_tokens,
         max_ratio=args.max_ratio,
         punctuation=args.punctuation,
         lowercase=args.lowercase,
         hold_out=args.hold_out,
-        workers=args.workers,
+        **settled(subword_options(args), MERGES),
     )
     with shown_progress() as report:
         print(prepare(config, report))

@@ -8,18 +8,19 @@ import tempfile
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Unpack
 
-from fairseq_mhe.errors import UserError, one_clear_line
-from fairseq_mhe.prepare.command import add_subword_arguments, default_tokenizer
+from fairseq_mhe.errors import UserError
+from fairseq_mhe.prepare.command import SubwordOptions, add_subword_arguments, settled, subword_options
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
+from fairseq_mhe.prepare.source import run_script
 from fairseq_mhe.prepare.steps import Report
 
 CORPUS = Path(__file__).resolve().parents[2] / "data-prep" / "home-assistant" / "pairs.tsv.bz2"
 COLUMNS = ["split", "integration", "en", "de"]
-SUBWORD = "bpe"
-VOCAB_SIZE = 4000
+MERGES = 4000
 HELD_OUT_PART = 10  # of --limit's train pairs, one in so many for valid and for test
 
 
@@ -60,19 +61,14 @@ def write_sides(prefix: Path, pairs: Iterable[tuple[str, str]]) -> Path:
 def prepare_home_assistant(
     out: Path,
     *,
-    subword: str = SUBWORD,
-    vocab_size: int = VOCAB_SIZE,
-    model_type: str = "unigram",
-    tokenizer: str | None = None,
     limit: int | None = None,
-    workers: int | None = None,
     report: Report = silent,
     corpus: Path = CORPUS,
+    **subwords: Unpack[SubwordOptions],
 ) -> Path:
     """Make the data folder ``out`` of the embedded corpus, or what of it is not there yet, and return its path.
 
-    ``limit`` takes the first so many train pairs, and a tenth as many of valid and test. ``tokenizer`` None means
-    moses for BPE and none for SentencePiece.
+    ``limit`` takes the first so many train pairs, and a tenth as many of valid and test.
 
     Raises:
         UserError: as `prepare`; or the corpus is not where the repository has it.
@@ -92,12 +88,8 @@ def prepare_home_assistant(
             source_lang="en",
             target_lang="de",
             out=out,
-            subword=subword,
-            vocab_size=vocab_size,
-            tokenizer=tokenizer or default_tokenizer(subword),
-            model_type=model_type,
             max_ratio=None,  # the table is clean; a German compound may well stand for five English words
-            workers=workers,
+            **settled(subwords, MERGES),
         )
         return prepare(config, report)
 
@@ -108,25 +100,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, default=default, metavar="DIR", help="folder to make (default: %(default)s)"
     )
-    add_subword_arguments(parser, SUBWORD, VOCAB_SIZE)
+    add_subword_arguments(parser, "bpe", MERGES)
     parser.add_argument("--limit", type=int, metavar="N", help="only N train pairs, and N/10 of valid and test")
 
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the folder, with bars for the steps."""
-    options = {name: getattr(args, name) for name in ("subword", "vocab_size", "model_type", "tokenizer", "limit")}
     with shown_progress() as report:
-        print(prepare_home_assistant(args.out, workers=args.workers, report=report, **options))
-
-
-def main() -> None:
-    """What data-prep/home_assistant_en_de.sh calls."""
-    parser = argparse.ArgumentParser(prog="home_assistant_en_de.sh", description=__doc__)
-    add_arguments(parser)
-    args = parser.parse_args()
-    with one_clear_line():
-        run(args)
+        print(prepare_home_assistant(args.out, limit=args.limit, report=report, **subword_options(args)))
 
 
 if __name__ == "__main__":
-    main()
+    run_script("home_assistant_en_de.sh", __doc__, add_arguments, run)

@@ -6,16 +6,23 @@ import argparse
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from fairseq_mhe.files import sha256, write_text
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.command import add_subword_arguments, default_tokenizer
+from fairseq_mhe.prepare.command import SubwordOptions, add_subword_arguments, settled, subword_options
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.source import add_source_arguments, aligned_lines, archives_folder, finish, run_script
+from fairseq_mhe.prepare.source import (
+    add_source_arguments,
+    aligned_lines,
+    archives_folder,
+    count_warnings,
+    finish,
+    run_script,
+)
 from fairseq_mhe.prepare.steps import Counts, Report, open_steps
 from fairseq_mhe.prepare.text import read_lines
 
@@ -80,13 +87,9 @@ def prepare_iwslt14(
     *,
     archives: Path | None = None,
     mirror: str | None = None,
-    subword: str = "bpe",
-    vocab_size: int = MERGES,
-    model_type: str = "unigram",
-    tokenizer: str | None = None,
-    workers: int | None = None,
     report: Report = silent,
     file: RemoteFile = ARCHIVE,
+    **subwords: Unpack[SubwordOptions],
 ) -> Path:
     """Make the data folder ``out`` of IWSLT14 German-English, or what of it is not there yet, and return its path.
 
@@ -96,7 +99,7 @@ def prepare_iwslt14(
         UserError: as `prepare`; or the archive cannot be had or lacks a member.
     """
     original = out / ORIGINAL
-    source = fetch(original, archives or original / "archives", mirror, report, file)
+    source = fetch(original, archives_folder(out, archives), mirror, report, file)
     config = PrepareConfig(
         train=(original / "train",),
         valid=None,
@@ -104,14 +107,10 @@ def prepare_iwslt14(
         source_lang=LANGS[0],
         target_lang=LANGS[1],
         out=out,
-        subword=subword,
-        vocab_size=vocab_size,
-        tokenizer=tokenizer or default_tokenizer(subword),
-        model_type=model_type,
         max_tokens=MAX_TOKENS,
         lowercase=True,
         hold_out=HELD_OUT,
-        workers=workers,
+        **settled(subwords, MERGES),
     )
     return prepare(config, report, source)
 
@@ -124,11 +123,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the folder, with bars for the steps."""
-    names = ("mirror", "subword", "vocab_size", "model_type", "tokenizer", "workers")
-    options = {name: getattr(args, name) for name in names}
     with shown_progress() as report:
-        prepare_iwslt14(args.out, archives=archives_folder(args), report=report, **options)
-    finish(args.out)
+        prepare_iwslt14(args.out, archives=args.archives, mirror=args.mirror, report=report, **subword_options(args))
+    finish(args.out, count_warnings(args.out))
 
 
 if __name__ == "__main__":

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Unpack
 
 from fairseq_mhe.files import sha256
-from fairseq_mhe.prepare.command import add_subword_arguments, default_tokenizer
-from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
+from fairseq_mhe.prepare.command import SubwordOptions, add_subword_arguments, settled, subword_options
+from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.source import add_source_arguments, archives_folder, finish, run_script
+from fairseq_mhe.prepare.source import add_source_arguments, archives_folder, count_warnings, finish, run_script
 from fairseq_mhe.prepare.steps import Report
 from fairseq_mhe.prepare.text import side_path
 
@@ -39,14 +40,10 @@ def prepare_multi30k(
     folder: Path | None = None,
     archives: Path | None = None,
     mirror: str | None = None,
-    subword: str = "bpe",
-    vocab_size: int = MERGES,
-    model_type: str = "unigram",
-    tokenizer: str | None = None,
     lowercase: bool = False,
-    workers: int | None = None,
     report: Report = silent,
     files: tuple[RemoteFile, ...] = FILES,
+    **subwords: Unpack[SubwordOptions],
 ) -> Path:
     """Make the data folder ``out`` of Multi30k, or what of it is not there yet, and return its path.
 
@@ -56,7 +53,7 @@ def prepare_multi30k(
     Raises:
         UserError: as `prepare`; or a file cannot be had or is another one.
     """
-    place = folder or archives or out / ORIGINAL / "archives"
+    place = folder or archives_folder(out, archives)
     if folder is None:
         obtain_all(files, place, report, mirror)
     texts = {split: place / name for split, name in NAMES.items()}
@@ -67,14 +64,10 @@ def prepare_multi30k(
         source_lang=LANGS[0],
         target_lang=LANGS[1],
         out=out,
-        subword=subword,
-        vocab_size=vocab_size,
-        tokenizer=tokenizer or default_tokenizer(subword),
-        model_type=model_type,
         max_ratio=None,
         punctuation=True,
         lowercase=lowercase,
-        workers=workers,
+        **settled(subwords, MERGES),
     )
     paths = [side_path(text, lang) for text in texts.values() for lang in LANGS]
     source = {
@@ -99,11 +92,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the folder, with bars for the steps."""
-    names = ("folder", "mirror", "subword", "vocab_size", "model_type", "tokenizer", "lowercase", "workers")
-    options = {name: getattr(args, name) for name in names}
     with shown_progress() as report:
-        prepare_multi30k(args.out, archives=archives_folder(args), report=report, **options)
-    finish(args.out)
+        prepare_multi30k(
+            args.out,
+            folder=args.folder,
+            archives=args.archives,
+            mirror=args.mirror,
+            lowercase=args.lowercase,
+            report=report,
+            **subword_options(args),
+        )
+    finish(args.out, count_warnings(args.out))
 
 
 if __name__ == "__main__":

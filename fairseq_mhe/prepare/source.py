@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ def add_source_arguments(parser: argparse.ArgumentParser, out: Path) -> None:
     )
 
 
-def archives_folder(args: argparse.Namespace) -> Path:
-    """Where downloads are kept."""
-    return args.archives or args.out / ORIGINAL / ARCHIVES
+def archives_folder(out: Path, archives: Path | None) -> Path:
+    """Where the downloads for the data folder ``out`` are kept, unless ``archives`` names another place."""
+    return archives or out / ORIGINAL / ARCHIVES
 
 
 def aligned_lines(source: Path, target: Path) -> int:
@@ -65,9 +65,9 @@ def count_warnings(data: Path) -> list[str]:
     ]
 
 
-def finish(data: Path) -> None:
-    """Say where the folder is, and warn of counts that are not as they are known."""
-    for warning in count_warnings(data):
+def finish(data: Path, warnings: Iterable[str]) -> None:
+    """Warn, and say where the folder is."""
+    for warning in warnings:
         print(f"fairseq-mhe: warning: {warning}", file=sys.stderr)
     print(data)
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import sacrebleu
 
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.files import sha256, write_text
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.command import add_subword_arguments, default_tokenizer
+from fairseq_mhe.prepare.command import SubwordOptions, add_subword_arguments, settled, subword_options
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
-from fairseq_mhe.prepare.parallel import available_cores, ordered_map
+from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.source import (
@@ -27,6 +27,7 @@ from fairseq_mhe.prepare.source import (
     aligned_lines,
     archives_folder,
     compare,
+    count_warnings,
     finish,
     run_script,
 )
@@ -214,16 +215,12 @@ def prepare_wmt14(
     out: Path,
     *,
     news_commentary: str = "v9",
-    subword: str = "bpe",
-    vocab_size: int = MERGES,
-    model_type: str = "unigram",
-    tokenizer: str | None = None,
-    workers: int | None = None,
     archives: Path | None = None,
     mirror: str | None = None,
     newstest: Path | None = None,
     report: Report = silent,
     catalogue: Catalogue = WMT14,
+    **subwords: Unpack[SubwordOptions],
 ) -> Path:
     """Make the data folder ``out`` of WMT14 English-German, or what of it is not there yet, and return its path.
 
@@ -242,21 +239,17 @@ def prepare_wmt14(
         source_lang=LANGS[0],
         target_lang=LANGS[1],
         out=out,
-        subword=subword,
-        vocab_size=vocab_size,
-        tokenizer=tokenizer or default_tokenizer(subword),
-        model_type=model_type,
         punctuation=True,
-        workers=workers,
+        **settled(subwords, MERGES),
     )
     source = fetch(
         original,
         corpora,
         catalogue,
-        archives=archives or original / "archives",
+        archives=archives_folder(out, archives),
         mirror=mirror,
         newstest=newstest,
-        workers=workers or available_cores(),
+        workers=config.cores,
         report=report,
     )
     return prepare(config, report, source)
@@ -285,19 +278,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the folder, with bars for the steps."""
-    options = {name: getattr(args, name) for name in ("subword", "vocab_size", "model_type", "tokenizer", "workers")}
     with shown_progress() as report:
         prepare_wmt14(
             args.out,
             news_commentary=args.news_commentary,
-            archives=archives_folder(args),
+            archives=args.archives,
             mirror=args.mirror,
             newstest=args.newstest,
             report=report,
             catalogue=read_catalogue(args.catalogue) if args.catalogue else WMT14,
-            **options,
+            **subword_options(args),
         )
-    finish(args.out)
+    finish(args.out, count_warnings(args.out))
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def test_counts_that_are_not_as_known_are_warned_of_and_recorded(
     )
     data = prepare_from(miniature, server, tmp_path / "data")
     assert count_warnings(data) == ["news-commentary-v9 has 1 lines, known are 300"]
-    wmt14.finish(data)
+    wmt14.finish(data, count_warnings(data))
     assert "warning: news-commentary-v9 has 1 lines, known are 300" in capsys.readouterr().err
 
 

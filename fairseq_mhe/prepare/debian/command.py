@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.files import sha256
-from fairseq_mhe.prepare.command import add_subword_arguments, default_tokenizer
+from fairseq_mhe.prepare.command import SubwordOptions, add_subword_arguments, settled
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
 from fairseq_mhe.prepare.debian.apt import from_apt
 from fairseq_mhe.prepare.debian.corpus import KINDS, Corpus, record
@@ -22,7 +21,7 @@ from fairseq_mhe.prepare.debian.packages import PACKAGES
 from fairseq_mhe.prepare.parallel import available_cores, ordered_map
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.source import ARCHIVES, run_script
+from fairseq_mhe.prepare.source import ARCHIVES, archives_folder, finish, run_script
 from fairseq_mhe.prepare.steps import Report, Steps, open_steps, read_manifest
 
 MERGES = 16000
@@ -89,12 +88,8 @@ def prepare_debian(
     sources_list: Path | None = None,
     packages: Sequence[str] = (),
     held_out: int = HELD_OUT,
-    subword: str = "bpe",
-    vocab_size: int = MERGES,
-    model_type: str = "unigram",
-    tokenizer: str | None = None,
-    workers: int | None = None,
     report: Report = silent,
+    **subwords: Unpack[SubwordOptions],
 ) -> Path:
     """Make the data folder ``out`` of Debian's translations, or what of it is not there yet, and return its path.
 
@@ -114,12 +109,12 @@ def prepare_debian(
             folder=folder,
             mirror=mirror,
             release=release,
-            archives=archives or original / ARCHIVES,
+            archives=archives_folder(out, archives),
             sources_list=sources_list,
             packages=packages,
             report=report,
         )
-        source = assemble(steps, fetched, held_out, workers or available_cores(), report)
+        source = assemble(steps, fetched, held_out, subwords.get("workers") or available_cores(), report)
     config = PrepareConfig(
         train=(original / "train",),
         valid=original / "valid",
@@ -127,12 +122,8 @@ def prepare_debian(
         source_lang=LANGS[0],
         target_lang=LANGS[1],
         out=out,
-        subword=subword,
-        vocab_size=vocab_size,
-        tokenizer=tokenizer or default_tokenizer(subword),
-        model_type=model_type,
         max_ratio=None,  # the text is clean; a German compound may well stand for five English words
-        workers=workers,
+        **settled(subwords, MERGES),
     )
     return prepare(config, report, source)
 
@@ -185,9 +176,7 @@ def run(args: argparse.Namespace) -> None:
     options = {name: value for name, value in vars(args).items() if name != "out"}
     with shown_progress() as report:
         prepare_debian(args.out, report=report, **options)
-    for warning in warnings(args.out):
-        print(f"fairseq-mhe: warning: {warning}", file=sys.stderr)
-    print(args.out)
+    finish(args.out, warnings(args.out))
 
 
 def main() -> None:
