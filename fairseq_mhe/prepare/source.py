@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.errors import UserError, one_clear_line
+from fairseq_mhe.errors import one_clear_line
 from fairseq_mhe.prepare.config import ORIGINAL
 from fairseq_mhe.prepare.steps import read_manifest
-from fairseq_mhe.prepare.text import count_lines
+from fairseq_mhe.prepare.text import count_lines, misaligned
 
 ARCHIVES = "archives"
 
@@ -41,10 +41,7 @@ def aligned_lines(source: Path, target: Path) -> int:
     """
     counts = count_lines(source), count_lines(target)
     if counts[0] != counts[1]:
-        raise UserError(
-            f"{source.name} has {counts[0]:,} lines, {target.name} has {counts[1]:,}: the sides of a parallel text "
-            "must be aligned line by line"
-        )
+        raise misaligned({source.name: counts[0], target.name: counts[1]})
     return counts[0]
 
 

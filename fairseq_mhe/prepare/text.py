@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -125,7 +125,7 @@ def read_blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
             lines = [_some_lines(path, stream, first, size) for path, stream in streams]
             counts = [len(side) for side in lines]
             if len(set(counts)) > 1:
-                raise _misaligned(streams, [first - 1 + count for count in counts])
+                raise _misaligned_streams(streams, [first - 1 + count for count in counts])
             if not counts[0]:
                 break
             yield Block(paths, first, tuple(b"".join(side) for side in lines))
@@ -146,12 +146,21 @@ def _some_lines(path: Path, stream: BinaryIO, first: int, size: int) -> list[byt
     return lines
 
 
-def _misaligned(streams: Sequence[tuple[Path, BinaryIO]], counts: Sequence[int]) -> UserError:
-    totals = []
+def _misaligned_streams(streams: Sequence[tuple[Path, BinaryIO]], counts: Sequence[int]) -> UserError:
+    totals = {}
     for (path, stream), count in zip(streams, counts, strict=True):
         with as_user_errors(path):
-            totals.append(f"{path} has {count + sum(1 for _ in stream):,}")
-    return UserError(f"{totals[0]} lines, {totals[1]}: the sides of a parallel text must be aligned line by line")
+            totals[str(path)] = count + sum(1 for _ in stream)
+    return misaligned(totals)
+
+
+def misaligned(lines: Mapping[str, int]) -> UserError:
+    """That the sides, name -> number of lines, do not belong together."""
+    (source, source_lines), (target, target_lines) = lines.items()
+    return UserError(
+        f"{source} has {source_lines:,} lines, {target} has {target_lines:,}: the sides of a parallel text must be "
+        "aligned line by line"
+    )
 
 
 def pairs_of(block: Block) -> list[tuple[str, str]]:
