@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shutil
 import tarfile
 import zlib
 from collections.abc import Collection
@@ -14,6 +15,9 @@ from fairseq_mhe.errors import UserError
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
     """Unpack ``members``, named as in the archive (tar, compressed or not), into the folder ``out``.
 
+    Their content is copied into files of those names, so that no link, owner or mode of the archive's takes effect;
+    tarfile's own filters for that are not in Python 3.11 before 3.11.4, which Debian 12 has.
+
     Raises:
         UserError: one is missing, the archive is damaged, or any of its members would be written elsewhere.
     """
@@ -22,13 +26,25 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
         with tarfile.open(archive) as tar:
             for member in tar:
                 name = posixpath.normpath(member.name)
-                tarfile.data_filter(member, str(out))  # refuses what a tar file should not have, needed or not
-                if name in missing and member.isfile():
-                    tar.extract(member.replace(name=name, deep=False), out, filter="data")
+                if posixpath.isabs(name) or name.split("/")[0] == "..":  # needed or not
+                    raise _unsafe(archive, f"{member.name} lies outside of it")
+                if name in missing and not member.isdir():
+                    _copy(archive, tar, member, out / name)
                     missing.discard(name)
-    except tarfile.FilterError as error:
-        raise UserError(f"{archive} is refused, it is not safe to unpack: {error}") from error
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise UserError(f"{archive} is damaged: {error}; delete it to have it downloaded again") from error
     if missing:
         raise UserError(f"{archive} has no {' and no '.join(sorted(missing))}; is it the right archive?")
+
+
+def _copy(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    content = tar.extractfile(member) if member.isfile() else None
+    if content is None:
+        raise _unsafe(archive, f"{member.name} is a link or a device, not a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with content, path.open("wb") as file:
+        shutil.copyfileobj(content, file)
+
+
+def _unsafe(archive: Path, what: str) -> UserError:
+    return UserError(f"{archive} is refused, it is not safe to unpack: {what}")

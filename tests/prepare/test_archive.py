@@ -21,7 +21,7 @@ def test_only_what_is_needed_is_unpacked(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "b.de").read_text() == "zwei\n"
 
 
-@pytest.mark.parametrize("name", ["../evil", "training/../../evil"])
+@pytest.mark.parametrize("name", ["../evil", "training/../../evil", "/evil"])
 def test_a_path_that_escapes_is_refused(tmp_path: Path, name: str) -> None:
     archive = write_archive(tmp_path / "a.tgz", {"a.en": "one\n", name: "evil\n"})
     with pytest.raises(UserError, match=r"a\.tgz is refused, .*evil"):
@@ -37,6 +37,18 @@ def test_links_out_and_devices_are_refused(tmp_path: Path, kind: bytes, target: 
         tar.addfile(info)
     with pytest.raises(UserError, match="is refused"):
         extract(tmp_path / "a.tar", ["a.en"], tmp_path / "out")
+
+
+def test_a_link_that_is_not_needed_is_left(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        link = tarfile.TarInfo("latest")
+        link.type, link.linkname = tarfile.SYMTYPE, "a.en"
+        tar.addfile(link)
+        file = tarfile.TarInfo("a.en")
+        file.size = 4
+        tar.addfile(file, io.BytesIO(b"one\n"))
+    extract(tmp_path / "a.tar", ["a.en"], tmp_path / "out")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.en"]
 
 
 def test_a_missing_member_is_named(tmp_path: Path) -> None:
