@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-#: Page faults of making and freeing three tensors of 100 MB again and again, of which each has 25,600 pages.
+#: Page faults of making and freeing three tensors of 100 MB again and again.
 SCRIPT = """
 import json, resource, sys
 import torch
@@ -40,7 +40,8 @@ def _run(how: str, **environment: str) -> dict[str, Any]:
 def test_freed_memory_is_used_again() -> None:
     plain, kept = _run("plain"), _run("keep")
     assert kept["kept"]
-    assert kept["faults"] < 2_000 < plain["faults"]
+    # Nine tensors are made. One or two may move once more where something small has landed between them.
+    assert 4 * kept["faults"] < plain["faults"]
 
 
 def test_a_users_own_tuning_is_left_alone() -> None:
