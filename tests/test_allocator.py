@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-#: Page faults of making and freeing three tensors of 100 MB again and again.
+#: Page faults of making and freeing three tensors of 100 MB again and again, of which each has 25,600 pages: of the
+#: cheapest round, as a tensor may still move in one where something small has landed between them.
 SCRIPT = """
 import json, resource, sys
 import torch
@@ -20,12 +21,11 @@ from fairseq_mhe.allocator import keep_freed_memory
 kept = sys.argv[1] == "keep" and keep_freed_memory()
 def use():
     return [torch.ones(25_000_000) for _ in range(3)]
-use()
-use()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(3):
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     use()
-print(json.dumps({"kept": kept, "faults": resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before}))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(json.dumps({"kept": kept, "faults": min(faults() for _ in range(5))}))
 """
 
 
@@ -40,8 +40,7 @@ def _run(how: str, **environment: str) -> dict[str, Any]:
 def test_freed_memory_is_used_again() -> None:
     plain, kept = _run("plain"), _run("keep")
     assert kept["kept"]
-    # Nine tensors are made. One or two may move once more where something small has landed between them.
-    assert 4 * kept["faults"] < plain["faults"]
+    assert kept["faults"] < 2_000 < plain["faults"]
 
 
 def test_a_users_own_tuning_is_left_alone() -> None:
