@@ -26,7 +26,7 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
         with tarfile.open(archive) as tar:
             for member in tar:
                 name = posixpath.normpath(member.name)
-                if posixpath.isabs(name) or name.split("/")[0] == "..":  # needed or not
+                if leads_out(name):  # needed or not
                     raise _unsafe(archive, f"{member.name} lies outside of it")
                 if name in missing and not member.isdir():
                     _copy(archive, tar, member, out / name)
@@ -35,6 +35,11 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
         raise UserError(f"{archive} is damaged: {error}; delete it to have it downloaded again") from error
     if missing:
         raise UserError(f"{archive} has no {' and no '.join(sorted(missing))}; is it the right archive?")
+
+
+def leads_out(name: str) -> bool:
+    """Whether a member of this normalised name would be written outside of the folder it is unpacked into."""
+    return posixpath.isabs(name) or name.split("/")[0] == ".."
 
 
 def _copy(archive: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:

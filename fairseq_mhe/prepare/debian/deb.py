@@ -19,6 +19,7 @@ import zstandard
 
 from fairseq_mhe.errors import UserError
 from fairseq_mhe.files import sha256
+from fairseq_mhe.prepare.archive import leads_out
 from fairseq_mhe.prepare.debian.control import source_of, stanzas
 
 OPENERS: dict[str, Callable[[Any], Any]] = {
@@ -105,7 +106,7 @@ def _members(path: Path, part: str, is_wanted: Callable[[str], bool]) -> Iterato
 
 def _inner_path(package: Path, name: str) -> str:
     inner = posixpath.normpath(name.removeprefix("./"))
-    if inner.startswith(("/", "../")) or inner == "..":
+    if leads_out(inner):
         raise UserError(
             f"{package} is refused: its member {name!r} leads out of the package; this is no file of Debian's"
         )
