@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -91,9 +92,14 @@ def pipe(commands: Sequence[Command], inputs: Sequence[Path], output: Path) -> N
                 stream.close()
             stream = process.stdout
             processes.append(process)
-    for process, command in zip(processes, [cat, *commands], strict=True):
-        if process.wait():
-            raise UserError(f"{' '.join(map(str, command))} failed")
+    # Whoever writes to a command that has ended dies of SIGPIPE: a consequence, never the cause.
+    failed = [
+        " ".join(map(str, command))
+        for process, command in zip(processes, [cat, *commands], strict=True)
+        if process.wait() not in (0, -signal.SIGPIPE)
+    ]
+    if failed:
+        raise UserError(f"{' and '.join(failed)} failed")
 
 
 class ClassicPipeline:

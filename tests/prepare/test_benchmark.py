@@ -41,10 +41,16 @@ def test_cleaning_is_that_of_clean_corpus_n(tmp_path: Path) -> None:
     assert (tmp_path / "fo").read_text() == "d e\nb\n"
 
 
-def test_a_failing_command_is_told(tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("a\n")
-    with pytest.raises(UserError, match="false failed"):
+@pytest.mark.parametrize("lines", [1, 1_000_000], ids=["cat is done first", "cat is cut off by its end"])
+def test_a_failing_command_is_told(tmp_path: Path, lines: int) -> None:
+    (tmp_path / "text").write_text("a\n" * lines)  # a million: more than any pipe holds
+    with pytest.raises(UserError, match=r"^false failed$"):
         pipe([["false"], ["cat"]], [tmp_path / "text"], tmp_path / "out")
+
+
+def test_text_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^cat .*text failed$"):
+        pipe([["cat"]], [tmp_path / "text"], tmp_path / "out")
 
 
 def test_without_moses_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
