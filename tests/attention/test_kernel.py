@@ -15,7 +15,7 @@ from tests.attention.conftest import random, right_padding
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     sentences=st.integers(1, 3),
     beam=st.integers(1, 3),

@@ -125,7 +125,7 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
 
 
 @pytest.mark.parametrize("relation", RELATIONS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     place=st.sampled_from(PLACES),
     batch=st.integers(1, 3),

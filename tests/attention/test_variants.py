@@ -111,7 +111,7 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
         torch.testing.assert_close(weights[:, real, 0], whole_weights[:, real, t, : t + 1], **EXACT)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), kind=st.sampled_from(sorted(VARIANTS)), beam=st.integers(1, 4), sentences=st.integers(1, 3))
 def test_any_beam_reordering_equals_recomputing(data: st.DataObject, kind: str, beam: int, sentences: int) -> None:
     """Self-attention: hypotheses are copied and dropped, sentences finish; the cache must follow exactly."""
@@ -129,7 +129,7 @@ def test_any_beam_reordering_equals_recomputing(data: st.DataObject, kind: str, 
         torch.testing.assert_close(out[0], recomputed[-1], **EXACT)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data(), kind=st.sampled_from(sorted(VARIANTS)), beam=st.integers(1, 4), sentences=st.integers(1, 3))
 def test_cross_attention_kept_once_a_sentence(data: st.DataObject, kind: str, beam: int, sentences: int) -> None:
     """One row of keys a sentence, however many hypotheses read it, through any reordering, equals one row each."""
@@ -303,7 +303,7 @@ def test_other_key_width(kind: str) -> None:
     torch.testing.assert_close(layer(x, y, y, need_weights=False)[0], expected, **EXACT)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     kind=st.sampled_from(sorted(VARIANTS)),
     place=st.sampled_from(PLACES),

@@ -130,10 +130,8 @@ def test_the_averages_are_the_last_checkpoints_mean(
 def test_a_second_run_does_nothing(finished: Finished) -> None:
     out = finished.out
     before = snapshot(out)
-    start = time.monotonic()
     again = quickstart(out)
     assert again.stdout == finished.stdout
-    assert time.monotonic() - start < 60
     assert snapshot(out) == before
 
 

@@ -53,7 +53,7 @@ def _rounded(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     features=st.tuples(st.integers(1, 300), st.integers(1, 300)),
     bias=st.booleans(),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_it_is_the_plain_product(shape: list[int], features: tuple[int, int], bias: bool) -> None:
     layer = _packed(features, bias)
     x = torch.randn(*shape, features[0])
@@ -68,7 +68,7 @@ def test_it_is_the_plain_product(shape: list[int], features: tuple[int, int], bi
     bias=st.booleans(),
     mean=st.sampled_from([-3.0, 0.0, 0.5, 3.0]),
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_int8_is_the_product_of_the_rounded(
     shape: list[int], features: tuple[int, int], bias: bool, mean: float
 ) -> None:

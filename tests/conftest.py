@@ -1,0 +1,17 @@
+"""Every run of the tests is the same, however slow the machine: what they draw at random begins at a fixed seed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+
+# To search for new examples instead: pytest --hypothesis-profile=default
+settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed() -> None:
+    """Models and inputs that a test makes without a generator of its own."""
+    torch.manual_seed(0)
