@@ -37,34 +37,55 @@ class RemoteFile:
 
 
 def obtain(file: RemoteFile, folder: Path, report: Report, mirror: str | None = None) -> Path:
-    """The verified file in ``folder``, downloaded if it is not there (from ``mirror``/NAME if a mirror is given).
-
-    Raises:
-        UserError: it is another file than it should be, cannot be had, or does not fit on the disk.
-    """
-    path = folder / file.name
-    url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"{path.name}.part")
-        _download(url, part, file, report)
-        if fault := _fault(part, file):
-            part.unlink()
-            raise UserError(f"{url}: what came {fault}; it was not kept; try again, or another --mirror")
-        part.rename(path)
-    elif fault := _fault(path, file):
-        raise UserError(f"{path} {fault}; delete it to have it downloaded, or put the right one there")
-    return path
+    """`obtain_all` for one file."""
+    return obtain_all([file], folder, report, mirror)[0]
 
 
 def obtain_all(files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None = None) -> list[Path]:
-    """`obtain` for several; whether the disk has room for all is checked first."""
+    """The verified files in ``folder``; those not there are downloaded (from ``mirror``/NAME if a mirror is given).
+
+    Raises:
+        UserError: one is another file than it should be or cannot be had, or the disk has no room for all of them.
+    """
     missing = [file for file in files if not (folder / file.name).exists()]
+    what = missing[0].name if len(missing) == 1 else f"{len(missing)} files"
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
-        names = ", ".join(file.name for file in missing)
-        check_room(folder, sum((file.size or 0) - _there(folder, file) for file in missing), f"downloading {names}")
-    return [obtain(file, folder, report, mirror) for file in files]
+        check_room(folder, sum((file.size or 0) - _there(folder, file) for file in missing), f"downloading {what}")
+    bar = _Bar(report, f"download {what}, MB", sum(file.size or 0 for file in missing))
+    return [_obtain(file, folder, bar, mirror) for file in files]
+
+
+@dataclass
+class _Bar:
+    """Tells how much of several files has come, as one step: bytes in, megabytes out."""
+
+    report: Report
+    title: str
+    total: int
+    finished: int = 0
+
+    def received(self, have: int, size: int) -> None:
+        """``have`` of the ``size`` bytes of one file."""
+        total = max(self.total, self.finished + size)  # more than was expected where a size was not known
+        self.report(self.title, (self.finished + have) // MB, max(1, total // MB))
+
+
+def _obtain(file: RemoteFile, folder: Path, bar: _Bar, mirror: str | None) -> Path:
+    path = folder / file.name
+    if path.exists():
+        if fault := _fault(path, file):
+            raise UserError(f"{path} {fault}; delete it to have it downloaded, or put the right one there")
+        return path
+    url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
+    part = path.with_name(f"{path.name}.part")
+    _download(url, part, file, bar)
+    if fault := _fault(part, file):
+        part.unlink()
+        raise UserError(f"{url}: what came {fault}; it was not kept; try again, or another --mirror")
+    bar.finished += part.stat().st_size
+    part.rename(path)
+    return path
 
 
 def _there(folder: Path, file: RemoteFile) -> int:
@@ -82,13 +103,13 @@ def _fault(path: Path, file: RemoteFile) -> str | None:
     return None
 
 
-def _download(url: str, part: Path, file: RemoteFile, report: Report) -> None:
+def _download(url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
     failures = 0
     with requests.Session() as session:
         while True:
             before = part.stat().st_size if part.exists() else 0
             try:
-                _go_on(session, url, part, file, report)
+                _go_on(session, url, part, file, bar)
             except requests.RequestException as error:
                 moved = part.exists() and part.stat().st_size > before
                 failures = 1 if moved else failures + 1
@@ -102,7 +123,7 @@ def _download(url: str, part: Path, file: RemoteFile, report: Report) -> None:
                 return
 
 
-def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, report: Report) -> None:
+def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
     """Download what is missing of ``part``, in one request."""
     have = part.stat().st_size if part.exists() else 0
     if file.size is not None and have >= file.size:
@@ -123,8 +144,8 @@ def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, re
             for block in response.iter_content(BLOCK):
                 stream.write(block)
                 have += len(block)
-                if total:
-                    report(f"download {file.name}, MB", have // MB, max(1, total // MB))
+                if total is not None:
+                    bar.received(have, total)
     if total is not None and have < total:
         raise requests.ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
 

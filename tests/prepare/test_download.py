@@ -44,6 +44,21 @@ def test_a_file_comes_once(file: RemoteFile, server: Server, tmp_path: Path) -> 
     assert len(server.requests) == 1
 
 
+def test_many_files_are_one_step(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Debian's mirror has hundreds. One is there already; the size of one is not known before it comes."""
+    monkeypatch.setattr(download, "MB", 1000)
+    names = [f"{number}.deb" for number in range(4)]
+    for name in names:
+        (tmp_path / "served" / name).write_bytes(CONTENT)
+    (tmp_path / "0.deb").write_bytes(CONTENT)
+    files = [RemoteFile(f"{server.url}/{name}", len(CONTENT) if name != "3.deb" else None) for name in names]
+    seen: list[tuple[str, int, int]] = []
+    obtain_all(files, tmp_path, lambda *step: seen.append(step))
+    assert {step for step, _, _ in seen} == {"download 3 files, MB"}
+    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
+    assert [seen[0][1:], seen[-1][1:]] == [(65, 1024), (1536, 1536)]
+
+
 def test_a_broken_connection_goes_on_where_it_was(file: RemoteFile, server: Server, tmp_path: Path) -> None:
     server.break_after = [BLOCK + 4000, 2 * BLOCK + 4000]
     assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
