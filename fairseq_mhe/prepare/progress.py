@@ -19,6 +19,7 @@ TITLES = {
     "segment": "split into subwords",
     "binarise": "binarise",
 }
+DRAW_EVERY = 0.1  # seconds
 LINE_EVERY = 15.0  # seconds between two lines of an unfinished step
 
 
@@ -33,12 +34,16 @@ def shown_progress() -> Iterator[Report]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, auto_refresh=False) as bars:
         tasks: dict[str, TaskID] = {}
+        drawn = 0.0
 
         def report(step: str, done: int, total: int) -> None:
+            nonlocal drawn
             if step not in tasks:
                 tasks[step] = bars.add_task(TITLES.get(step, step), total=total)
             bars.update(tasks[step], completed=done, total=total)
-            bars.refresh()
+            if time.monotonic() - drawn >= DRAW_EVERY:  # drawing takes longer than what many a report tells of
+                drawn = time.monotonic()
+                bars.refresh()
 
         yield report
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,11 +26,25 @@ def test_each_step_shows(terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys
     assert ("━" in shown) == terminal
 
 
+def test_bars_are_not_drawn_at_every_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now, drawn = [1.0], []
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress.Progress, "refresh", lambda bars: drawn.append(now[0]))
+    with shown_progress() as report:
+        for block in range(1001):
+            now[0] += 0.001
+            report("learn", block, 1000)
+        assert 10 <= len(drawn) <= 12  # one second, and rich's own of a new bar
+
+
 def test_without_a_terminal_long_steps_have_lines_and_finished_ones_a_single_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
     lines = Lines()
     for second in range(41):
         now[0] = float(second)
