@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import join
 from typing import Any
@@ -47,6 +47,8 @@ QUESTIONS = {
 }
 #: The share of false ones among the differences that are called real.
 LEVEL = 0.05
+#: The chance of calling a variant unstable whose seeds differ no more than others'.
+UNSTABLE = 0.01
 #: Numbers of heads that are tried.
 HEADS = (1, 2, 8, 16)
 
@@ -210,27 +212,48 @@ def _tidy(run: Run) -> None:
 class Noise:
     """How much BLEU differs between seeds: the standard deviation within variants, pooled over all of them.
 
-    With a few seeds each, this is known far better than the deviation of any one variant.
+    With a few seeds each, this is known far better than the deviation of any one variant. ``unstable`` names those
+    whose seeds differ more than the others': they are not pooled, and compared with what is known of themselves.
     """
 
     deviation: float
     freedom: int
+    unstable: frozenset[str] = frozenset()
 
-    def p_value(self, one: Sequence[float], other: Sequence[float]) -> float:
-        """Of the difference of two means: t-test with the pooled deviation."""
+    def p_value(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float:
+        """Of the difference of two variants' means: t-test with the pooled deviation; Welch's where one is unstable."""
+        difference = abs(statistics.mean(bleus[one]) - statistics.mean(bleus[other]))
+        if self.unstable & {one, other}:
+            return float(stats.ttest_ind(bleus[one], bleus[other], equal_var=False).pvalue)
         if not self.deviation:
-            return 1.0 if statistics.mean(one) == statistics.mean(other) else 0.0
-        error = self.deviation * (1 / len(one) + 1 / len(other)) ** 0.5
-        return float(2 * stats.t.sf(abs(statistics.mean(one) - statistics.mean(other)) / error, self.freedom))
+            return 0.0 if difference else 1.0
+        error = self.deviation * (1 / len(bleus[one]) + 1 / len(bleus[other])) ** 0.5
+        return float(2 * stats.t.sf(difference / error, self.freedom))
 
 
-def noise_of(groups: Sequence[Sequence[float]]) -> Noise | None:
-    """The noise within groups; None where no group has two values."""
+def pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """The variance within groups and its degrees of freedom; zeros where no group has two values."""
+    groups = list(groups)
     freedom = sum(len(group) - 1 for group in groups)
-    if not freedom:
-        return None
     squares = sum((value - statistics.mean(group)) ** 2 for group in groups for value in group)
-    return Noise((squares / freedom) ** 0.5, freedom)
+    return (squares / freedom if freedom else 0.0), freedom
+
+
+def noise_of(bleus: Mapping[str, Sequence[float]]) -> Noise | None:
+    """The noise within variants; None where none has two seeds.
+
+    The widest of them may be unstable: Cochran's test for outlying variances (ISO 5725-2), repeated for the rest.
+    """
+    steady = dict(bleus)
+    while len(steady) > 2:
+        widest = max(steady, key=lambda name: statistics.pvariance(steady[name]))
+        others, freedom = pooled(group for name, group in steady.items() if name != widest)
+        variance, own_freedom = pooled([steady[widest]])
+        if not others or len(steady) * stats.f.sf(variance / others, own_freedom, freedom) >= UNSTABLE:
+            break
+        del steady[widest]
+    variance, freedom = pooled(steady.values())
+    return Noise(variance**0.5, freedom, frozenset(bleus) - frozenset(steady)) if freedom else None
 
 
 def adjusted(p_values: Sequence[float]) -> list[float]:
@@ -240,9 +263,9 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
 
 def summarise(study: Study, done: Mapping[Variant, Sequence[Run]]) -> list[dict[str, Any]]:
     """One object for each variant: scores, and how it differs from both references."""
-    bleus = {variant: [study.bleu(run) for run in runs] for variant, runs in done.items()}
-    by_name = {variant.name: variant for variant in done}
-    noise = noise_of(list(bleus.values()))
+    bleus = {variant.name: [study.bleu(run) for run in runs] for variant, runs in done.items()}
+    (mha,) = (runs for variant, runs in done.items() if variant.name == MHA)
+    noise = noise_of(bleus)
     found = []
     for variant, runs in done.items():
         found.append(
@@ -254,19 +277,21 @@ def summarise(study: Study, done: Mapping[Variant, Sequence[Run]]) -> list[dict[
                 "changes": dict(variant.changes),
                 **read_json(runs[0].counts),
                 "seeds": [run.seed for run in runs],
-                "bleus": bleus[variant],
-                "bleu": round(statistics.mean(bleus[variant]), 4),
-                "deviation": round(statistics.stdev(bleus[variant]), 4) if len(runs) > 1 else None,
-                **_retained(study, runs, done[by_name[MHA]]),
+                "bleus": bleus[variant.name],
+                "bleu": round(statistics.mean(bleus[variant.name]), 4),
+                "deviation": round(statistics.stdev(bleus[variant.name]), 4) if len(runs) > 1 else None,
+                "unstable": noise is not None and variant.name in noise.unstable,
+                **_retained(study, runs, mha),
             }
         )
     for reference in (MHE, MHA):
-        base = bleus[by_name[reference]]
-        others = [(s, v) for s, v in zip(found, done, strict=True) if v.name != reference]
-        p_values = adjusted([noise.p_value(bleus[v], base) for _, v in others]) if noise else [None] * len(others)
-        for (summary, variant), p_value in zip(others, p_values, strict=True):
+        others = [summary for summary in found if summary["variant"] != reference]
+        names = [summary["variant"] for summary in others]
+        p_values = adjusted([noise.p_value(bleus, name, reference) for name in names]) if noise else [None] * len(names)
+        for summary, p_value in zip(others, p_values, strict=True):
+            difference = statistics.mean(summary["bleus"]) - statistics.mean(bleus[reference])
             summary[f"against_{reference}"] = {
-                "difference": round(statistics.mean(bleus[variant]) - statistics.mean(base), 4),
+                "difference": round(difference, 4),
                 "p_value": p_value,
                 "beyond_noise": p_value is not None and p_value < LEVEL,
             }
@@ -285,7 +310,7 @@ def _retained(study: Study, runs: Sequence[Run], baselines: Sequence[Run]) -> di
 
 def _report(study: Study, recipe: Recipe, done: Mapping[Variant, Sequence[Run]], left: Sequence[str]) -> None:
     summaries = summarise(study, done)
-    noise = noise_of([summary["bleus"] for summary in summaries])
+    noise = noise_of({summary["variant"]: summary["bleus"] for summary in summaries})
     seeds = summaries[0]["seeds"]
     columns = [
         "variant",
@@ -311,7 +336,12 @@ def _report(study: Study, recipe: Recipe, done: Mapping[Variant, Sequence[Run]],
         "training": recipe.training.settings(),
         "data": str(study.data.folder),
         "signature": study.signature(next(iter(done.values()))[0]),
-        "noise": noise and {"deviation": round(noise.deviation, 4), "degrees_of_freedom": noise.freedom},
+        "noise": noise
+        and {
+            "deviation": round(noise.deviation, 4),
+            "degrees_of_freedom": noise.freedom,
+            "unstable": sorted(noise.unstable),
+        },
         "variants": summaries,
         "unfinished": list(left),
     }
@@ -350,9 +380,8 @@ def _verdict(summary: Mapping[str, Any]) -> str:
     compared = summary.get(f"against_{MHE}")
     if compared is None or compared["p_value"] is None:
         return ""
-    if not compared["beyond_noise"]:
-        return "within the noise"
-    return "better" if compared["difference"] > 0 else "worse"
+    word = "better" if compared["difference"] > 0 else "worse"
+    return (word if compared["beyond_noise"] else "within the noise") + (", unstable" if summary["unstable"] else "")
 
 
 def _notes(
@@ -373,11 +402,17 @@ def _notes(
         return [*notes, "One seed: nothing can be said of noise."]
     count = len(summaries[0]["seeds"])
     least = stats.t.isf(LEVEL / 2, noise.freedom) * noise.deviation * (2 / count) ** 0.5
+    steady = len(done) - len(noise.unstable)
     notes.append(
-        f"Noise: the standard deviation between seeds is {noise.deviation:.2f} BLEU, pooled over {len(done)} variants "
+        f"Noise: the standard deviation between seeds is {noise.deviation:.2f} BLEU, pooled over {steady} variants "
         f"({noise.freedom} degrees of freedom): two means of {count} seeds that differ by less than {least:.2f} cannot "
         "be told apart, even alone."
     )
+    if noise.unstable:
+        notes.append(
+            f"Unstable: the seeds of {', '.join(sorted(noise.unstable))} differ more than the others' (Cochran's test "
+            f"for outlying variances, p < {UNSTABLE:g}); not pooled, and compared by Welch's t-test."
+        )
     notes.append(
         "p: t-test with that deviation, adjusted for the number of variants (Benjamini and Hochberg). Verdict: better "
         f"or worse than MHE-Mul where p < {LEVEL:g}; it is about these sentences, PRR's interval about others too."
