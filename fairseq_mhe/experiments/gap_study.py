@@ -135,6 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--only", metavar="NAME,...", help=f"variants, or questions: {', '.join(QUESTIONS)} (default: all)"
     )
     parser.add_argument("--seeds", default="1,2,3", metavar="N,...", help="random seeds (default: %(default)s)")
+    parser.add_argument("--finished-only", action="store_true", help="train nothing: the report of what is finished")
     cells.add_arguments(parser)
 
 
@@ -150,7 +151,10 @@ def run(args: argparse.Namespace) -> None:
     device = devices.asked_for(args, len(every) * len(seeds))
     study = Study(out, data, args.subset, device.gpu, Console(stderr=True), join(["fairseq-mhe", *args.typed]))
     with only_one(out):
-        GapStudy(study, recipe, every, sorted(seeds), device, args.tensorboard).run()
+        gap = GapStudy(study, recipe, every, sorted(seeds), device, args.tensorboard)
+        if not args.finished_only:
+            gap.run()
+        gap.report()
 
 
 class GapStudy:
@@ -189,16 +193,27 @@ class GapStudy:
             for run in part:
                 evaluate(run, self.study.data, self.study.subset, self.device.alone(), self.study.console)
                 _tidy(run)
-            self.report()
-        if not waiting:
-            self.report()
+            if start + size < len(waiting) and self.comparable():
+                self.report(show=False)
 
-    def report(self) -> None:
-        """Write and print what is known, once both references are."""
-        done = {v: runs for v, runs in self.runs.items() if all(map(self.study.scored, runs))}
-        if {MHA, MHE} <= {variant.name for variant in done}:
-            left = [variant.name for variant in self.runs if variant not in done]
-            _report(self.study, self.recipe, done, left)
+    def finished(self) -> dict[Variant, list[Run]]:
+        """The variants of which every seed is scored."""
+        return {v: runs for v, runs in self.runs.items() if all(map(self.study.scored, runs))}
+
+    def comparable(self) -> bool:
+        """Whether both references are finished."""
+        return {MHA, MHE} <= {variant.name for variant in self.finished()}
+
+    def report(self, show: bool = True) -> None:
+        """Write what is known, and print it where nothing more is to come.
+
+        Raises:
+            UserError: a reference is not finished.
+        """
+        if not self.comparable():
+            raise UserError(f"{self.study.out}: {MHA} and {MHE} are not finished: there is nothing to compare with")
+        done = self.finished()
+        _report(self.study, self.recipe, done, [variant.name for variant in self.runs if variant not in done], show)
 
 
 def _tidy(run: Run) -> None:
@@ -308,7 +323,9 @@ def _retained(study: Study, runs: Sequence[Run], baselines: Sequence[Run]) -> di
     return {"prr": value, "prr_low": compared.prr_low, "prr_high": compared.prr_high}
 
 
-def _report(study: Study, recipe: Recipe, done: Mapping[Variant, Sequence[Run]], left: Sequence[str]) -> None:
+def _report(
+    study: Study, recipe: Recipe, done: Mapping[Variant, Sequence[Run]], left: Sequence[str], show: bool
+) -> None:
     summaries = summarise(study, done)
     noise = noise_of({summary["variant"]: summary["bleus"] for summary in summaries})
     seeds = summaries[0]["seeds"]
@@ -347,7 +364,7 @@ def _report(study: Study, recipe: Recipe, done: Mapping[Variant, Sequence[Run]],
     }
     notes = [*_notes(study, recipe, done, summaries, noise), *([f"Not done yet: {', '.join(left)}."] if left else [])]
     studies.write_report(
-        study, "gap", title, results, tables, notes, lambda figure: _draw(figure, summaries, noise, title), not left
+        study, "gap", title, results, tables, notes, lambda figure: _draw(figure, summaries, noise, title), show
     )
 
 

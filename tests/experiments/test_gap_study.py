@@ -160,7 +160,7 @@ def test_the_report_says_what_is_beyond_the_noise(make_run: Callable[..., Run], 
     assert f"against_{MHE}" not in found[MHE]
     assert found[MHA]["prr"] == 100
     assert found[MHE]["prr_low"] < found[MHE]["prr"] < found[MHE]["prr_high"]
-    gap_study._report(study, RECIPES["tiny"], done, ["std-0.1"])
+    gap_study._report(study, RECIPES["tiny"], done, ["std-0.1"], False)
     text = (study.out / "gap.md").read_text()
     rows = {cells[1]: cells for cells in (re.split(r" *\| *", line) for line in text.split("\n")) if len(cells) > 12}
     assert [rows[name][11] for name in (MHE, "mhe_add", "sha", "mqa")] == ["", "better", "within the noise", "worse"]
@@ -179,6 +179,9 @@ def test_from_data_to_the_report_each_model_once(
         shutil.copytree(table / f"tiny-{kind}-seed1", out / f"tiny-{kind}-seed1")
     references = snapshot(out)
     line = ["gap-study", "--data", str(miniature), "--out", str(out), "--seeds", "1", *SIZE]
+    assert cli.main([*line, "--finished-only"]) == 0
+    assert "Not done yet: init-head, init-xavier" in capsys.readouterr().out
+    assert references.items() <= snapshot(out).items()
     assert cli.main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
     screen = capsys.readouterr()
     assert screen.out == (out / "gap.md").read_text(), "once, at the end"
@@ -209,6 +212,7 @@ def test_from_data_to_the_report_each_model_once(
         (["--only", "nothing"], "--only nothing: there is no such variant"),
         (["--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
         (["--data", "nowhere"], "nowhere/manifest.json is not there"),
+        (["--finished-only"], "mha and mhe_mul are not finished: there is nothing to compare with"),
     ],
 )
 def test_bad_input_is_one_line(
