@@ -193,27 +193,33 @@ class GapStudy:
             for run in part:
                 evaluate(run, self.study.data, self.study.subset, self.device.alone(), self.study.console)
                 _tidy(run)
-            if start + size < len(waiting) and self.comparable():
-                self.report(show=False)
+            done = self.finished()
+            if start + size < len(waiting) and _comparable(done):
+                self.write(done, show=False)
 
     def finished(self) -> dict[Variant, list[Run]]:
         """The variants of which every seed is scored."""
         return {v: runs for v, runs in self.runs.items() if all(map(self.study.scored, runs))}
 
-    def comparable(self) -> bool:
-        """Whether both references are finished."""
-        return {MHA, MHE} <= {variant.name for variant in self.finished()}
-
-    def report(self, show: bool = True) -> None:
-        """Write what is known, and print it where nothing more is to come.
+    def report(self) -> None:
+        """Write and print what is known.
 
         Raises:
             UserError: a reference is not finished.
         """
-        if not self.comparable():
-            raise UserError(f"{self.study.out}: {MHA} and {MHE} are not finished: there is nothing to compare with")
         done = self.finished()
+        if not _comparable(done):
+            raise UserError(f"{self.study.out}: {MHA} and {MHE} are not finished: there is nothing to compare with")
+        self.write(done, show=True)
+
+    def write(self, done: Mapping[Variant, Sequence[Run]], show: bool) -> None:
+        """The report of the variants that are ``done``; ``show``: print it, too."""
         _report(self.study, self.recipe, done, [variant.name for variant in self.runs if variant not in done], show)
+
+
+def _comparable(done: Iterable[Variant]) -> bool:
+    """Whether both references are among them."""
+    return {MHA, MHE} <= {variant.name for variant in done}
 
 
 def _tidy(run: Run) -> None:

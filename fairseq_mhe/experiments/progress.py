@@ -16,8 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-#: Seconds between two lines where there is no terminal.
-LINE_EVERY = 15.0
+from fairseq_mhe.prepare.progress import LINE_EVERY
 
 
 class Watcher(Protocol):

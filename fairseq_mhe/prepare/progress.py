@@ -20,7 +20,7 @@ TITLES = {
     "binarise": "binarise",
 }
 DRAW_EVERY = 0.1  # seconds
-LINE_EVERY = 15.0  # seconds between two lines of an unfinished step
+LINE_EVERY = 15.0  # seconds between two lines where there is no terminal
 
 
 @contextlib.contextmanager
