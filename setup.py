@@ -7,7 +7,8 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 #: What turns checkpoints into others: CTranslate2's converter, and the CP decomposition.
 CONVERT = ["ctranslate2>=4.8", "tensorly>=0.9"]
-#: What reads Debian's packages (data-prep/debian_en_de.sh): archives, their compression, help pages, catalogues.
+#: What reads Debian's packages (data-prep/debian_en_de.sh): archives, their compression, help
+#: pages, catalogues.
 DEBIAN = ["arpy>=2.4", "lxml", "polib>=1.2", "zstandard"]
 
 setup(
@@ -19,7 +20,8 @@ setup(
     license="MIT",
     python_requires=">=3.11,<3.13",
     packages=find_packages(include=["fairseq_mhe", "fairseq_mhe.*"]),
-    # torch is not named with a version here: constraints.txt does that, so that a user's own CUDA build stays.
+    # torch is not named with a version here: constraints.txt does that, so that a user's own CUDA
+    # build stays.
     install_requires=[
         "torch",
         "numpy",
@@ -34,7 +36,8 @@ setup(
         "scipy>=1.11",
     ],
     extras_require={
-        # The maintained wheel of fairseq. Left out of install_requires, so that a fairseq of one's own is not replaced.
+        # The maintained wheel of fairseq. Left out of install_requires, so that a fairseq of one's
+        # own is not replaced.
         "fairseq": ["ve-fairseq>=0.12.3"],
         "convert": CONVERT,
         "debian": DEBIAN,

@@ -4,4 +4,4 @@ set -euo pipefail
 
 # shellcheck source=data-prep/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-exec "$python" -m fairseq_mhe.prepare.iwslt14 "$@"
+exec "$python" -m fairseq_mhe.prepare.corpora.iwslt14 "$@"

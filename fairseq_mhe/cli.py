@@ -7,26 +7,47 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 # name -> (module with add_arguments(parser) and run(args) -> int | None, one line of help)
 SUBCOMMANDS = {
-    "params": ("fairseq_mhe.experiments.params", "count the parameters of every row and kind of attention"),
-    "cost": ("fairseq_mhe.experiments.cost", "what a row with a kind of attention costs to store and to run"),
+    "params": (
+        "fairseq_mhe.experiments.params",
+        "count the parameters of every row and kind of attention",
+    ),
+    "cost": (
+        "fairseq_mhe.experiments.cost",
+        "what a row with a kind of attention costs to store and to run",
+    ),
     "prepare": ("fairseq_mhe.prepare.command", "turn parallel text into a data folder"),
-    "quickstart": ("fairseq_mhe.experiments.quickstart", "prepare, train, generate, score and print the table"),
-    "train": ("fairseq_mhe.experiments.train", "train a row of the paper's table with a kind of attention"),
+    "quickstart": (
+        "fairseq_mhe.experiments.quickstart",
+        "prepare, train, generate, score and print the table",
+    ),
+    "train": (
+        "fairseq_mhe.experiments.train",
+        "train a row of the paper's table with a kind of attention",
+    ),
     "evaluate": ("fairseq_mhe.experiments.evaluate", "translate and score with a trained run"),
-    "run-table": ("fairseq_mhe.experiments.run_table", "train and score rows x kinds x seeds, and print the table"),
-    "average": ("fairseq_mhe.convert.average", "average the weights of several checkpoints"),
-    "inspect": ("fairseq_mhe.convert.inspection", "show what a checkpoint is"),
+    "run-table": (
+        "fairseq_mhe.experiments.run_table",
+        "train and score rows x kinds x seeds, and print the table",
+    ),
+    "average": ("fairseq_mhe.checkpoints.average", "average the weights of several checkpoints"),
+    "inspect": ("fairseq_mhe.checkpoints.inspection", "show what a checkpoint is"),
     "fold": ("fairseq_mhe.convert.fold", "turn a checkpoint into one of fairseq's own transformer"),
-    "convert": ("fairseq_mhe.convert.change_kind", "start a smaller kind of attention from a trained model"),
+    "convert": (
+        "fairseq_mhe.convert.change_kind",
+        "start a smaller kind of attention from a trained model",
+    ),
     "to-collaborative": (
         "fairseq_mhe.convert.to_collaborative",
         "turn a checkpoint into one of collaborative attention",
     ),
-    "to-ctranslate2": ("fairseq_mhe.convert.to_ctranslate2", "turn a checkpoint into a CTranslate2 model"),
+    "to-ctranslate2": (
+        "fairseq_mhe.convert.to_ctranslate2",
+        "turn a checkpoint into a CTranslate2 model",
+    ),
     "collaborative-curve": (
         "fairseq_mhe.experiments.collaborative_curve",
         "BLEU against the width of collaborative attention, from a trained MHA and from scratch",
@@ -39,11 +60,20 @@ SUBCOMMANDS = {
         "fairseq_mhe.experiments.gap_study",
         "what moves MHE's BLEU towards MHA's: initialisation, embeddings, rate, place, heads",
     ),
-    "compare-engines": ("fairseq_mhe.experiments.engines", "fairseq and CTranslate2 translating one test set"),
-    "table": ("fairseq_mhe.experiments.table", "make the table and the picture from run folders"),
-    "attention-map": ("fairseq_mhe.experiments.attention_map", "draw what the heads of a model attend to"),
-    "bench": ("fairseq_mhe.bench.command", "measure attention, training or generation against stock fairseq"),
-    "score": ("fairseq_mhe.experiments.scoring", "score detokenised translations with sacreBLEU"),
+    "compare-engines": (
+        "fairseq_mhe.experiments.engines",
+        "fairseq and CTranslate2 translating one test set",
+    ),
+    "table": ("fairseq_mhe.report.table", "make the table and the picture from run folders"),
+    "attention-map": (
+        "fairseq_mhe.report.attention_map",
+        "draw what the heads of a model attend to",
+    ),
+    "bench": (
+        "fairseq_mhe.bench.command",
+        "measure attention, training or generation against stock fairseq",
+    ),
+    "score": ("fairseq_mhe.runs.scoring", "score detokenised translations with sacreBLEU"),
 }
 
 
@@ -70,7 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"fairseq-mhe {chosen}: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"fairseq-mhe {chosen}: stopped; run the same command again to go on from here", file=sys.stderr)
+        print(
+            f"fairseq-mhe {chosen}: stopped; run the same command again to go on from here",
+            file=sys.stderr,
+        )
         return 130
     except BrokenPipeError:
         sys.stderr.close()

@@ -1,6 +1,7 @@
 """Work-arounds for fairseq's bugs that users of the user-dir would meet, each named, small and tested; nothing else.
 
-fairseq itself is never edited: each fix replaces one function, or calls fairseq so that the bug does not show.
+fairseq itself is never edited: each fix replaces one function, or calls fairseq so that the bug
+does not show.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ import torch
 def quiet_import() -> Iterator[None]:
     """Import fairseq inside without its noise: warnings about its own code, and logging of everything to the screen.
 
-    One of fairseq's models calls ``logging.basicConfig(level=DEBUG)`` when it is imported, after which every library of
-    the process prints its debugging messages, and later calls with a sensible format have no effect.
+    One of fairseq's models calls ``logging.basicConfig(level=DEBUG)`` when it is imported, after
+    which every library of the process prints its debugging messages, and later calls with a
+    sensible format have no effect.
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
-    if "fairseq" in sys.modules and root.level == logging.DEBUG:  # a fairseq command imported it already
+    if (
+        "fairseq" in sys.modules and root.level == logging.DEBUG
+    ):  # a fairseq command imported it already
         before, level = [h for h in before if not _is_basic(h)], logging.WARNING
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
@@ -65,29 +69,33 @@ def quieten_start_up() -> None:
     # hydra marks its deprecations as plain UserWarnings, one of them from no module of its own.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
     # fairseq always asks for pinned memory, whether there is a GPU or not.
-    warnings.filterwarnings("ignore", message=r"'pin_memory' argument is set as true but no accelerator is found")
+    warnings.filterwarnings(
+        "ignore", message=r"'pin_memory' argument is set as true but no accelerator is found"
+    )
     warnings.filterwarnings("ignore", message=r"\n'config' is validated against ConfigStore schema")
 
 
 def load_checkpoints_safely() -> None:
     """Let fairseq read its own checkpoints in torch's weights-only mode, and refuse others in one line.
 
-    fairseq calls ``torch.load`` without ``weights_only``, which since torch 2.6 refuses the ``argparse.Namespace``
-    that older and stock checkpoints hold. That class holds plain data, so allowing it keeps loading free of code
-    execution, which turning ``weights_only`` off would not.
+    fairseq calls ``torch.load`` without ``weights_only``, which since torch 2.6 refuses the
+    ``argparse.Namespace`` that older and stock checkpoints hold. That class holds plain data, so
+    allowing it keeps loading free of code execution, which turning ``weights_only`` off would not.
     """
     from fairseq import checkpoint_utils
 
     torch.serialization.add_safe_globals([argparse.Namespace])
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "__wrapped__"):
-        checkpoint_utils.load_checkpoint_to_cpu = _in_one_line(checkpoint_utils.load_checkpoint_to_cpu)
+        checkpoint_utils.load_checkpoint_to_cpu = _in_one_line(
+            checkpoint_utils.load_checkpoint_to_cpu
+        )
 
 
 def keep_the_last_batch() -> None:
     """Give back the last batch, which fairseq drops where its size is no multiple of --required-batch-size-multiple.
 
-    By default (8) it silently loses the last ``len % 8`` sentences in generation, validation and training
-    (fairseq issues 5036, 5094, 5351).
+    By default (8) it silently loses the last ``len % 8`` sentences in generation, validation and
+    training (fairseq issues 5036, 5094, 5351).
     """
     from fairseq.data import data_utils
 
@@ -98,8 +106,8 @@ def keep_the_last_batch() -> None:
 def number_checkpoints_at_an_epochs_end() -> None:
     """Write the checkpoint of --save-interval-updates where it falls on an epoch's last update, too.
 
-    There fairseq writes checkpoint_last.pt only (and the epoch's own, unless --no-epoch-checkpoints), so that a mean
-    of the last N would take an older one instead.
+    There fairseq writes checkpoint_last.pt only (and the epoch's own, unless
+    --no-epoch-checkpoints), so that a mean of the last N would take an older one instead.
     """
     from fairseq import checkpoint_utils
 
@@ -115,7 +123,9 @@ def bf16_is_not_tpu(args: argparse.Namespace) -> None:
 
 def fp16_without_gpu(args: argparse.Namespace) -> None:
     """Let ``--fp16`` train on a CPU, where fairseq asks CUDA for a device to lay the gradients flat on."""
-    if getattr(args, "fp16", False) and (getattr(args, "cpu", False) or not torch.cuda.is_available()):
+    if getattr(args, "fp16", False) and (
+        getattr(args, "cpu", False) or not torch.cuda.is_available()
+    ):
         args.fp16_no_flatten_grads = True
 
 
@@ -129,7 +139,9 @@ def _in_one_line(load: Any) -> Any:
             foreign = "GLOBAL" in reason
             raise SystemExit(f"fairseq-mhe: error: {checkpoint_problem(path, foreign)}") from None
         except (EOFError, RuntimeError, KeyError, ValueError):
-            raise SystemExit(f"fairseq-mhe: error: {checkpoint_problem(path, foreign=False)}") from None
+            raise SystemExit(
+                f"fairseq-mhe: error: {checkpoint_problem(path, foreign=False)}"
+            ) from None
 
     return load_checkpoint_to_cpu
 
@@ -141,7 +153,10 @@ def _numbering(save: Any) -> Any:
         updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
         due = interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch()
         if saved and due and not cfg.write_checkpoints_asynchronously:
-            numbered = Path(cfg.save_dir) / f"checkpoint_{epoch_itr.epoch}_{updates}{trainer.checkpoint_suffix}.pt"
+            numbered = (
+                Path(cfg.save_dir)
+                / f"checkpoint_{epoch_itr.epoch}_{updates}{trainer.checkpoint_suffix}.pt"
+            )
             temporary = numbered.with_suffix(".pt.tmp")  # as fairseq calls its own
             shutil.copyfile(saved, temporary)
             os.replace(temporary, numbered)

@@ -6,8 +6,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["tests.fixtures.models", "tests.fixtures.checkpoints", "tests.fixtures.runs"]
+
 # To search for new examples instead: pytest --hypothesis-profile=default
-settings.register_profile("repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("repeatable")
 
 

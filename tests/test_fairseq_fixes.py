@@ -24,12 +24,18 @@ from fairseq_mhe import fairseq_fixes
 @pytest.mark.parametrize("sentences", [3, 500, 504])
 def test_no_sentence_is_lost(sentences: int, multiple: int) -> None:
     lengths = np.arange(sentences) % 17 + 3
-    arguments = {"num_tokens_fn": lambda i: lengths[i], "max_tokens": 200, "required_batch_size_multiple": multiple}
+    arguments = {
+        "num_tokens_fn": lambda i: lengths[i],
+        "max_tokens": 200,
+        "required_batch_size_multiple": multiple,
+    }
     batches = data_utils.batch_by_size(np.arange(sentences), **arguments)
     assert np.concatenate(batches).tolist() == list(range(sentences))
     lost = data_utils.batch_by_size.__wrapped__(np.arange(sentences), **arguments)
     if multiple == 8 and sentences % 8:
-        assert sum(map(len, lost)) < sentences, "fairseq no longer loses the last batch: remove this fix"
+        assert sum(map(len, lost)) < sentences, (
+            "fairseq no longer loses the last batch: remove this fix"
+        )
 
 
 class Payload:
@@ -43,7 +49,9 @@ class Payload:
 
 
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
-    torch.save({"model": {}, "cfg": None, "payload": Payload(tmp_path / "ran")}, tmp_path / "bad.pt")
+    torch.save(
+        {"model": {}, "cfg": None, "payload": Payload(tmp_path / "ran")}, tmp_path / "bad.pt"
+    )
     with pytest.raises(SystemExit, match=r"bad.pt holds pickled objects other than") as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "bad.pt"))
     assert "\n" not in str(caught.value)
@@ -54,7 +62,9 @@ def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
 def test_truncated_checkpoints_are_refused_in_one_line(tmp_path: Path, size: int) -> None:
     torch.save({"model": {"weight": torch.zeros(1000)}, "cfg": None}, tmp_path / "whole.pt")
     (tmp_path / "part.pt").write_bytes((tmp_path / "whole.pt").read_bytes()[:size])
-    with pytest.raises(SystemExit, match=r"part.pt is truncated or no fairseq checkpoint") as caught:
+    with pytest.raises(
+        SystemExit, match=r"part.pt is truncated or no fairseq checkpoint"
+    ) as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "part.pt"))
     assert "\n" not in str(caught.value)
 
@@ -62,18 +72,27 @@ def test_truncated_checkpoints_are_refused_in_one_line(tmp_path: Path, size: int
 def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
     from omegaconf import OmegaConf  # noqa: F401 - what fairseq makes of "cfg"
 
-    torch.save({"model": {}, "args": argparse.Namespace(arch="transformer"), "cfg": None}, tmp_path / "stock.pt")
+    torch.save(
+        {"model": {}, "args": argparse.Namespace(arch="transformer"), "cfg": None},
+        tmp_path / "stock.pt",
+    )
     assert torch.load(tmp_path / "stock.pt")["args"].arch == "transformer"
 
 
-@pytest.mark.parametrize(("updates", "ends", "numbered"), [(20, True, True), (21, True, False), (20, False, True)])
-def test_a_checkpoint_at_an_epochs_end_has_its_number(tmp_path: Path, updates: int, ends: bool, numbered: bool) -> None:
+@pytest.mark.parametrize(
+    ("updates", "ends", "numbered"), [(20, True, True), (21, True, False), (20, False, True)]
+)
+def test_a_checkpoint_at_an_epochs_end_has_its_number(
+    tmp_path: Path, updates: int, ends: bool, numbered: bool
+) -> None:
     """fairseq's own function is called with a trainer that only writes a file, with the fix and without."""
     for folder, save in (
         ("with", checkpoint_utils.save_checkpoint),
         ("without", checkpoint_utils.save_checkpoint.__wrapped__),
     ):
-        cfg = OmegaConf.structured(CheckpointConfig(save_dir=str(tmp_path / folder), save_interval_updates=10))
+        cfg = OmegaConf.structured(
+            CheckpointConfig(save_dir=str(tmp_path / folder), save_interval_updates=10)
+        )
         cfg.no_epoch_checkpoints = True
         save(cfg, FakeTrainer(updates), FakeIterator(ends), None)
     names = {
@@ -83,7 +102,9 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(tmp_path: Path, updates: i
     last, number = "checkpoint_last.pt", f"checkpoint_3_{updates}.pt"
     assert names["with"] == ({last, number} if numbered else {last})
     if ends:
-        assert names["without"] == {last}, "fairseq numbers checkpoints at an epoch's end now: remove this fix"
+        assert names["without"] == {last}, (
+            "fairseq numbers checkpoints at an epoch's end now: remove this fix"
+        )
 
 
 class FakeTrainer:
@@ -160,5 +181,7 @@ def test_logging_is_left_as_it_was() -> None:
 
 
 def test_importing_the_user_dir_is_silent() -> None:
-    result = subprocess.run([sys.executable, "-c", "import fairseq_mhe"], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", "import fairseq_mhe"], capture_output=True, text=True, check=True
+    )
     assert (result.stdout, result.stderr) == ("", "")

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Regenerate pairs.tsv.bz2: English-German interface texts of Home Assistant, from the wheel of one release.
 
-Standard library only. The same wheel always gives the same bytes: the order is fixed by names, the split by hashes, and
-bzip2's output has not changed since 2000 (that of zlib and liblzma depends on the version).
+Standard library only. The same wheel always gives the same bytes: the order is fixed by names, the
+split by hashes, and bzip2's output has not changed since 2000 (that of zlib and liblzma depends on
+the version).
 
     python extract.py --wheel homeassistant-2026.11.0-py3-none-any.whl
     python extract.py --download FOLDER        # fetches the wheel from PyPI into FOLDER first
@@ -36,16 +37,20 @@ MAX_WORDS = 40
 MAX_CHARACTER_RATIO = 3.0  # of lengths + 10, so that short labels may differ more
 MIN_HELD_OUT_WORDS = 3  # shorter labels have no context: "Open" is Öffnen, Offen or Geöffnet
 MAX_COPIED_SHARE = 0.75  # of the longer side's words
-# One huge integration would otherwise be most of a held-out split: MQTT alone would give half of the test pairs.
+# One huge integration would otherwise be most of a held-out split: MQTT alone would give half of
+# the test pairs.
 MAX_HELD_OUT_FAMILY = 150
-# Shares of the other families, taken by the hash of their names; chosen so that about 1,000 pairs are left in each.
+# Shares of the other families, taken by the hash of their names; chosen so that about 1,000 pairs
+# are left in each.
 HELD_OUT_SHARE = {"test": 0.12, "valid": 0.08}
 
 LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
 EMPHASIS = re.compile(r"(\*\*|\*)(?=\S)(.+?)(?<=\S)\1")
 LINE_MARK = re.compile(r"^\s*(?:#+\s+|[-*•]\s+|\d+[.)]\s+)")
 SENTENCE_END = re.compile(r"(?<=[.!?])[\"“”)\]]*\s+(?=[\"„“(\[]*[A-ZÄÖÜ])")
-ABBREVIATION = re.compile(r"\b(?:[A-Za-z]|e\.g|i\.e|etc|vs|bzw|usw|ca|Nr|No|St|evtl|ggf|vgl|inkl|max|min|approx)\.$")
+ABBREVIATION = re.compile(
+    r"\b(?:[A-Za-z]|e\.g|i\.e|etc|vs|bzw|usw|ca|Nr|No|St|evtl|ggf|vgl|inkl|max|min|approx)\.$"
+)
 PLACEHOLDER = re.compile(r"[{}]|\[%|%\d*[sd]\b")
 CODE = re.compile(
     r"[`*|\\]|\w_|_\w|_$|<\w|</|[A-Za-z]\(\)|\w=\w|://|\bwww\.|(?:^|[\s\"'])[.~]*/\w"
@@ -213,7 +218,9 @@ def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
     return [first[en, counter.most_common(1)[0][0]] for en, counter in translations.items()]
 
 
-def held_out(pairs: Iterable[Pair], seen: Iterable[Pair], name: str, counts: Counter[str]) -> list[Pair]:
+def held_out(
+    pairs: Iterable[Pair], seen: Iterable[Pair], name: str, counts: Counter[str]
+) -> list[Pair]:
     """``pairs`` without short labels, repetitions, and everything whose one side occurs in ``seen``."""
     sources = {normalised(pair.en) for pair in seen}
     targets = {normalised(pair.de) for pair in seen}
@@ -263,7 +270,9 @@ def verify(wheel: Path) -> None:
     with wheel.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != WHEEL_SHA256:
-        raise ExtractError(f"{wheel} has sha256 {found}, not {WHEEL_SHA256}: a wrong or damaged file; fetch it again")
+        raise ExtractError(
+            f"{wheel} has sha256 {found}, not {WHEEL_SHA256}: a wrong or damaged file; fetch it again"
+        )
 
 
 def download(folder: Path) -> Path:
@@ -275,9 +284,19 @@ def download(folder: Path) -> Path:
     wheel = folder / WHEEL
     if not wheel.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        options = ["--no-deps", "--ignore-requires-python", "--only-binary", ":all:", "--dest", str(folder)]
+        options = [
+            "--no-deps",
+            "--ignore-requires-python",
+            "--only-binary",
+            ":all:",
+            "--dest",
+            str(folder),
+        ]
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "download", *options, RELEASE], capture_output=True, text=True, check=False
+            [sys.executable, "-m", "pip", "download", *options, RELEASE],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
@@ -320,12 +339,20 @@ def write(path: Path, content: bytes) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Write pairs.tsv.bz2 and the licence, and print the counts."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--wheel", type=Path, help=f"{WHEEL}, already there")
-    source.add_argument("--download", type=Path, metavar="FOLDER", help="fetch the wheel with pip into this folder")
+    source.add_argument(
+        "--download", type=Path, metavar="FOLDER", help="fetch the wheel with pip into this folder"
+    )
     parser.add_argument(
-        "--out", type=Path, default=HERE, metavar="FOLDER", help="where to write (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=HERE,
+        metavar="FOLDER",
+        help="where to write (default: %(default)s)",
     )
     args = parser.parse_args(argv)
     try:
@@ -339,7 +366,9 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     for name, count in counts.items():
         print(f"{count:>8,}  {name}")
-    print(f"{len(table):>8,}  bytes in {args.out / 'pairs.tsv.bz2'}, sha256 {hashlib.sha256(table).hexdigest()}")
+    print(
+        f"{len(table):>8,}  bytes in {args.out / 'pairs.tsv.bz2'}, sha256 {hashlib.sha256(table).hexdigest()}"
+    )
     return 0
 
 

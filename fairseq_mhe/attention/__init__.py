@@ -54,16 +54,23 @@ def build_attention(
     """Build the attention sublayer ``name``, called as fairseq's ``MultiheadAttention`` is.
 
     Args:
-        name: a key of ``VARIANTS``.
-        embed_dim, num_heads, kdim, vdim, dropout, bias, self_attention, encoder_decoder_attention: as fairseq's.
+        name: a key of ``VARIANTS``. embed_dim, num_heads, kdim, vdim, dropout, bias,
+        self_attention, encoder_decoder_attention: as fairseq's.
         options: ``head_dim`` and the variant's own (its class's ``options``).
 
     Raises:
-        ValueError: an unknown name, sizes that do not fit, or an option that the variant would ignore.
+        ValueError: an unknown name, sizes that do not fit, or an option that the variant would
+        ignore.
     """
-    ignored = set(options) - set(variant(name).options) - set(inspect.signature(Attention.__init__).parameters)
+    ignored = (
+        set(options)
+        - set(variant(name).options)
+        - set(inspect.signature(Attention.__init__).parameters)
+    )
     if ignored:
-        raise ValueError(f"attention {name!r} does not use {', '.join(sorted(ignored))}: leave it out")
+        raise ValueError(
+            f"attention {name!r} does not use {', '.join(sorted(ignored))}: leave it out"
+        )
     return variant(name)(
         embed_dim,
         num_heads,

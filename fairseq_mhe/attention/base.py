@@ -22,15 +22,16 @@ class Attention(FairseqIncrementalState, nn.Module):
     - ``keys_values(key, value)``: (S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv), exactly what is cached;
     - ``merge(heads, row_sums)``: (B, H, T, dv) -> (T, B, C), per-head output change, concatenation and W_O.
 
-    T query positions, S key positions, B sentences, C ``embed_dim``, H ``num_heads``, d ``head_dim``, Hk and Hv the
-    key and value heads that are kept (``key_heads``, ``value_heads``).
+    T query positions, S key positions, B sentences, C ``embed_dim``, H ``num_heads``, d
+    ``head_dim``, Hk and Hv the key and value heads that are kept (``key_heads``, ``value_heads``).
 
     Args:
         embed_dim: width C of queries and output.
         num_heads: H.
         kdim, vdim: width of the key and value inputs (default: ``embed_dim``).
         dropout: probability with which attention weights are dropped in training.
-        bias: give every projection a bias. The published parameter counts have none, so the default is False.
+        bias: give every projection a bias. The published parameter counts have none, so the default
+        is False.
         self_attention: keys and values come from the query's own sequence.
         encoder_decoder_attention: keys and values both come from the encoder's output.
         head_dim: d, where it is not ``embed_dim / num_heads``.
@@ -67,11 +68,17 @@ class Attention(FairseqIncrementalState, nn.Module):
     ) -> None:
         super().__init__()
         if q_noise:
-            raise ValueError(f"quantisation noise ({q_noise}) is not supported: leave --quant-noise-pq at 0")
+            raise ValueError(
+                f"quantisation noise ({q_noise}) is not supported: leave --quant-noise-pq at 0"
+            )
         if self_attention and encoder_decoder_attention:
-            raise ValueError("an attention is either self_attention or encoder_decoder_attention, not both")
+            raise ValueError(
+                "an attention is either self_attention or encoder_decoder_attention, not both"
+            )
         if self_attention and not {kdim, vdim} <= {None, embed_dim}:
-            raise ValueError(f"self-attention needs kdim and vdim equal to embed_dim {embed_dim}, not {kdim}, {vdim}")
+            raise ValueError(
+                f"self-attention needs kdim and vdim equal to embed_dim {embed_dim}, not {kdim}, {vdim}"
+            )
         self.embed_dim = embed_dim
         self.num_heads = num_heads
         self.kdim = embed_dim if kdim is None else kdim
@@ -112,15 +119,17 @@ class Attention(FairseqIncrementalState, nn.Module):
         """Attend, as fairseq's ``MultiheadAttention`` does.
 
         Args:
-            query: (T, B, C).
-            key, value: (S, B', kdim), (S, B', vdim); B' may be B / beam, one row a sentence, whose hypotheses stand
-                next to each other in ``query``. Both are ignored in self-attention and once static keys are cached.
+            query: (T, B, C). key, value: (S, B', kdim), (S, B', vdim); B' may be B / beam, one row
+            a sentence, whose hypotheses stand
+                next to each other in ``query``. Both are ignored in self-attention and once static
+                keys are cached.
             key_padding_mask: (B', S), true where a key is padding.
             incremental_state: fairseq's store; given, keys and values are appended to the cache.
             need_weights: return the weights' mean over heads, (B, T, S).
             static_kv: keys and values do not change from step to step (cross-attention).
             attn_mask: (T, S), true or -inf where a query must not look.
-            before_softmax: return the masked scores (B * H, T, S) and the values (B' * Hv, S, dv) instead.
+            before_softmax: return the masked scores (B * H, T, S) and the values (B' * Hv, S, dv)
+            instead.
             need_head_weights: return the weights of each head, (H, B, T, S).
 
         Returns:
@@ -148,7 +157,9 @@ class Attention(FairseqIncrementalState, nn.Module):
         )
         if weights is not None:
             weights = weights.expand(-1, self.num_heads, -1, -1)  # (B, H, T, S)
-            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)  # (H, B, T, S) or (B, T, S)
+            weights = (
+                weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+            )  # (H, B, T, S) or (B, T, S)
         return self.merge(heads, row_sums), weights
 
     def _keys_values_and_padding(
@@ -186,16 +197,27 @@ class Attention(FairseqIncrementalState, nn.Module):
             self._set_input_buffer(incremental_state, buffer)
         return buffer
 
-    def _get_input_buffer(self, incremental_state: IncrementalState | None) -> dict[str, Tensor | None]:
+    def _get_input_buffer(
+        self, incremental_state: IncrementalState | None
+    ) -> dict[str, Tensor | None]:
         """fairseq's name for this module's cached tensors; {} where there are none."""
-        return FairseqIncrementalState.get_incremental_state(self, incremental_state, "attn_state") or {}
+        return (
+            FairseqIncrementalState.get_incremental_state(self, incremental_state, "attn_state")
+            or {}
+        )
 
-    def _set_input_buffer(self, incremental_state: IncrementalState, buffer: dict[str, Tensor | None]) -> Any:
+    def _set_input_buffer(
+        self, incremental_state: IncrementalState, buffer: dict[str, Tensor | None]
+    ) -> Any:
         """fairseq's name for replacing this module's cached tensors."""
-        return FairseqIncrementalState.set_incremental_state(self, incremental_state, "attn_state", buffer)
+        return FairseqIncrementalState.set_incremental_state(
+            self, incremental_state, "attn_state", buffer
+        )
 
     @torch.no_grad()
-    def reorder_incremental_state(self, incremental_state: IncrementalState, new_order: Tensor) -> IncrementalState:
+    def reorder_incremental_state(
+        self, incremental_state: IncrementalState, new_order: Tensor
+    ) -> IncrementalState:
         """Row i of the cache becomes what row ``new_order[i]`` was; ``new_order``: (new B,) hypothesis indices."""
         cache = self._cache(incremental_state)
         if cache is not None and cache.filled:
@@ -241,7 +263,9 @@ def _checked_head_dim(embed_dim: int, num_heads: int, head_dim: int | None) -> i
         raise ValueError(f"embed_dim {embed_dim} and num_heads {num_heads} must both be positive")
     if head_dim is None:
         if embed_dim % num_heads:
-            raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}: change one of them")
+            raise ValueError(
+                f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}: change one of them"
+            )
         return embed_dim // num_heads
     if head_dim < 1:
         raise ValueError(f"head_dim must be positive, not {head_dim}")

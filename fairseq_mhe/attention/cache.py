@@ -11,9 +11,10 @@ from torch import Tensor
 class KeyValueCache(dict[str, Tensor | None]):
     """Keys (B, Hk, S, dk), values (B, Hv, S, dv) and padding (B, S) under fairseq's own names.
 
-    It is a dictionary because fairseq's layers look into it ("prev_key" in buffer). Where keys are values, both names
-    hold one tensor. B counts sentences in cross-attention (kept once, whatever the beam) and hypotheses elsewhere;
-    ``beam`` is the number of query rows that share one row of the cache.
+    It is a dictionary because fairseq's layers look into it ("prev_key" in buffer). Where keys are
+    values, both names hold one tensor. B counts sentences in cross-attention (kept once, whatever
+    the beam) and hypotheses elsewhere; ``beam`` is the number of query rows that share one row of
+    the cache.
     """
 
     def __init__(self, entries: Mapping[str, Tensor | None] | None = None) -> None:
@@ -47,7 +48,9 @@ class KeyValueCache(dict[str, Tensor | None]):
     @property
     def nbytes(self) -> int:
         """Bytes of key/value storage held (a tensor that serves as both counts once)."""
-        tensors = {tensor.data_ptr(): tensor for tensor in (self.key, self.value)} if self.filled else {}
+        tensors = (
+            {tensor.data_ptr(): tensor for tensor in (self.key, self.value)} if self.filled else {}
+        )
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
     def append(self, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
@@ -80,8 +83,9 @@ def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor
         beam: hypotheses a row.
 
     Returns:
-        The rows to select, or None where nothing moves, and the beam afterwards: unchanged, or 1 where an order mixes
-        sentences inside a group (beam search never does), so that each hypothesis must have a row of its own.
+        The rows to select, or None where nothing moves, and the beam afterwards: unchanged, or 1
+        where an order mixes sentences inside a group (beam search never does), so that each
+        hypothesis must have a row of its own.
     """
     rows, beam_after = new_order, 1
     if beam > 1:
@@ -95,7 +99,9 @@ def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor
     return rows, beam_after
 
 
-def _joined_padding(old: Tensor | None, new: Tensor | None, old_length: int, key: Tensor) -> Tensor | None:
+def _joined_padding(
+    old: Tensor | None, new: Tensor | None, old_length: int, key: Tensor
+) -> Tensor | None:
     """(B, S) and (B, T) -> (B, S + T), with None standing for no padding; ``key`` is the new (B, Hk, T, dk)."""
     if old is None and new is None:
         return None

@@ -1,15 +1,16 @@
 """Collaborative multi-head attention: Cordonnier, Loukas & Jaggi 2020, section 3.1, equation 7 (arXiv 2006.16362).
 
-Scores of head i: X W_Q diag(m_i) W_K^T Y^T / sqrt(d), with W_Q, W_K in R^{C x D} shared by all heads and a mixing
-vector m_i in R^D a head; values as in MHA; output concat(heads) W_O.
-Parameters without biases: (C + kdim + n) D for the scores, vdim n d + n d C for the rest.
+Scores of head i: X W_Q diag(m_i) W_K^T Y^T / sqrt(d), with W_Q, W_K in R^{C x D} shared by all
+heads and a mixing vector m_i in R^D a head; values as in MHA; output concat(heads) W_O. Parameters
+without biases: (C + kdim + n) D for the scores, vdim n d + n d C for the rest.
 
 The mixing vectors stand between query and key, so it makes no difference to the result which of the two they multiply:
 the paper writes the query, the authors' fairseq fork the key. On the query, one key head serves all heads. As in that
 fork, scores are scaled by (C / n)^-0.5 whatever D is, and mixing vectors start Xavier uniform.
 
-With biases, the query's and key's leave one term that softmax does not ignore: 1 v_i^T Y^T with v_i = W_K^i b_Q^i in
-R^{kdim} (section 3.3). It is a projection of the key input to one number a head, and is kept beside the key.
+With biases, the query's and key's leave one term that softmax does not ignore: 1 v_i^T Y^T with v_i
+= W_K^i b_Q^i in R^{kdim} (section 3.3). It is a projection of the key input to one number a head,
+and is kept beside the key.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ class CollaborativeAttention(Attention):
 
     options = ("collaborative_dim",)
 
-    def __init__(self, embed_dim: int, num_heads: int, *, collaborative_dim: int | None = None, **common: Any) -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, collaborative_dim: int | None = None, **common: Any
+    ) -> None:
         super().__init__(embed_dim, num_heads, **common)
         width = max(1, embed_dim // 4) if collaborative_dim is None else collaborative_dim
         if width < 1:
@@ -60,7 +63,9 @@ class CollaborativeAttention(Attention):
         mixed = shared * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
-        picks = torch.eye(self.num_heads, dtype=mixed.dtype, device=mixed.device) / self.scaling  # (n, n)
+        picks = (
+            torch.eye(self.num_heads, dtype=mixed.dtype, device=mixed.device) / self.scaling
+        )  # (n, n)
         picks = picks.unsqueeze(1).expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
         return torch.cat((mixed, picks), dim=-1)
 

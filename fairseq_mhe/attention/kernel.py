@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T queries, S keys.
+# B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
+# queries, S keys.
 
 
 def attend_reference(
@@ -23,7 +24,10 @@ def attend_reference(
     Args: as :func:`attend`. Returns: heads (N, H, T, dv) and weights (N, H, T, S).
     """
     beam = query.size(0) // key.size(0)
-    key, value = (x.repeat_interleave(beam, 0).repeat_interleave(query.size(1) // x.size(1), 1) for x in (key, value))
+    key, value = (
+        x.repeat_interleave(beam, 0).repeat_interleave(query.size(1) // x.size(1), 1)
+        for x in (key, value)
+    )
     scores = query @ key.transpose(-2, -1) * scale  # (N, H, T, S)
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
@@ -48,15 +52,17 @@ def attend(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Attend to kept heads without ever writing them out H times.
 
-    Queries that read the same key head (its group of heads, and the hypotheses of its sentence) are laid one after
-    another along query time, so that each key and value is read once for all of them.
+    Queries that read the same key head (its group of heads, and the hypotheses of its sentence) are
+    laid one after another along query time, so that each key and value is read once for all of
+    them.
 
     Args:
         query: (N, H, T, dk), the hypotheses of a sentence next to each other.
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
         scale: factor on the scores.
         key_padding_mask: (B, S), true where a key is padding.
-        attn_mask: (T, S), boolean (true: must not look) or additive; :func:`causal_mask` marks its own as causal.
+        attn_mask: (T, S), boolean (true: must not look) or additive; :func:`causal_mask` marks its
+        own as causal.
         dropout: probability of dropping a weight; 0 outside training.
         need_weights: also return the weights (N, H, T, S), before dropout.
         need_row_sums: also return each row's sum of weights (N, H, T, 1), after dropout.
@@ -66,15 +72,25 @@ def attend(
     """
     if need_weights or need_row_sums or not _fusible(query, key, value, dropout):
         return _attend_plainly(
-            query, key, value, scale, key_padding_mask, attn_mask, dropout, need_weights, need_row_sums
+            query,
+            key,
+            value,
+            scale,
+            key_padding_mask,
+            attn_mask,
+            dropout,
+            need_weights,
+            need_row_sums,
         )
     causal = getattr(attn_mask, "is_causal", False)
     if causal and key_padding_mask is not None and pads_on_the_right(key_padding_mask):
-        # A query's own past holds no padding then: the causal mask alone hides it from every real token.
+        # A query's own past holds no padding then: the causal mask alone hides it from every real
+        # token.
         key_padding_mask = None
     sentences, kept = key.shape[:2]
     if causal and key_padding_mask is None and (query.is_cuda or query.size(1) == kept):
-        # CUDA's kernels know causality and grouped heads; an explicit mask would send them to a slower one.
+        # CUDA's kernels know causality and grouped heads; an explicit mask would send them to a
+        # slower one.
         grouped = query.size(1) != kept
         heads = F.scaled_dot_product_attention(
             query, key, value, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
@@ -82,16 +98,24 @@ def attend(
         return heads, None, None
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
     mask = _allowed(folded, key, query.size(2), key_padding_mask, attn_mask)
-    heads = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale)
+    heads = F.scaled_dot_product_attention(
+        folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
+    )
     return _unfold(heads, query.shape), None, None
 
 
 def raw_scores(
-    query: Tensor, key: Tensor, scale: float, key_padding_mask: Tensor | None, attn_mask: Tensor | None
+    query: Tensor,
+    key: Tensor,
+    scale: float,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
 ) -> Tensor:
     """Masked scores before the softmax: query (N, H, T, dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
     sentences, kept, keys, _ = key.shape
-    scores = torch.matmul(_fold(query, sentences, kept) * scale, key.transpose(-2, -1))  # (B, Hk, R, S)
+    scores = torch.matmul(
+        _fold(query, sentences, kept) * scale, key.transpose(-2, -1)
+    )  # (B, Hk, R, S)
     scores = _unfold(scores, query.shape)  # (N, H, T, S)
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
@@ -115,7 +139,9 @@ def _attend_plainly(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Scores, softmax (in float32 at least, as fairseq does) and weighted sum as separate steps; see :func:`attend`."""
     scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)
-    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(scores.dtype)
+    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(
+        scores.dtype
+    )
     dropped = F.dropout(weights, dropout) if dropout else weights  # (N, H, T, S)
     heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
     row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
@@ -125,8 +151,9 @@ def _attend_plainly(
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     """Whether a fused kernel serves this call best.
 
-    It wants kept keys and values alike. The CPU's has no dropout, and takes 1.1 to 3 times as long as separate steps
-    where a step of decoding has one query a hypothesis (torch 2.13, 25 to 400 keys).
+    It wants kept keys and values alike. The CPU's has no dropout, and takes 1.1 to 3 times as long
+    as separate steps where a step of decoding has one query a hypothesis (torch 2.13, 25 to 400
+    keys).
     """
     same_heads = key.size(1) == value.size(1) and key.size(3) == value.size(3)
     return same_heads and (query.is_cuda or (dropout == 0 and query.size(2) > 1))
@@ -135,13 +162,16 @@ def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
     """(N, H, T, d) -> (B, K, R, d): rows that read the same of K kept heads of a sentence, in one line.
 
-    A view where a sentence has one row or one head is kept and ``x`` is contiguous; else only ``x`` itself is copied.
+    A view where a sentence has one row or one head is kept and ``x`` is contiguous; else only ``x``
+    itself is copied.
     """
     rows, heads, length, width = x.shape
     beam, group = rows // sentences, heads // kept
     if beam == 1 or kept == 1:
         return x.reshape(sentences, kept, beam * group * length, width)
-    x = x.view(sentences, beam, kept, group * length, width).transpose(1, 2)  # (B, K, beam, group * T, d)
+    x = x.view(sentences, beam, kept, group * length, width).transpose(
+        1, 2
+    )  # (B, K, beam, group * T, d)
     return x.reshape(sentences, kept, beam * group * length, width)
 
 
@@ -156,13 +186,19 @@ def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _allowed(
-    folded: Tensor, key: Tensor, length: int, key_padding_mask: Tensor | None, attn_mask: Tensor | None
+    folded: Tensor,
+    key: Tensor,
+    length: int,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
 ) -> Tensor | None:
     """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``: true or 0 where a query may look.
 
     Returns: None, (B, 1, 1, S), (R, S) or (B, 1, R, S).
     """
-    padding = None if key_padding_mask is None else ~key_padding_mask.bool()[:, None, None, :]  # (B, 1, 1, S)
+    padding = (
+        None if key_padding_mask is None else ~key_padding_mask.bool()[:, None, None, :]
+    )  # (B, 1, 1, S)
     if attn_mask is None:
         return padding
     repeats = folded.size(2) // length

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, join_heads, split_heads
 
-#: fairseq's gain for projections that are stored apart but would be one matrix of three times the height.
+#: fairseq's gain for projections that are stored apart but would be one matrix of three times the
+#: height.
 PACKED_GAIN = 2**-0.5
 
 
@@ -35,7 +36,9 @@ class MultiheadAttention(Attention):
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, n, S, d) twice."""
-        return split_heads(self.k_proj(key), self.num_heads), split_heads(self.v_proj(value), self.num_heads)
+        return split_heads(self.k_proj(key), self.num_heads), split_heads(
+            self.v_proj(value), self.num_heads
+        )
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, n, T, d) -> (T, B, C)."""

@@ -5,8 +5,9 @@ in R^d, and is softmax(psi(Q, e_i^Q) psi(K, e_i^K)^T / sqrt(d)) psi(V, e_i^V); o
 MHE-Mul: psi(A, b) = A * (1 + b).  MHE-Add: psi(A, b) = A + b.
 Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C.
 
-psi acts per channel and the projections are shared, so one key head and one value head serve all heads exactly: what
-psi does to the keys moves to the queries, what it does to the values moves behind the weighted sum.
+psi acts per channel and the projections are shared, so one key head and one value head serve all
+heads exactly: what psi does to the keys moves to the queries, what it does to the values moves
+behind the weighted sum.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from torch import Tensor, nn
 from fairseq_mhe.attention.base import Attention, join_heads
 from fairseq_mhe.attention.mha import PACKED_GAIN
 
-#: How the shared projections may begin: the gain of Xavier's uniform distribution from the input's width c, d and n.
+#: How the shared projections may begin: the gain of Xavier's uniform distribution from the input's
+#: width c, d and n.
 SHARED_PROJECTION_INITS: dict[str, Callable[[int, int, int], float]] = {
     "packed": lambda c, d, n: PACKED_GAIN,
     "xavier": lambda c, d, n: 1.0,
     # As large as the weights of one head in MHA, whose projection is n times as high.
     "head": lambda c, d, n: PACKED_GAIN * ((c + d) / (c + n * d)) ** 0.5,
 }
-#: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head embeddings.
+#: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head
+#: embeddings.
 PARAM_GROUP = "head_embeddings"
 
 
@@ -55,15 +58,25 @@ class _HeadEmbeddingAttention(Attention):
     ) -> None:
         super().__init__(embed_dim, num_heads, **common)
         if head_embedding_std < 0:
-            raise ValueError(f"head_embedding_std must not be negative, but is {head_embedding_std}")
+            raise ValueError(
+                f"head_embedding_std must not be negative, but is {head_embedding_std}"
+            )
         if shared_projection_init not in SHARED_PROJECTION_INITS:
             known = ", ".join(SHARED_PROJECTION_INITS)
-            raise ValueError(f"unknown shared_projection_init {shared_projection_init!r}; choose one of: {known}")
+            raise ValueError(
+                f"unknown shared_projection_init {shared_projection_init!r}; choose one of: {known}"
+            )
         gain = SHARED_PROJECTION_INITS[shared_projection_init]
         self.key_heads = self.value_heads = 1
-        self.k_proj = self.linear(self.kdim, self.head_dim, gain(self.kdim, self.head_dim, num_heads))
-        self.v_proj = self.linear(self.vdim, self.head_dim, gain(self.vdim, self.head_dim, num_heads))
-        self.q_proj = self.linear(embed_dim, self.head_dim, gain(embed_dim, self.head_dim, num_heads))
+        self.k_proj = self.linear(
+            self.kdim, self.head_dim, gain(self.kdim, self.head_dim, num_heads)
+        )
+        self.v_proj = self.linear(
+            self.vdim, self.head_dim, gain(self.vdim, self.head_dim, num_heads)
+        )
+        self.q_proj = self.linear(
+            embed_dim, self.head_dim, gain(embed_dim, self.head_dim, num_heads)
+        )
         self.out_proj = self.output_linear()
         for name in ("query_embedding", "key_embedding", "value_embedding"):
             embedding = nn.Parameter(torch.empty(num_heads, self.head_dim))
@@ -74,12 +87,15 @@ class _HeadEmbeddingAttention(Attention):
     def shared_query(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, 1, T, d), contiguous, so that what is made of it for every head is too."""
         length, batch, _ = x.shape
-        # reshape, because a single step's transpose calls itself contiguous but keeps strides that products inherit.
+        # reshape, because a single step's transpose calls itself contiguous but keeps strides that
+        # products inherit.
         return self.q_proj(x).transpose(0, 1).reshape(batch, 1, length, self.head_dim)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, d) twice: the shared K and V, without embeddings."""
-        return self.k_proj(key).transpose(0, 1).unsqueeze(1), self.v_proj(value).transpose(0, 1).unsqueeze(1)
+        return self.k_proj(key).transpose(0, 1).unsqueeze(1), self.v_proj(value).transpose(
+            0, 1
+        ).unsqueeze(1)
 
 
 class MHEMul(_HeadEmbeddingAttention):
@@ -91,7 +107,9 @@ class MHEMul(_HeadEmbeddingAttention):
 
     options = (*_HeadEmbeddingAttention.options, "head_embedding_offset")
 
-    def __init__(self, embed_dim: int, num_heads: int, *, head_embedding_offset: float = 1.0, **common: Any) -> None:
+    def __init__(
+        self, embed_dim: int, num_heads: int, *, head_embedding_offset: float = 1.0, **common: Any
+    ) -> None:
         super().__init__(embed_dim, num_heads, **common)
         self.head_embedding_offset = head_embedding_offset
 
@@ -116,8 +134,8 @@ class MHEAdd(_HeadEmbeddingAttention):
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): X W_Q + e_i^Q."""
-        # e^K has no effect and a zero gradient. It stays in the graph because data-parallel training wants a gradient
-        # for every parameter.
+        # e^K has no effect and a zero gradient. It stays in the graph because data-parallel
+        # training wants a gradient for every parameter.
         shift = self.query_embedding + 0.0 * self.key_embedding  # (n, d)
         return self.shared_query(x) + shift.unsqueeze(1)
 

@@ -1,7 +1,7 @@
 """Single-head attention, its head repeated n times before W_O: the baseline SHA of Xue & Aletras 2023, section 4.
 
-H = softmax(X W_Q (Y W_K)^T / sqrt(d)) Y W_V; output concat(H, ..., H) W_O: MHE without head embeddings.
-Parameters without biases: C d + kdim d + vdim d + n d C.
+H = softmax(X W_Q (Y W_K)^T / sqrt(d)) Y W_V; output concat(H, ..., H) W_O: MHE without head
+embeddings. Parameters without biases: C d + kdim d + vdim d + n d C.
 """
 
 from __future__ import annotations
@@ -32,9 +32,13 @@ class SingleHeadAttention(Attention):
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, d) twice."""
-        return self.k_proj(key).transpose(0, 1).unsqueeze(1), self.v_proj(value).transpose(0, 1).unsqueeze(1)
+        return self.k_proj(key).transpose(0, 1).unsqueeze(1), self.v_proj(value).transpose(
+            0, 1
+        ).unsqueeze(1)
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, 1, T, d) -> (T, B, C)."""
-        summed = self.out_proj.weight.unflatten(1, (self.num_heads, self.head_dim)).sum(dim=1)  # (C, d)
+        summed = self.out_proj.weight.unflatten(1, (self.num_heads, self.head_dim)).sum(
+            dim=1
+        )  # (C, d)
         return F.linear(heads.squeeze(1).transpose(0, 1), summed, self.out_proj.bias)

@@ -22,7 +22,9 @@ class SharedKeyValueAttention(Attention):
     def __init__(self, embed_dim: int, num_heads: int, **common: Any) -> None:
         super().__init__(embed_dim, num_heads, **common)
         if self.kdim != self.vdim:
-            raise ValueError(f"skv projects keys and values together: kdim {self.kdim} and vdim {self.vdim} differ")
+            raise ValueError(
+                f"skv projects keys and values together: kdim {self.kdim} and vdim {self.vdim} differ"
+            )
         self.key_heads = self.value_heads = num_heads
         width = num_heads * self.head_dim
         gain = PACKED_GAIN if self.kdim == embed_dim else 1.0

@@ -19,10 +19,12 @@ from fairseq_mhe.bench.workload import Cell, Workload
 
 #: Places measured in training, forward and backward.
 TRAINING_PLACES = ("encoder", "decoder", "cross", "cross_last")
-#: Places measured in generation, one token after another, where a sublayer is called once a step; and their sublayers.
+#: Places measured in generation, one token after another, where a sublayer is called once a step;
+#: and their sublayers.
 STEP_PLACES = {"decoder_steps": "decoder", "cross_steps": "cross"}
 PLACES = (*TRAINING_PLACES, *STEP_PLACES)
-#: One encoder layer, and two decoder layers because stock fairseq treats the last one in another way.
+#: One encoder layer, and two decoder layers because stock fairseq treats the last one in another
+#: way.
 _LAYERS = ("--encoder-layers", "1", "--decoder-layers", "2")
 #: A sublayer never sees the vocabulary.
 _VOCABULARY = 64
@@ -38,7 +40,9 @@ class AttentionWorkload(Workload):
         cfg = models.configuration(self.variant, self.settings, cell["dtype"], _LAYERS)
         task = models.make_task(cfg, _VOCABULARY)
         model: Any = models.build(cfg, task).to(self.device, DTYPES[cell["dtype"]])
-        batch = parallel_batch(task.source_dictionary, cell["batch"], cell["length"], self.settings.seed)
+        batch = parallel_batch(
+            task.source_dictionary, cell["batch"], cell["length"], self.settings.seed
+        )
         batch = {name: tensor.to(self.device) for name, tensor in batch["net_input"].items()}
         place: str = cell["place"]
         self._steps = place in STEP_PLACES
@@ -51,7 +55,9 @@ class AttentionWorkload(Workload):
                 model.train()(**batch)
         self._calls = calls if self._steps else [_as_leaves(calls[0])]
         self._weights = list(self._layer.parameters())
-        self._gradient = torch.randn_like(self._calls[0]["query"])  # the output is as large as the query
+        self._gradient = torch.randn_like(
+            self._calls[0]["query"]
+        )  # the output is as large as the query
         self._times = 0
 
     def repetition(self) -> dict[str, float]:
@@ -60,13 +66,18 @@ class AttentionWorkload(Workload):
             self._measure(1)
             once = sum(self._measure(1).values())
             self._times = max(1, min(_MOST_CALLS, math.ceil(self.settings.seconds / once)))
-        parts = {part: seconds / self._times / len(self._calls) for part, seconds in self._measure(self._times).items()}
+        parts = {
+            part: seconds / self._times / len(self._calls)
+            for part, seconds in self._measure(self._times).items()
+        }
         return {"total": sum(parts.values()), **parts}
 
     def facts(self) -> dict[str, Any]:
         """The kernel that ran, and the weights' bytes."""
         kernel = attention_kernel(
-            lambda: self._layer(**self._calls[0], **({"incremental_state": {}} if self._steps else {}))
+            lambda: self._layer(
+                **self._calls[0], **({"incremental_state": {}} if self._steps else {})
+            )
         )
         return {"kernel": kernel, "weight_bytes": models.weight_bytes(self._layer)}
 
@@ -82,7 +93,9 @@ class AttentionWorkload(Workload):
             output = self._layer(**inputs)[0]
         leaves = {id(inputs[name]): inputs[name] for name in _INPUTS}.values()
         with watch.part("backward"):
-            torch.autograd.grad(output, [*leaves, *self._weights], self._gradient, allow_unused=True)
+            torch.autograd.grad(
+                output, [*leaves, *self._weights], self._gradient, allow_unused=True
+            )
 
     @torch.no_grad()
     def _generate(self, watch: Stopwatch) -> None:
@@ -119,7 +132,9 @@ def _decode(model: Any, batch: dict[str, Tensor]) -> None:
     """Every step of decoding a target that is given."""
     memory = model.encoder.forward_torchscript(batch)
     target = batch["prev_output_tokens"]
-    target = target[:1].expand_as(target)  # hypotheses are never padded; the first sentence is the longest
+    target = target[:1].expand_as(
+        target
+    )  # hypotheses are never padded; the first sentence is the longest
     state: dict[str, Any] = {}
     for step in range(target.size(1)):
         model.decoder(target[:, : step + 1], encoder_out=memory, incremental_state=state)

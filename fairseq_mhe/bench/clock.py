@@ -13,8 +13,8 @@ import torch
 class Stopwatch:
     """Adds up the seconds spent in named parts of one repetition.
 
-    On CUDA nothing waits for the device before :meth:`seconds` is called, so that timing a part does not keep the
-    next one from being launched meanwhile.
+    On CUDA nothing waits for the device before :meth:`seconds` is called, so that timing a part
+    does not keep the next one from being launched meanwhile.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -36,7 +36,9 @@ class Stopwatch:
             torch.cuda.synchronize()
         totals: dict[str, float] = {}
         for name, start, end in self._spans:
-            span = start.elapsed_time(end) / 1000 if self._cuda else end - start  # events count milliseconds
+            span = (
+                start.elapsed_time(end) / 1000 if self._cuda else end - start
+            )  # events count milliseconds
             totals[name] = totals.get(name, 0.0) + span
         return totals
 

@@ -19,17 +19,17 @@ from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench import attention, ctranslate
 from fairseq_mhe.bench.compare import measure, summaries
 from fairseq_mhe.bench.floor import floor, limits
-from fairseq_mhe.bench.machine import machine, software
 from fairseq_mhe.bench.models import sizes
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.settings import CTRANSLATE2, DTYPES, INT8, STOCK, Settings
 from fairseq_mhe.bench.worker import OK, Worker
 from fairseq_mhe.bench.workload import Cell
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.experiments.params import VOCABULARY
-from fairseq_mhe.experiments.processes import check_writable, cores
-from fairseq_mhe.experiments.progress import Board
-from fairseq_mhe.files import write_json, write_text
+from fairseq_mhe.runs.processes import check_writable
 
 #: fairseq's models know positions up to here.
 LONGEST = 1024
@@ -63,11 +63,22 @@ def run(args: argparse.Namespace) -> None:
         "software": software(),
         "settings": _shown(args),
     }
-    out = None if args.out is None else Path(args.out).with_suffix("") if _known(args.out) else Path(args.out)
+    out = (
+        None
+        if args.out is None
+        else Path(args.out).with_suffix("")
+        if _known(args.out)
+        else Path(args.out)
+    )
     if out is not None:
         check_writable(out.absolute().parent)
     entries = _measured(args, settings, header, out)
-    results = {**header, "date": entries[0]["date"], "load_average": entries[0]["load_average"], "cells": entries}
+    results = {
+        **header,
+        "date": entries[0]["date"],
+        "load_average": entries[0]["load_average"],
+        "cells": entries,
+    }
     text = markdown(results)
     if out is not None:
         write_json(_named(out, ".json"), results)
@@ -116,7 +127,10 @@ def _entry(
     workers: Mapping[str, Worker], settings: Settings, cell: Cell, repetitions: int, board: Board
 ) -> dict[str, Any]:
     name, turns = label(cell), itertools.count(1)
-    started = {"date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "load_average": round(os.getloadavg()[0], 2)}
+    started = {
+        "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
     board.add(name, len(workers) * repetitions)
 
     def progress() -> None:
@@ -129,7 +143,11 @@ def _entry(
         mha = floor(STOCK, settings, cell, result)
         if mha is not None:
             result.update(limits(floor(variant, settings, cell, result), mha))
-    ratios = (f"{n} {r['relative']['median']:.2f}" for n, r in measured.items() if r["relative"] and n != STOCK)
+    ratios = (
+        f"{n} {r['relative']['median']:.2f}"
+        for n, r in measured.items()
+        if r["relative"] and n != STOCK
+    )
     board.say(f"{name}: {STOCK} 1.00, {', '.join(ratios)}")
     return {"cell": dict(cell), **started, "variants": found}
 
@@ -149,7 +167,9 @@ def _variants(args: argparse.Namespace) -> list[str]:
 
 
 def _settings(args: argparse.Namespace) -> Settings:
-    return Settings(args.bench, args.row, args.device, args.threads, args.vocab_size, args.seed, **_own(args))
+    return Settings(
+        args.bench, args.row, args.device, args.threads, args.vocab_size, args.seed, **_own(args)
+    )
 
 
 def _own(args: argparse.Namespace) -> dict[str, Any]:
@@ -158,7 +178,12 @@ def _own(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _shown(args: argparse.Namespace) -> dict[str, Any]:
-    common = {"row": args.row, "device": args.device, "threads": args.threads, "vocabulary": args.vocab_size}
+    common = {
+        "row": args.row,
+        "device": args.device,
+        "threads": args.threads,
+        "vocabulary": args.vocab_size,
+    }
     return {**common, "seed": args.seed, "repetitions": args.repetitions, **_own(args)}
 
 
@@ -167,7 +192,10 @@ def _check(args: argparse.Namespace) -> None:
     sizes(args.row)
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
-    for length in (*getattr(args, "lengths", []), *filter(None, [getattr(args, "source_length", None)])):
+    for length in (
+        *getattr(args, "lengths", []),
+        *filter(None, [getattr(args, "source_length", None)]),
+    ):
         if not 2 <= length <= LONGEST:
             raise UserError(f"a length of {length} does not fit: lengths go from 2 to {LONGEST}")
     if getattr(args, "ctranslate2", False):
@@ -183,14 +211,24 @@ def _attention_cells(args: argparse.Namespace) -> Iterator[Cell]:
 
 
 def _training_cells(args: argparse.Namespace) -> Iterator[Cell]:
-    for dtype, tokens in itertools.product(args.dtype, args.max_tokens or [_TRAINING_TOKENS[args.device]]):
+    for dtype, tokens in itertools.product(
+        args.dtype, args.max_tokens or [_TRAINING_TOKENS[args.device]]
+    ):
         yield {"max_tokens": tokens, "dtype": dtype}
 
 
 def _generation_cells(args: argparse.Namespace) -> Iterator[Cell]:
-    for dtype, beam, length, batch in itertools.product(args.dtype, args.beams, args.lengths, args.batch_sizes):
+    for dtype, beam, length, batch in itertools.product(
+        args.dtype, args.beams, args.lengths, args.batch_sizes
+    ):
         source = args.source_length or length
-        yield {"beam": beam, "length": length, "source_length": source, "batch": batch, "dtype": dtype}
+        yield {
+            "beam": beam,
+            "length": length,
+            "source_length": source,
+            "batch": batch,
+            "dtype": dtype,
+        }
 
 
 _CELLS: dict[str, Callable[[argparse.Namespace], Iterator[Cell]]] = {
@@ -210,7 +248,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         metavar="KIND,...",
         help="kinds to compare with stock fairseq's transformer, or all (default: all)",
     )
-    parser.add_argument("--device", choices=["cpu", "cuda"], default=default_device, help="default: %(default)s")
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], default=default_device, help="default: %(default)s"
+    )
     parser.add_argument(
         "--dtype",
         type=_one_of(DTYPES),
@@ -219,9 +259,19 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(DTYPES)}, or all (default: float32)",
     )
     parser.add_argument(
-        "--threads", type=_positive, default=cores(), metavar="N", help="CPU threads (default: all cores, %(default)s)"
+        "--threads",
+        type=_positive,
+        default=cores(),
+        metavar="N",
+        help="CPU threads (default: all cores, %(default)s)",
     )
-    parser.add_argument("--repetitions", type=_positive, default=5, metavar="N", help="rounds (default: %(default)s)")
+    parser.add_argument(
+        "--repetitions",
+        type=_positive,
+        default=5,
+        metavar="N",
+        help="rounds (default: %(default)s)",
+    )
     parser.add_argument(
         "--vocab-size",
         type=_at_least(16),
@@ -229,9 +279,17 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="joined vocabulary (default: %(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of weights and data (default: %(default)s)")
     parser.add_argument(
-        "--out", metavar="FILE", help="write FILE.json and FILE.md; stopped, the same command goes on from there"
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of weights and data (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write FILE.json and FILE.md; stopped, the same command goes on from there",
     )
 
 
@@ -251,7 +309,9 @@ def _add_attention(parser: argparse.ArgumentParser) -> None:
         help="tokens of source and target (default: 32,64,128,256,512,1024)",
     )
     defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _ATTENTION_TOKENS.items())
-    parser.add_argument("--tokens", type=_positive, metavar="N", help=f"tokens of a batch (default: {defaults})")
+    parser.add_argument(
+        "--tokens", type=_positive, metavar="N", help=f"tokens of a batch (default: {defaults})"
+    )
     parser.add_argument(
         "--seconds",
         type=_seconds,
@@ -264,16 +324,27 @@ def _add_attention(parser: argparse.ArgumentParser) -> None:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TRAINING_TOKENS.items())
     parser.add_argument(
-        "--max-tokens", type=_integers, metavar="N,...", help=f"fairseq's --max-tokens (default: {defaults})"
+        "--max-tokens",
+        type=_integers,
+        metavar="N,...",
+        help=f"fairseq's --max-tokens (default: {defaults})",
     )
     parser.add_argument(
-        "--batches", type=_positive, default=4, metavar="N", help="updates of a repetition (default: %(default)s)"
+        "--batches",
+        type=_positive,
+        default=4,
+        metavar="N",
+        help="updates of a repetition (default: %(default)s)",
     )
 
 
 def _add_generation(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--beams", type=_integers, default=[1, 5], metavar="N,...", help="hypotheses; 1 is greedy (default: 1,5)"
+        "--beams",
+        type=_integers,
+        default=[1, 5],
+        metavar="N,...",
+        help="hypotheses; 1 is greedy (default: 1,5)",
     )
     parser.add_argument(
         "--lengths",
@@ -283,13 +354,26 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
         help="tokens of every output (default: 25,100,400)",
     )
     parser.add_argument(
-        "--source-length", type=_positive, metavar="N", help="tokens of the longest source (default: the output's)"
+        "--source-length",
+        type=_positive,
+        metavar="N",
+        help="tokens of the longest source (default: the output's)",
     )
     parser.add_argument(
-        "--batch-sizes", type=_integers, default=[1, 8, 32], metavar="N,...", help="sentences (default: 1,8,32)"
+        "--batch-sizes",
+        type=_integers,
+        default=[1, 8, 32],
+        metavar="N,...",
+        help="sentences (default: 1,8,32)",
     )
-    parser.add_argument("--int8", action="store_true", help="also time each of --attention with int8_generation")
-    parser.add_argument("--ctranslate2", action="store_true", help="also time CTranslate2 with the stock model in int8")
+    parser.add_argument(
+        "--int8", action="store_true", help="also time each of --attention with int8_generation"
+    )
+    parser.add_argument(
+        "--ctranslate2",
+        action="store_true",
+        help="also time CTranslate2 with the stock model in int8",
+    )
 
 
 _SPECIFIC: dict[str, Callable[[argparse.ArgumentParser], None]] = {
@@ -331,7 +415,9 @@ def _one_of(known: Sequence[str] | Mapping[str, Any]) -> Callable[[str], list[st
             return list(known)
         for word in text.split(","):
             if word not in known:
-                raise argparse.ArgumentTypeError(f"unknown {word!r}; choose of: {', '.join(known)}, or all")
+                raise argparse.ArgumentTypeError(
+                    f"unknown {word!r}; choose of: {', '.join(known)}, or all"
+                )
         return list(dict.fromkeys(text.split(",")))
 
     return convert

@@ -10,7 +10,7 @@ from typing import Any
 from fairseq_mhe.bench.settings import STOCK
 from fairseq_mhe.bench.worker import FAILED, OK, OUT_OF_MEMORY, REFUSED, Answer, Worker
 from fairseq_mhe.bench.workload import Cell
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 
 @dataclass
@@ -24,12 +24,15 @@ class Outcome:
 
 
 def measure(
-    workers: Mapping[str, Worker], cell: Cell, repetitions: int, progress: Callable[[], None] = lambda: None
+    workers: Mapping[str, Worker],
+    cell: Cell,
+    repetitions: int,
+    progress: Callable[[], None] = lambda: None,
 ) -> dict[str, Outcome]:
     """Repeat a cell's work, each variant once a round, after it was done once to warm everything up.
 
-    Memory of a GPU is shared by all processes. Where one runs out of it, the others give back what they only keep for
-    later, and it tries again; from then on each gives back after its turn.
+    Memory of a GPU is shared by all processes. Where one runs out of it, the others give back what
+    they only keep for later, and it tries again; from then on each gives back after its turn.
 
     Args:
         workers: by variant.
@@ -111,8 +114,9 @@ def _note(outcome: Outcome, answer: Answer) -> None:
 def summary(outcome: Outcome, stock: Outcome) -> dict[str, Any]:
     """An outcome as the results have it.
 
-    ``median`` and ``quartiles`` of the seconds by part; ``rate`` in the facts' units a second, where they have any;
-    ``relative``: how many times as fast as stock fairseq, the median and quartiles of the rounds' ratios.
+    ``median`` and ``quartiles`` of the seconds by part; ``rate`` in the facts' units a second,
+    where they have any; ``relative``: how many times as fast as stock fairseq, the median and
+    quartiles of the rounds' ratios.
     """
     if outcome.status != OK:
         return {"status": outcome.status, "reason": outcome.reason}

@@ -56,8 +56,12 @@ class CorpusWorkload(Workload):
         self._found: list[str] = []
         if self._engine.fairseq:
             indices = dataset.ordered_indices()
-            found = dataset.batch_by_size(indices, max_tokens=cell["max_tokens"], required_batch_size_multiple=1)
-            self._batches = [self._placed(dataset.collater([dataset[i] for i in batch])) for batch in found]
+            found = dataset.batch_by_size(
+                indices, max_tokens=cell["max_tokens"], required_batch_size_multiple=1
+            )
+            self._batches = [
+                self._placed(dataset.collater([dataset[i] for i in batch])) for batch in found
+            ]
             self._model, self._generator = self._load_fairseq()
         else:
             words = self._task.source_dictionary
@@ -68,7 +72,11 @@ class CorpusWorkload(Workload):
         """Seconds to translate it all."""
         watch = Stopwatch(self.device)
         with watch.part("total"):
-            found = dict(self._by_fairseq()) if self._engine.fairseq else dict(enumerate(self._by_ctranslate2()))
+            found = (
+                dict(self._by_fairseq())
+                if self._engine.fairseq
+                else dict(enumerate(self._by_ctranslate2()))
+            )
         self._found = [found[index] for index in range(len(self._sources))]
         return watch.seconds()
 
@@ -76,7 +84,11 @@ class CorpusWorkload(Workload):
         """Sentences, the size of the model's file, and the translations, in subwords."""
         path = Path(self._engine.path)
         file = path if self._engine.fairseq else path / "model.bin"
-        return {"units": len(self._found), "file_bytes": file.stat().st_size, "translations": self._found}
+        return {
+            "units": len(self._found),
+            "file_bytes": file.stat().st_size,
+            "translations": self._found,
+        }
 
     def _make_task(self) -> TranslationTask:
         from fairseq_mhe.convert.corpus import BinaryData
@@ -85,8 +97,12 @@ class CorpusWorkload(Workload):
 
     def _load_fairseq(self) -> tuple[Any, Any]:
         # Nested, it reaches checkpoints too that are older than the option.
-        overrides = {"model": {"int8_generation": True}} if self._engine.compute_type == "int8" else {}
-        models, _ = checkpoint_utils.load_model_ensemble([self._engine.path], overrides, task=self._task)
+        overrides = (
+            {"model": {"int8_generation": True}} if self._engine.compute_type == "int8" else {}
+        )
+        models, _ = checkpoint_utils.load_model_ensemble(
+            [self._engine.path], overrides, task=self._task
+        )
         names = ("beam", "lenpen", "max_len_a", "max_len_b")
         generation = GenerationConfig(**{name: self._cell[name] for name in names})
         model = models[0].to(self.device).eval()

@@ -15,7 +15,7 @@ from fairseq_mhe.bench.clock import Stopwatch
 from fairseq_mhe.bench.data import translation_batch
 from fairseq_mhe.bench.settings import STOCK, Settings
 from fairseq_mhe.bench.workload import Cell, Workload
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 _PRECISION = "int8"
 
@@ -35,16 +35,22 @@ class CTranslate2Workload(Workload):
 
     def __init__(self, variant: str, settings: Settings) -> None:
         super().__init__(variant, settings)
-        self._task = models.make_task(models.configuration(STOCK, settings, "float32"), settings.vocabulary)
+        self._task = models.make_task(
+            models.configuration(STOCK, settings, "float32"), settings.vocabulary
+        )
         with tempfile.TemporaryDirectory() as folder:
             self._translator, self._weight_bytes = self._load(Path(folder))
 
     def prepare(self, cell: Cell) -> None:
         """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
         dictionary = self._task.source_dictionary
-        batch = translation_batch(dictionary, cell["batch"], cell["source_length"], self.settings.seed)
+        batch = translation_batch(
+            dictionary, cell["batch"], cell["source_length"], self.settings.seed
+        )
         rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
-        self._sentences = [[dictionary[token] for token in row if token >= dictionary.nspecial] for row in rows]
+        self._sentences = [
+            [dictionary[token] for token in row if token >= dictionary.nspecial] for row in rows
+        ]
         self._cell = cell
 
     def repetition(self) -> dict[str, float]:
@@ -59,7 +65,9 @@ class CTranslate2Workload(Workload):
             )
         lengths = {len(result.hypotheses[0]) for result in found}
         if lengths != {length}:
-            raise RuntimeError(f"outputs of {length} tokens were forced, but there are some of {sorted(lengths)}")
+            raise RuntimeError(
+                f"outputs of {length} tokens were forced, but there are some of {sorted(lengths)}"
+            )
         return watch.seconds()
 
     def facts(self) -> dict[str, Any]:
@@ -73,7 +81,12 @@ class CTranslate2Workload(Workload):
         cfg = models.configuration(STOCK, self.settings, "float32")
         state = models.build(cfg, self._task).state_dict()
         args = argparse.Namespace(
-            **{**vars(cfg.model), "task": "translation", "source_lang": "source", "target_lang": "target"}
+            **{
+                **vars(cfg.model),
+                "task": "translation",
+                "source_lang": "source",
+                "target_lang": "target",
+            }
         )
         torch.save({"args": args, "cfg": None, "model": state}, folder / "model.pt")
         for language in ("source", "target"):

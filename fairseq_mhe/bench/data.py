@@ -12,11 +12,13 @@ from torch.utils.data import Dataset
 
 #: Sentence pairs that are drawn and batched; batches to measure are picked among them.
 PAIRS = 20_000
-#: Source lengths in subwords: log-normal, median and deviation of the logarithm; and the deviation of the logarithm of
-#: target / source. The deviations are those of the first 20,000 pairs of Europarl v7 English-German, in words.
+#: Source lengths in subwords: log-normal, median and deviation of the logarithm; and the deviation
+#: of the logarithm of target / source. The deviations are those of the first 20,000 pairs of
+#: Europarl v7 English-German, in words.
 MEDIAN, SPREAD, RATIO_SPREAD = 24.0, 0.68, 0.20
 SHORTEST, LONGEST = 3, 200
-#: In a batch to translate, the shortest sentence has this share of the longest one's tokens: fairseq sorts by length.
+#: In a batch to translate, the shortest sentence has this share of the longest one's tokens:
+#: fairseq sorts by length.
 SHORTEST_SHARE = 0.9
 
 
@@ -35,15 +37,21 @@ class RandomSentences(Dataset):
         """(length,)."""
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + int(index))
         words = torch.randint(
-            self._dictionary.nspecial, len(self._dictionary), (int(self.sizes[index]) - 1,), generator=generator
+            self._dictionary.nspecial,
+            len(self._dictionary),
+            (int(self.sizes[index]) - 1,),
+            generator=generator,
         )
         return torch.cat((words, torch.tensor([self._dictionary.eos()])))
 
 
-def training_batches(dictionary: Dictionary, max_tokens: int, count: int, seed: int) -> list[dict[str, Any]]:
+def training_batches(
+    dictionary: Dictionary, max_tokens: int, count: int, seed: int
+) -> list[dict[str, Any]]:
     """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``, padding included.
 
-    Real training makes batches of sentences of similar length out of millions; ``PAIRS`` are enough for that.
+    Real training makes batches of sentences of similar length out of millions; ``PAIRS`` are enough
+    for that.
     """
     random = np.random.default_rng(seed)
     source = _bounded(MEDIAN * np.exp(SPREAD * random.standard_normal(PAIRS)), max_tokens)
@@ -57,27 +65,40 @@ def training_batches(dictionary: Dictionary, max_tokens: int, count: int, seed: 
         dictionary,
         shuffle=False,  # of sentences of one length, by a global seed; these are random as they are
     )
-    batches = pairs.batch_by_size(pairs.ordered_indices(), max_tokens=max_tokens, required_batch_size_multiple=8)
+    batches = pairs.batch_by_size(
+        pairs.ordered_indices(), max_tokens=max_tokens, required_batch_size_multiple=8
+    )
     chosen = random.choice(len(batches), size=count, replace=count > len(batches))
     return [pairs.collater([pairs[index] for index in batches[number]]) for number in chosen]
 
 
-def translation_batch(dictionary: Dictionary, sentences: int, length: int, seed: int) -> dict[str, Any]:
+def translation_batch(
+    dictionary: Dictionary, sentences: int, length: int, seed: int
+) -> dict[str, Any]:
     """One batch as fairseq-generate would see it: src_tokens (B, S), padded on the left.
 
-    The longest sentence has ``length`` tokens, its end among them; the others are down to a tenth shorter.
+    The longest sentence has ``length`` tokens, its end among them; the others are down to a tenth
+    shorter.
     """
     source = _falling_lengths(dictionary, sentences, length, seed)
     return _collated(LanguagePairDataset(source, source.sizes, dictionary))
 
 
-def parallel_batch(dictionary: Dictionary, sentences: int, length: int, seed: int) -> dict[str, Any]:
+def parallel_batch(
+    dictionary: Dictionary, sentences: int, length: int, seed: int
+) -> dict[str, Any]:
     """One batch as fairseq-train would see it, with targets as long as their sources, padded on the right."""
-    source, target = (_falling_lengths(dictionary, sentences, length, seed + side) for side in (0, 1))
-    return _collated(LanguagePairDataset(source, source.sizes, dictionary, target, target.sizes, dictionary))
+    source, target = (
+        _falling_lengths(dictionary, sentences, length, seed + side) for side in (0, 1)
+    )
+    return _collated(
+        LanguagePairDataset(source, source.sizes, dictionary, target, target.sizes, dictionary)
+    )
 
 
-def _falling_lengths(dictionary: Dictionary, sentences: int, length: int, seed: int) -> RandomSentences:
+def _falling_lengths(
+    dictionary: Dictionary, sentences: int, length: int, seed: int
+) -> RandomSentences:
     shortest = max(2.0, length * SHORTEST_SHARE)
     lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
     return RandomSentences(lengths, dictionary, seed)

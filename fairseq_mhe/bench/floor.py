@@ -14,7 +14,7 @@ from fairseq_mhe.bench.settings import DTYPES, INT8, STOCK, Settings
 from fairseq_mhe.bench.workload import Cell
 from fairseq_mhe.experiments.cost import attention_work, costs
 from fairseq_mhe.experiments.params import build_on_meta
-from fairseq_mhe.models.accounting import cache_bytes, total_parameters
+from fairseq_mhe.models.counting import cache_bytes, total_parameters
 
 #: The backward pass multiplies twice for each product of the forward pass.
 _TRAINING = 3
@@ -31,7 +31,8 @@ class Floor:
 def floor(variant: str, settings: Settings, cell: Cell, facts: dict[str, Any]) -> Floor | None:
     """The floor of one repetition; stock fairseq's is MHA's. None with 8-bit integers, CTranslate2's or ours.
 
-    Padding is taken as if it cost nothing in training, and as tokens elsewhere, where it is less than a tenth.
+    Padding is taken as if it cost nothing in training, and as tokens elsewhere, where it is less
+    than a tenth.
 
     Args:
         variant: as workloads have it.
@@ -91,7 +92,9 @@ def _sublayer(model: Any, place: str) -> Attention:
     if place == "encoder":
         return model.encoder.layers[0].self_attn
     layer = model.decoder.layers[0]
-    return layer.self_attn if place == "decoder" else layer.encoder_attn  # the last layer's cross-attention too
+    return (
+        layer.self_attn if place == "decoder" else layer.encoder_attn
+    )  # the last layer's cross-attention too
 
 
 def _of_training(model: nn.Module, facts: dict[str, Any], width: int) -> Floor:
@@ -109,7 +112,9 @@ def _of_generation(model: Any, cell: Cell, width: int) -> Floor:
     parts = costs(model, source, past).values()
     adds = sum(part.source * source * cell["batch"] + part.target * length * rows for part in parts)
     once = sum(attention_work(layer.encoder_attn).key for layer in model.decoder.layers)
-    embedding = model.decoder.embed_tokens.weight.numel()  # the output projection's too, read whole every step
+    embedding = (
+        model.decoder.embed_tokens.weight.numel()
+    )  # the output projection's too, read whole every step
     encoder = total_parameters(model.encoder) - embedding
     decoder = total_parameters(model.decoder)
     kept = cache_bytes(model, 1)

@@ -17,25 +17,38 @@ from fairseq_mhe.bench.settings import DTYPES
 from fairseq_mhe.bench.workload import Cell, Workload
 
 #: Where a search spends its time, outside of reordering; the sublayers are the decoder's.
-PARTS = ("encoder", "self-attention", "cross-attention", "feed-forward", "output projection", "softmax", "search step")
+PARTS = (
+    "encoder",
+    "self-attention",
+    "cross-attention",
+    "feed-forward",
+    "output projection",
+    "softmax",
+    "search step",
+)
 
 
 class GenerationWorkload(Workload):
     """Cells: ``beam``, ``length`` of the outputs, ``source_length``, ``batch`` (sentences), ``dtype``.
 
-    Lengths count the end of sentence. With random weights no output would end of itself, so that the minimum length
-    is the maximum: every sentence takes ``length`` steps of the decoder.
+    Lengths count the end of sentence. With random weights no output would end of itself, so that
+    the minimum length is the maximum: every sentence takes ``length`` steps of the decoder.
     """
 
     _built: tuple[int, str] | None = None
 
     def prepare(self, cell: Cell) -> None:
         """The model as fairseq-generate makes it ready, its search, and the batch."""
-        if self._built != (cell["beam"], cell["dtype"]):  # fairseq readies a model for one beam, once
+        if self._built != (
+            cell["beam"],
+            cell["dtype"],
+        ):  # fairseq readies a model for one beam, once
             self._cfg, self._task, self._model = self._make(cell)
             self._built = (cell["beam"], cell["dtype"])
         self._length = cell["length"]
-        self._cfg.generation.min_len = self._cfg.generation.max_len_b = self._length - 1  # these leave out the end
+        self._cfg.generation.min_len = self._cfg.generation.max_len_b = (
+            self._length - 1
+        )  # these leave out the end
         self._generator = self._task.build_generator([self._model], self._cfg.generation)
         batch = translation_batch(
             self._task.source_dictionary, cell["batch"], cell["source_length"], self.settings.seed
@@ -47,7 +60,13 @@ class GenerationWorkload(Workload):
         """Seconds of the search: ``total``, of it ``reorder`` (following the hypotheses) and, on a CPU, ``PARTS``."""
         watch, kept = Stopwatch(self.device), _Kept()
         _spy(self._model.encoder, "reorder_encoder_out", "reorder", watch, kept.encoder_output)
-        _spy(self._model.decoder, "reorder_incremental_state_scripting", "reorder", watch, kept.incremental_state)
+        _spy(
+            self._model.decoder,
+            "reorder_incremental_state_scripting",
+            "reorder",
+            watch,
+            kept.incremental_state,
+        )
         if self.device.type == "cpu":  # where looking at the clock is free
             for owner, method, part in _parts(self._model, self._generator):
                 _spy(owner, method, part, watch)
@@ -76,7 +95,9 @@ class GenerationWorkload(Workload):
     def _check(self, found: list[list[dict[str, Tensor]]]) -> None:
         lengths = {len(hypothesis["tokens"]) for hypotheses in found for hypothesis in hypotheses}
         if lengths != {self._length}:
-            raise RuntimeError(f"outputs of {self._length} tokens were forced, but there are some of {sorted(lengths)}")
+            raise RuntimeError(
+                f"outputs of {self._length} tokens were forced, but there are some of {sorted(lengths)}"
+            )
 
 
 class _Kept:
@@ -94,12 +115,18 @@ class _Kept:
 
     def held(self) -> dict[str, int]:
         """Bytes; fairseq fills the state in place, so that it has the last step's keys and values."""
-        return {"cache_bytes": storage_bytes(self._state), "encoder_output_bytes": storage_bytes(self._encoder_output)}
+        return {
+            "cache_bytes": storage_bytes(self._state),
+            "encoder_output_bytes": storage_bytes(self._encoder_output),
+        }
 
 
 def storage_bytes(value: Any) -> int:
     """Bytes of memory behind all tensors in nested dictionaries and lists; memory that several share counts once."""
-    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in _tensors(value)}
+    storages = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for tensor in _tensors(value)
+    }
     return sum(storages.values())
 
 

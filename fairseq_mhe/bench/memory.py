@@ -18,8 +18,9 @@ _RESET_PEAK = "5"  # proc(5): resets the peak resident set size ("high water mar
 class PeakMemory:
     """The most memory in use since :meth:`start`, above what was in use then.
 
-    On CUDA what tensors take (``max_memory_allocated``); on a CPU resident memory (``VmHWM``), which counts the
-    allocator's own overhead too and is exact to about a page table's worth. Measuring costs nothing while it runs.
+    On CUDA what tensors take (``max_memory_allocated``); on a CPU resident memory (``VmHWM``),
+    which counts the allocator's own overhead too and is exact to about a page table's worth.
+    Measuring costs nothing while it runs.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -44,7 +45,9 @@ class PeakMemory:
         """Bytes, or None where the system does not say."""
         if self._before is None:
             return None
-        return (torch.cuda.max_memory_allocated() if self._cuda else _resident("VmHWM")) - self._before
+        return (
+            torch.cuda.max_memory_allocated() if self._cuda else _resident("VmHWM")
+        ) - self._before
 
 
 def _resident(name: str) -> int:

@@ -15,13 +15,21 @@ from omegaconf import DictConfig
 from torch import nn
 
 from fairseq_mhe.bench.settings import INT8, STOCK, Settings
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row, arch_name
 from fairseq_mhe.models.packed import PackedLinear
 
 _RECIPE = (
-    *("--task", "translation", "--source-lang", "source", "--target-lang", "target", "--share-all-embeddings"),
+    *(
+        "--task",
+        "translation",
+        "--source-lang",
+        "source",
+        "--target-lang",
+        "target",
+        "--share-all-embeddings",
+    ),
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "0.0"),
     *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
@@ -64,7 +72,9 @@ def model_words(variant: str, row: str) -> list[str]:
     return words
 
 
-def configuration(variant: str, settings: Settings, dtype: str, extra: Sequence[str] = ()) -> DictConfig:
+def configuration(
+    variant: str, settings: Settings, dtype: str, extra: Sequence[str] = ()
+) -> DictConfig:
     """The configuration that ``fairseq-train`` would make for a model.
 
     Args:
@@ -96,8 +106,12 @@ def build(cfg: DictConfig, task: TranslationTask) -> BaseFairseqModel:
 
 def weight_bytes(model: nn.Module) -> int:
     """Bytes of the model's parameters, shared ones once, and of the packed copies that inference on a CPU makes."""
-    packed = sum(module.packed_bytes for module in model.modules() if isinstance(module, PackedLinear))
-    return packed + sum(parameter.numel() * parameter.element_size() for parameter in model.parameters())
+    packed = sum(
+        module.packed_bytes for module in model.modules() if isinstance(module, PackedLinear)
+    )
+    return packed + sum(
+        parameter.numel() * parameter.element_size() for parameter in model.parameters()
+    )
 
 
 def attention_sublayers(model: Any) -> dict[str, nn.Module]:

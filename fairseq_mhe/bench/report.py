@@ -27,7 +27,10 @@ def markdown(results: Mapping[str, Any]) -> str:
                 _ratios(results["cells"]),
                 "## Everything measured",
                 _LEGEND[bench] + _LIMITS,
-                *(f"### {label(entry['cell'])}\n\n{_of_cell(bench, entry)}" for entry in results["cells"]),
+                *(
+                    f"### {label(entry['cell'])}\n\n{_of_cell(bench, entry)}"
+                    for entry in results["cells"]
+                ),
             ]
         )
         + "\n"
@@ -61,13 +64,24 @@ def _ratios(cells: Sequence[Mapping[str, Any]]) -> str:
     variants = list(cells[0]["variants"])
     return table(
         ["", *variants],
-        [[label(entry["cell"]), *(_relative(entry["variants"][name]) for name in variants)] for entry in cells],
+        [
+            [label(entry["cell"]), *(_relative(entry["variants"][name]) for name in variants)]
+            for entry in cells
+        ],
     )
 
 
 def _of_cell(bench: str, entry: Mapping[str, Any]) -> str:
-    measured = {name: result for name, result in entry["variants"].items() if "encoder" in result.get("median", {})}
-    parts = [f"Milliseconds of an output token, by part:\n\n{_by_part(entry['cell'], measured)}"] if measured else []
+    measured = {
+        name: result
+        for name, result in entry["variants"].items()
+        if "encoder" in result.get("median", {})
+    }
+    parts = (
+        [f"Milliseconds of an output token, by part:\n\n{_by_part(entry['cell'], measured)}"]
+        if measured
+        else []
+    )
     return "\n\n".join([_details(bench, entry["variants"]), *parts])
 
 
@@ -77,7 +91,9 @@ def _by_part(cell: Mapping[str, Any], variants: Mapping[str, Result]) -> str:
     for variant, result in variants.items():
         times = [result["median"].get(name, 0.0) for name in names]
         rest = result["median"]["total"] - sum(times)
-        rows.append([variant, *(f"{seconds / cell['length'] * 1e3:.2f}" for seconds in [*times, rest])])
+        rows.append(
+            [variant, *(f"{seconds / cell['length'] * 1e3:.2f}" for seconds in [*times, rest])]
+        )
     return table(["", *names, "the rest"], rows)
 
 
@@ -124,7 +140,9 @@ def _number(name: str, digits: str, factor: float = 1.0) -> Callable[[Result], s
 
 def _share(result: Result) -> str:
     return (
-        f"{result['median']['reorder'] / result['median']['total']:.1%}" if "reorder" in result["median"] else _MISSING
+        f"{result['median']['reorder'] / result['median']['total']:.1%}"
+        if "reorder" in result["median"]
+        else _MISSING
     )
 
 
@@ -132,7 +150,9 @@ def _achieved(name: str) -> Callable[[Result], str]:
     """Thousand millions a second of what the floor counts."""
 
     def show(result: Result) -> str:
-        return f"{result[name] / result['median']['total'] / 1e9:.3g}" if name in result else _MISSING
+        return (
+            f"{result[name] / result['median']['total'] / 1e9:.3g}" if name in result else _MISSING
+        )
 
     return show
 
@@ -150,11 +170,7 @@ _COLUMNS: dict[str, list[Column]] = {
         _RATIO,
         ("kernel", lambda result: result["kernel"]),
     ],
-    "training": [
-        ("s", _time("total", 1)),
-        ("tokens/s", _number("rate", ",.0f")),
-        _RATIO,
-    ],
+    "training": [("s", _time("total", 1)), ("tokens/s", _number("rate", ",.0f")), _RATIO],
     "generation": [
         ("s", _time("total", 1)),
         ("sentences/s", _number("rate", ",.3g")),

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import torch
 
-#: fairseq's own ``transformer``, with biases and all, as it is shipped; every ratio is relative to it.
+#: fairseq's own ``transformer``, with biases and all, as it is shipped; every ratio is relative to
+#: it.
 STOCK = "stock"
 #: CTranslate2 running the stock model with 8-bit integer weights.
 CTRANSLATE2 = "ctranslate2_int8"
@@ -19,7 +20,8 @@ DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float1
 class Settings:
     """Sizes and data of a run.
 
-    ``threads``: CPU threads of each measured process. ``vocabulary``: joined, shared by all embeddings.
+    ``threads``: CPU threads of each measured process. ``vocabulary``: joined, shared by all
+    embeddings.
     ``batches``: how many batches make a repetition of the training benchmark.
     ``seconds``: how long a repetition of the attention benchmark goes on calling one sublayer.
     """

@@ -23,7 +23,7 @@ from fairseq_mhe.bench.memory import PeakMemory
 from fairseq_mhe.bench.settings import CTRANSLATE2, Settings
 from fairseq_mhe.bench.training import TrainingWorkload
 from fairseq_mhe.bench.workload import Workload
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 WORKLOADS: dict[str, type[Workload]] = {
     "attention": AttentionWorkload,
@@ -64,7 +64,9 @@ class Session:
         except SystemExit as error:  # how bad options leave fairseq's build_model
             return Answer(REFUSED, str(error.code).removeprefix("fairseq-mhe: error: "))
         except (RuntimeError, MemoryError) as error:
-            if isinstance(error, MemoryError) or any(text in str(error) for text in _OUT_OF_MEMORY_MESSAGES):
+            if isinstance(error, MemoryError) or any(
+                text in str(error) for text in _OUT_OF_MEMORY_MESSAGES
+            ):
                 # Only now that the traceback's frames are left behind can their tensors go.
                 return Answer(OUT_OF_MEMORY, str(error).split("\n")[0])
             return Answer(FAILED, traceback.format_exc())
@@ -74,7 +76,11 @@ class Session:
     def prepare(self, cell: dict[str, Any]) -> None:
         """Make everything ready for a cell; memory counts from here."""
         if self._workload is None:
-            make = CTranslate2Workload if self._variant == CTRANSLATE2 else WORKLOADS[self._settings.bench]
+            make = (
+                CTranslate2Workload
+                if self._variant == CTRANSLATE2
+                else WORKLOADS[self._settings.bench]
+            )
             self._workload = make(self._variant, self._settings)
         self._workload.prepare(cell)
         self._memory.start()
@@ -84,7 +90,8 @@ class Session:
         """Seconds by part; the first time and after :meth:`release`, the work is done once before it is timed."""
         assert self._workload is not None  # noqa: S101 - prepare comes first
         if not self._rehearsed:
-            # Libraries load code and make buffers of their own when they are first used: no cell's memory.
+            # Libraries load code and make buffers of their own when they are first used: no cell's
+            # memory.
             self._workload.repetition()
             self.prepare(self._cell)
             self._rehearsed = True
@@ -133,7 +140,12 @@ class Worker:
             self._process.join()
             code = self._process.exitcode
             killed = code == -signal.SIGKILL
-            return Answer(DIED, "killed, perhaps because memory ran out" if killed else f"ended with exit code {code}")
+            return Answer(
+                DIED,
+                "killed, perhaps because memory ran out"
+                if killed
+                else f"ended with exit code {code}",
+            )
 
     def ask(self, command: str, *arguments: Any) -> Answer:
         """Ask, and wait for the answer."""
@@ -147,11 +159,14 @@ class Worker:
             self._process.join()
 
     def _start(self) -> None:
-        # Forked from a server that has imported everything but never computed: quick, and safe with threads and CUDA.
+        # Forked from a server that has imported everything but never computed: quick, and safe with
+        # threads and CUDA.
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self.variant, self._settings), daemon=True)
+        self._process = context.Process(
+            target=_serve, args=(theirs, self.variant, self._settings), daemon=True
+        )
         self._process.start()
         theirs.close()
 

@@ -18,7 +18,8 @@ class Workload(ABC):
     """One variant in a process of its own.
 
     Args:
-        variant: ``STOCK``, a kind of attention, such a kind with ``INT8`` behind it, or ``CTRANSLATE2``.
+        variant: ``STOCK``, a kind of attention, such a kind with ``INT8`` behind it, or
+        ``CTRANSLATE2``.
         settings: of the run.
     """
 

@@ -1,1 +1,1 @@
-"""Checkpoints in and out."""
+"""What turns one model into another."""

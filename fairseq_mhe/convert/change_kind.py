@@ -15,7 +15,7 @@ from torch import nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.mhe import MHEMul
-from fairseq_mhe.convert.checkpoint import (
+from fairseq_mhe.checkpoints.checkpoint import (
     Source,
     changed_options,
     describe_attention,
@@ -24,6 +24,7 @@ from fairseq_mhe.convert.checkpoint import (
     save_ours,
     sublayers,
 )
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
 from fairseq_mhe.convert.cp import tensorly_functions
 from fairseq_mhe.convert.fit import FITS, Target, fit
@@ -32,8 +33,7 @@ from fairseq_mhe.convert.layerwise import Converted, LayerStore, convert_model
 from fairseq_mhe.convert.measured import Material, add_data_arguments, open_material
 from fairseq_mhe.convert.moments import unknown_inputs
 from fairseq_mhe.convert.pool import pool
-from fairseq_mhe.convert.rows import fine_tuning_line
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.models.rows import fine_tuning_line
 
 #: Least squares, mean of the heads; and the better of them by validation loss.
 METHODS = ("fit", "mean")
@@ -61,7 +61,11 @@ class Conversion:
     def report(self) -> dict[str, Any]:
         """As JSON values."""
         tried = {c.method: {"loss": c.loss, "logits": asdict(c.logits)} for c in self.candidates}
-        return {"method": self.candidates[0].method, "loss_before": self.loss_before, "tried": tried}
+        return {
+            "method": self.candidates[0].method,
+            "loss_before": self.loss_before,
+            "tried": tried,
+        }
 
 
 def convert_kind(
@@ -76,7 +80,8 @@ def convert_kind(
     """Write ``source`` with attention of ``kind`` to ``output``, by whichever of ``methods`` has the lowest loss.
 
     Raises:
-        UserError: the options do not fit together, tensorly is missing, or ``output`` cannot be written.
+        UserError: the options do not fit together, tensorly is missing, or ``output`` cannot be
+        written.
     """
     if kind == "mhe_mul" and "fit" in methods:
         tensorly_functions()
@@ -88,7 +93,12 @@ def convert_kind(
         for method, store in zip(methods, stores, strict=True)
     ]
     made.sort(key=lambda candidate: candidate.loss or 0.0)
-    found = {"kind": kind, "method": made[0].method, "weighted_by": material.name, "loss": made[0].loss}
+    found = {
+        "kind": kind,
+        "method": made[0].method,
+        "weighted_by": material.name,
+        "loss": made[0].loss,
+    }
     save_ours(source, options, made[0].model.state_dict(), output, {"made_by": "convert", **found})
     for store in stores:
         store.clear()
@@ -106,16 +116,25 @@ def _store(method: str, options: dict[str, Any], material: Material, output: Pat
 
 
 def _candidate(
-    method: str, source: Source, options: dict[str, Any], material: Material, store: LayerStore, console: Console
+    method: str,
+    source: Source,
+    options: dict[str, Any],
+    material: Material,
+    store: LayerStore,
+    console: Console,
 ) -> Candidate:
     """The model that ``method`` makes of ``source``."""
     kind = options["attention"]
     inputs = material.inputs(console) if method == "fit" else {}
 
-    def convert(name: str, module: Attention, new: Attention, advance: Callable[[], None]) -> Converted:
+    def convert(
+        name: str, module: Attention, new: Attention, advance: Callable[[], None]
+    ) -> Converted:
         heads, target = write_out(module), target_of(new)
         if method == "fit":
-            return Converted(fit(kind, heads, inputs.get(name) or unknown_inputs(module), target, advance))
+            return Converted(
+                fit(kind, heads, inputs.get(name) or unknown_inputs(module), target, advance)
+            )
         try:
             return Converted(pool(kind, heads, target))
         except ValueError as error:
@@ -135,8 +154,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe convert``."""
     parser.add_argument("input", type=Path, metavar="IN", help="trained checkpoint, stock or ours")
     parser.add_argument("output", type=Path, metavar="OUT", help="checkpoint to fine-tune")
-    parser.add_argument("--to", required=True, metavar="KIND", help=f"kind of attention: {', '.join(FITS)}")
-    parser.add_argument("--kv-heads", type=int, metavar="G", help="gqa: key/value heads (default: 2)")
+    parser.add_argument(
+        "--to", required=True, metavar="KIND", help=f"kind of attention: {', '.join(FITS)}"
+    )
+    parser.add_argument(
+        "--kv-heads", type=int, metavar="G", help="gqa: key/value heads (default: 2)"
+    )
     parser.add_argument(
         "--method",
         choices=(BEST, *METHODS),
@@ -144,7 +167,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: best with --data, else fit)",
     )
     add_data_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the report as JSON, for programs")
+    parser.add_argument(
+        "--json", action="store_true", help="print the report as JSON, for programs"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -155,7 +180,9 @@ def run(args: argparse.Namespace) -> None:
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences)
         console = Console(stderr=True)
-        found = convert_kind(source, args.output, args.to, material, methods, console, args.kv_heads)
+        found = convert_kind(
+            source, args.output, args.to, material, methods, console, args.kv_heads
+        )
     if args.json:
         print(json.dumps({"kind": args.to, **found.report(), "options": found.options}, indent=2))
         return
@@ -188,5 +215,7 @@ def _table(found: Conversion, material: Material) -> Table:
         table.add_column(column, justify="right" if column != "method" else "left")
     for c in found.candidates:
         loss = "not measured" if c.loss is None else f"{c.loss:.4f}"
-        table.add_row(c.method, loss, f"{c.logits.largest:.2f}", "kept" if c is found.candidates[0] else "")
+        table.add_row(
+            c.method, loss, f"{c.logits.largest:.2f}", "kept" if c is found.candidates[0] else ""
+        )
     return table

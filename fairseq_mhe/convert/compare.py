@@ -24,7 +24,9 @@ def quiet_fairseq() -> Iterator[None]:
     logger = logging.getLogger("fairseq")
     level = logger.level
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Support for mismatched key_padding_mask and attn_mask")
+        warnings.filterwarnings(
+            "ignore", message="Support for mismatched key_padding_mask and attn_mask"
+        )
         logger.setLevel(logging.WARNING)
         try:
             yield
@@ -60,7 +62,9 @@ def logit_difference(
     for batch in batches:
         inputs = batch["net_input"]
         real = inputs["prev_output_tokens"].ne(pad)  # (B, T)
-        a, b = (model(**inputs)[0][real].double() for model in (one, other))  # (positions, vocabulary)
+        a, b = (
+            model(**inputs)[0][real].double() for model in (one, other)
+        )  # (positions, vocabulary)
         largest = max(largest, float((a - b).abs().max()))
         largest_logit = max(largest_logit, float(a.abs().max()))
         positions += int(real.sum())
@@ -82,12 +86,16 @@ def search(
     ``limit``: most tokens before it, instead of a number that depends on the source's length.
     """
     lengths = (
-        {"max_len_a": MAX_LEN_A, "max_len_b": MAX_LEN_B} if limit is None else {"max_len_a": 0, "max_len_b": limit}
+        {"max_len_a": MAX_LEN_A, "max_len_b": MAX_LEN_B}
+        if limit is None
+        else {"max_len_a": 0, "max_len_b": limit}
     )
     generator = SequenceGenerator([model], task.target_dictionary, beam_size=beam, **lengths)
     found = {}
     for batch in batches:
-        for index, hypotheses in zip(batch["id"].tolist(), generator.generate([model], batch), strict=True):
+        for index, hypotheses in zip(
+            batch["id"].tolist(), generator.generate([model], batch), strict=True
+        ):
             found[index] = hypotheses[0]["tokens"].tolist()
         advance()
     return found

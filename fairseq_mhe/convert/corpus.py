@@ -13,8 +13,8 @@ from fairseq.data import data_utils
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
-from fairseq_mhe.convert.checkpoint import Source
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.checkpoints.checkpoint import Source
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.steps import MANIFEST, read_manifest
 
 #: Sentences to a batch.
@@ -94,11 +94,15 @@ def _languages(folder: Path) -> tuple[str, str]:
     except OSError:
         source = target = None
     if source is None or target is None:
-        raise UserError(f"{folder} is no data folder: give one that fairseq-mhe prepare or fairseq-preprocess has made")
+        raise UserError(
+            f"{folder} is no data folder: give one that fairseq-mhe prepare or fairseq-preprocess has made"
+        )
     return source, target
 
 
-def sentence_pairs(data: BinaryData, task: TranslationTask, subset: str, count: int) -> list[dict[str, Any]]:
+def sentence_pairs(
+    data: BinaryData, task: TranslationTask, subset: str, count: int
+) -> list[dict[str, Any]]:
     """The first ``count`` pairs of a split, as fairseq's collater takes them.
 
     Raises:
@@ -107,12 +111,16 @@ def sentence_pairs(data: BinaryData, task: TranslationTask, subset: str, count: 
     try:
         task.load_dataset(subset)
     except (OSError, TypeError):  # TypeError: fairseq asks the length of a side that is not there
-        raise UserError(f"{data.folder} has no split {subset!r}: prepare the data again, or name another") from None
+        raise UserError(
+            f"{data.folder} has no split {subset!r}: prepare the data again, or name another"
+        ) from None
     dataset = task.dataset(subset)
     return [dataset[index] for index in range(min(count, len(dataset)))]
 
 
-def batches(task: TranslationTask, subset: str, pairs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def batches(
+    task: TranslationTask, subset: str, pairs: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Batches of a split's pairs, sentences of similar length together; "id" tells which is which."""
     ordered = sorted(pairs, key=lambda pair: len(pair["source"]))
     collate = task.dataset(subset).collater
@@ -128,11 +136,19 @@ def random_batches(
 
     def sequences(words: int, lengths: Tensor) -> list[Tensor]:
         first = min(4, words - 1)
-        return [torch.randint(first, words, (int(length),), generator=generator) for length in lengths]
+        return [
+            torch.randint(first, words, (int(length),), generator=generator) for length in lengths
+        ]
 
     lengths = torch.randint(1, longest, (2, sentences), generator=generator)
-    sources = [torch.cat((s, s.new_tensor([eos]))) for s in sequences(len(task.source_dictionary), lengths[0])]
-    targets = [torch.cat((t.new_tensor([eos]), t)) for t in sequences(len(task.target_dictionary), lengths[1])]
+    sources = [
+        torch.cat((s, s.new_tensor([eos])))
+        for s in sequences(len(task.source_dictionary), lengths[0])
+    ]
+    targets = [
+        torch.cat((t.new_tensor([eos]), t))
+        for t in sequences(len(task.target_dictionary), lengths[1])
+    ]
     made = []
     for start in range(0, sentences, BATCH):
         source, target = sources[start : start + BATCH], targets[start : start + BATCH]

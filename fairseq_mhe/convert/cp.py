@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 #: Alternating least squares stops where an iteration lowers the relative error by less than this.
 STOP = 1e-6
@@ -22,7 +22,8 @@ RIDGE = 1e-10
 class Components:
     """sum over r of ``mixing[i, r] query[r] key[r]^T``: (n, D), (D, A), (D, B), float64.
 
-    ``error``: of the approximated forms, relative in the Frobenius norm. ``iterations``: rounds of least squares.
+    ``error``: of the approximated forms, relative in the Frobenius norm. ``iterations``: rounds of
+    least squares.
     """
 
     mixing: Tensor
@@ -33,7 +34,9 @@ class Components:
 
     def balanced(self) -> Components:
         """The same, query and key of each component equally long, and its largest mixing entry 1."""
-        largest = self.mixing.gather(0, self.mixing.abs().argmax(dim=0, keepdim=True)).squeeze(0)  # (D,), signed
+        largest = self.mixing.gather(0, self.mixing.abs().argmax(dim=0, keepdim=True)).squeeze(
+            0
+        )  # (D,), signed
         lengths = (self.query.norm(dim=1), self.key.norm(dim=1))  # (D,) each
         whole = largest.abs() * lengths[0] * lengths[1]
         side = whole.sqrt()
@@ -42,17 +45,24 @@ class Components:
             for x, length in zip((self.query, self.key), lengths, strict=True)
         )
         mixing = torch.where(largest != 0, self.mixing / largest, 0.0)
-        return Components(mixing, query * largest.sign().unsqueeze(1), key, self.error, self.iterations)
+        return Components(
+            mixing, query * largest.sign().unsqueeze(1), key, self.error, self.iterations
+        )
 
 
 def decompose(
-    forms: Tensor, dimensions: int, rank: int, iterations: int, advance: Callable[[], None] = lambda: None
+    forms: Tensor,
+    dimensions: int,
+    rank: int,
+    iterations: int,
+    advance: Callable[[], None] = lambda: None,
 ) -> Components:
     """Approximate ``forms`` (n, A, B), each of rank ``rank`` at most, by ``dimensions`` shared components.
 
-    With ``dimensions`` = n * ``rank`` the heads' own components, side by side, are exact. With fewer, alternating
-    least squares with line search goes on from the largest of them. (Measured on the sublayers of a trained tiny model
-    at D = n d / 4 and n d / 2, that ended lower than tensorly's own starts, "svd" and "random", in nearly every case.)
+    With ``dimensions`` = n * ``rank`` the heads' own components, side by side, are exact. With
+    fewer, alternating least squares with line search goes on from the largest of them. (Measured on
+    the sublayers of a trained tiny model at D = n d / 4 and n d / 2, that ended lower than
+    tensorly's own starts, "svd" and "random", in nearly every case.)
 
     Raises:
         UserError: tensorly is not installed.
@@ -73,7 +83,8 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     count = len(chosen)
     root = s.flatten()[chosen].sqrt().unsqueeze(1)
     mixing, query, key = (
-        forms.new_zeros(shape) for shape in ((heads, dimensions), (dimensions, rows), (dimensions, columns))
+        forms.new_zeros(shape)
+        for shape in ((heads, dimensions), (dimensions, rows), (dimensions, columns))
     )
     mixing[chosen // rank, torch.arange(count)] = 1
     query[:count] = u.transpose(1, 2).flatten(0, 1)[chosen] * root
@@ -81,7 +92,9 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     return _measured(forms, mixing, query, key, 0)
 
 
-def _alternate(forms: Tensor, start: Components, iterations: int, advance: Callable[[], None]) -> Components:
+def _alternate(
+    forms: Tensor, start: Components, iterations: int, advance: Callable[[], None]
+) -> Components:
     """tensorly's alternating least squares from ``start``."""
     parafac, cp_tensor = tensorly_functions()
     dimensions = len(start.query)
@@ -105,12 +118,16 @@ def _alternate(forms: Tensor, start: Components, iterations: int, advance: Calla
         l2_reg=RIDGE * float(forms.norm()) ** (4 / 3),
         callback=count,
     )
-    factors = [torch.from_numpy(np.ascontiguousarray(factor)) for factor in (mixing, query.T, key.T)]
+    factors = [
+        torch.from_numpy(np.ascontiguousarray(factor)) for factor in (mixing, query.T, key.T)
+    ]
     # The first call comes before the first round.
     return _measured(forms, factors[0], factors[1], factors[2], max(0, rounds - 1))
 
 
-def _measured(forms: Tensor, mixing: Tensor, query: Tensor, key: Tensor, iterations: int) -> Components:
+def _measured(
+    forms: Tensor, mixing: Tensor, query: Tensor, key: Tensor, iterations: int
+) -> Components:
     found = torch.einsum("ir,ra,rb->iab", mixing, query, key)
     error = float((found - forms).norm() / forms.norm().clamp(min=torch.finfo(forms.dtype).tiny))
     return Components(mixing, query, key, error, iterations)

@@ -1,8 +1,9 @@
 """Initial values for a smaller kind of attention from trained heads, by least squares.
 
-Head by head, the two maps that a head is are approximated: its scores x^T A_i y (of which softmax ignores what is the
-same for every y) and its output B_i y. Where real inputs were measured, errors count as they do on those. Truncated
-singular value decompositions are exact minimisers; MHE-Mul's scores need alternating least squares.
+Head by head, the two maps that a head is are approximated: its scores x^T A_i y (of which softmax
+ignores what is the same for every y) and its output B_i y. Where real inputs were measured, errors
+count as they do on those. Truncated singular value decompositions are exact minimisers; MHE-Mul's
+scores need alternating least squares.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ class Target:
 
 
 def fit(
-    kind: str, heads: Heads, inputs: Inputs, target: Target, advance: Callable[[], None] = lambda: None
+    kind: str,
+    heads: Heads,
+    inputs: Inputs,
+    target: Target,
+    advance: Callable[[], None] = lambda: None,
 ) -> Parameters:
     """The parameters of a sublayer of ``kind`` that come closest to ``heads``, on ``inputs``.
 
@@ -49,13 +54,23 @@ def fit(
 class _Problem:
     """One sublayer to approximate, its forms and weights prepared."""
 
-    def __init__(self, heads: Heads, inputs: Inputs, target: Target, advance: Callable[[], None]) -> None:
+    def __init__(
+        self, heads: Heads, inputs: Inputs, target: Target, advance: Callable[[], None]
+    ) -> None:
         self.heads, self.inputs, self.target, self.advance = heads, inputs, target, advance
         # With a bias, the query's input has one more entry that is always 1.
-        query = torch.cat((heads.query, heads.query_bias.unsqueeze(2)), dim=2) if target.bias else heads.query
-        self.scores = query.transpose(1, 2) @ heads.key  # (n, X, M), X = C or C + 1; without the scale
+        query = (
+            torch.cat((heads.query, heads.query_bias.unsqueeze(2)), dim=2)
+            if target.bias
+            else heads.query
+        )
+        self.scores = (
+            query.transpose(1, 2) @ heads.key
+        )  # (n, X, M), X = C or C + 1; without the scale
         self.outputs = heads.outputs()  # (n, C, M)
-        self.of_query = root(inputs.query.with_one() if target.bias else inputs.query.second)  # (X, X) twice
+        self.of_query = root(
+            inputs.query.with_one() if target.bias else inputs.query.second
+        )  # (X, X) twice
         self.of_memory = root(inputs.memory.covariance)  # (M, M) twice: softmax ignores the mean
         # Where a bias can make up for the mean, only what varies counts in the output.
         self.of_value = self.of_memory if target.bias else root(inputs.memory.second)
@@ -68,11 +83,17 @@ class _Problem:
 
     def key_layer(self, rows: Tensor) -> Parameters:
         """(rows, M) as the key projection's parameters; its bias would add the same to all of a query's scores."""
-        return {"k_proj.weight": rows, **({"k_proj.bias": rows.new_zeros(len(rows))} if self.target.bias else {})}
+        return {
+            "k_proj.weight": rows,
+            **({"k_proj.bias": rows.new_zeros(len(rows))} if self.target.bias else {}),
+        }
 
     def value_layers(self, value: Tensor, output: Tensor) -> Parameters:
         """Shared or own values (n or g, d, M) and outputs (n, C, d) as parameters; constants go in the bias."""
-        parameters = {"v_proj.weight": value.flatten(0, 1), "out_proj.weight": output.transpose(0, 1).flatten(1)}
+        parameters = {
+            "v_proj.weight": value.flatten(0, 1),
+            "out_proj.weight": output.transpose(0, 1).flatten(1),
+        }
         if self.target.bias:
             parameters["v_proj.bias"] = value.new_zeros(value.shape[:2]).flatten()
             parameters["out_proj.bias"] = self.lost_constant(value, output)
@@ -89,7 +110,8 @@ def _shared_rows(forms: Tensor, weight: tuple[Tensor, Tensor], width: int) -> tu
     """The best ``width`` rows that all of ``forms`` (n, A, M) are seen through.
 
     Returns:
-        rows (width, M) and for each form its own factor (n, A, width), with form ~ factor rows on inputs of ``weight``.
+        rows (width, M) and for each form its own factor (n, A, width), with form ~ factor rows on
+        inputs of ``weight``.
     """
     half, inverse = weight
     weighted = forms @ half  # (n, A, M)
@@ -99,7 +121,12 @@ def _shared_rows(forms: Tensor, weight: tuple[Tensor, Tensor], width: int) -> tu
     if basis.size(1) < width:
         basis = torch.nn.functional.pad(basis, (0, width - basis.size(1)))
     # Query and key share the size of what they make.
-    size = torch.nn.functional.pad(values.clamp(min=0).flip(0)[:width], (0, max(0, width - len(values)))) ** 0.25
+    size = (
+        torch.nn.functional.pad(
+            values.clamp(min=0).flip(0)[:width], (0, max(0, width - len(values)))
+        )
+        ** 0.25
+    )
     rows = size.unsqueeze(1) * basis.T @ inverse
     factors = weighted @ basis / size.where(size > 0, 1.0)
     return rows, factors
@@ -114,7 +141,9 @@ def _shared_values(problem: _Problem, outputs: Tensor) -> tuple[Tensor, Tensor]:
 def _gqa(p: _Problem) -> Parameters:
     """A group's scores share the rows of its key, its outputs the rows of its value."""
     keys, queries, values, outputs = [], [], [], []
-    for scores, output in zip(p.scores.chunk(p.target.groups), p.outputs.chunk(p.target.groups), strict=True):
+    for scores, output in zip(
+        p.scores.chunk(p.target.groups), p.outputs.chunk(p.target.groups), strict=True
+    ):
         # Errors count by the query's size: the rows are chosen with it, then every query is free.
         weighted = p.of_query[0] @ scores
         rows, factors = _shared_rows(weighted, p.of_memory, p.target.width)
@@ -124,7 +153,11 @@ def _gqa(p: _Problem) -> Parameters:
         values.append(value)
         outputs.append(own)
     query = torch.cat(queries).transpose(1, 2).flatten(0, 1)  # (n d, X)
-    return p.query_layer(query) | p.key_layer(torch.cat(keys)) | p.value_layers(torch.cat(values), torch.cat(outputs))
+    return (
+        p.query_layer(query)
+        | p.key_layer(torch.cat(keys))
+        | p.value_layers(torch.cat(values), torch.cat(outputs))
+    )
 
 
 def _mhe_mul(p: _Problem) -> Parameters:
@@ -141,8 +174,13 @@ def _mhe_mul(p: _Problem) -> Parameters:
         p.query_layer(query @ p.of_query[1])
         | p.key_layer(key @ p.of_memory[1])
         | p.value_layers(value, output)
-        # All in e^Q: where a factor is 0 it can still learn, which it could not if e^K made half of it.
-        | {"query_embedding": factors - p.target.offset, "key_embedding": one, "value_embedding": one.clone()}
+        # All in e^Q: where a factor is 0 it can still learn, which it could not if e^K made half of
+        # it.
+        | {
+            "query_embedding": factors - p.target.offset,
+            "key_embedding": one,
+            "value_embedding": one.clone(),
+        }
     )
 
 
@@ -154,7 +192,9 @@ def _mhe_add(p: _Problem) -> Parameters:
     varying = p.scores[:, :width].mean(dim=0)  # (C, M)
     at_mean = p.heads.query @ mean + p.heads.query_bias  # (n, k)
     fixed = (at_mean.unsqueeze(1) @ p.heads.key).squeeze(1)  # (n, M)
-    rows, factors = _shared_rows(torch.cat((n**0.5 * half @ varying, fixed)).unsqueeze(0), p.of_memory, p.target.width)
+    rows, factors = _shared_rows(
+        torch.cat((n**0.5 * half @ varying, fixed)).unsqueeze(0), p.of_memory, p.target.width
+    )
     query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
     shift = factors[0, width:] - query @ mean  # (n, d)
     value, output = _shared_rows(p.outputs, p.of_memory, p.target.width)

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.convert.checkpoint import (
+from fairseq_mhe.checkpoints.checkpoint import (
     Source,
     describe_attention,
     open_source,
@@ -21,14 +21,21 @@ from fairseq_mhe.convert.checkpoint import (
     save_stock,
     sublayers,
 )
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.compare import LogitDifference, logit_difference, quiet_fairseq, search
-from fairseq_mhe.convert.corpus import batches, one_or_more, open_data, random_batches, sentence_pairs, task_of
+from fairseq_mhe.convert.corpus import (
+    batches,
+    one_or_more,
+    open_data,
+    random_batches,
+    sentence_pairs,
+    task_of,
+)
 from fairseq_mhe.convert.heads import NOT_LINEAR, kind_of, stock_parameters, stock_width, write_out
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import atomic_path
 
-#: A fold is refused where its logits differ by more than this share of the largest logit: float32 rounding stays far
-#: below, a wrong fold far above.
+#: A fold is refused where its logits differ by more than this share of the largest logit: float32
+#: rounding stays far below, a wrong fold far above.
 TOLERANCE = 1e-4
 BEAM = 5
 
@@ -76,14 +83,19 @@ def stock_sublayer(attention: Attention, name: str) -> dict[str, Tensor]:
             if kind_of(attention) == "collaborative"
             else "heads wider than embedding dimension / heads do not fold"
         )
-        raise UserError(f"{name} ({kind_of(attention)}) has no exact stock form: {error}; {hint}") from None
+        raise UserError(
+            f"{name} ({kind_of(attention)}) has no exact stock form: {error}; {hint}"
+        ) from None
 
 
-def fold(source: Source, output: Path, data: Path | None, sentences: int, subset: str, console: Console) -> Report:
+def fold(
+    source: Source, output: Path, data: Path | None, sentences: int, subset: str, console: Console
+) -> Report:
     """Write ``source`` folded to ``output`` once what was written is found to compute the same.
 
     Raises:
-        UserError: it has no exact stock form, ``output`` cannot be written, or the data do not belong to the model.
+        UserError: it has no exact stock form, ``output`` cannot be written, or the data do not
+        belong to the model.
     """
     parameters = folded_parameters(source.model)
     made = {"made_by": "fold", "linear": not set(NOT_LINEAR) & set(source.attention.values())}
@@ -92,7 +104,9 @@ def fold(source: Source, output: Path, data: Path | None, sentences: int, subset
         return verify(source, temporary, data, sentences, subset, console)
 
 
-def verify(source: Source, path: Path, data: Path | None, sentences: int, subset: str, console: Console) -> Report:
+def verify(
+    source: Source, path: Path, data: Path | None, sentences: int, subset: str, console: Console
+) -> Report:
     """Load ``path`` as fairseq does and compare it with ``source``.
 
     Raises:
@@ -116,7 +130,9 @@ def verify(source: Source, path: Path, data: Path | None, sentences: int, subset
         logits = logit_difference(source.model, stock, found, task.target_dictionary.pad(), advance)
         same = None
         if data is not None:
-            one, other = (search(model, task, found, BEAM, advance) for model in (source.model, stock))
+            one, other = (
+                search(model, task, found, BEAM, advance) for model in (source.model, stock)
+            )
             same = sum(one[index] == other[index] for index in one)
     if logits.relative > TOLERANCE:
         raise UserError(
@@ -134,10 +150,17 @@ def load_stock(path: Path, task: TranslationTask) -> nn.Module:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe fold``."""
-    parser.add_argument("input", type=Path, metavar="IN", help="checkpoint of any kind of attention")
-    parser.add_argument("output", type=Path, metavar="OUT", help="the same model as fairseq's own transformer")
     parser.add_argument(
-        "--data", type=Path, metavar="DATA", help="data folder to compare both on, beam search too (else random words)"
+        "input", type=Path, metavar="IN", help="checkpoint of any kind of attention"
+    )
+    parser.add_argument(
+        "output", type=Path, metavar="OUT", help="the same model as fairseq's own transformer"
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DATA",
+        help="data folder to compare both on, beam search too (else random words)",
     )
     parser.add_argument("--subset", default="test", help="split of DATA (default: %(default)s)")
     parser.add_argument(
@@ -168,5 +191,7 @@ def describe(source: Source, output: Path, report: Report) -> list[str]:
         f"(float32; largest logit {logits.largest_logit:.1f}; {logits.positions} positions)",
     ]
     if report.same_hypotheses is not None:
-        lines.append(f"beam {BEAM}: {report.same_hypotheses} of {report.sentences} hypotheses are the same")
+        lines.append(
+            f"beam {BEAM}: {report.same_hypotheses} of {report.sentences} hypotheses are the same"
+        )
     return lines

@@ -17,9 +17,10 @@ from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
 from fairseq_mhe.attention.sha import SingleHeadAttention
 from fairseq_mhe.attention.skv import SharedKeyValueAttention
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
-#: Kinds whose written-out weights are products of parameters, so that they are no linear function of them.
+#: Kinds whose written-out weights are products of parameters, so that they are no linear function
+#: of them.
 NOT_LINEAR = ("mhe_mul", "collaborative")
 
 
@@ -50,7 +51,10 @@ class Heads:
     @property
     def biased(self) -> bool:
         """Whether any bias is not zero."""
-        return any(bool(b.any()) for b in (self.query_bias, self.key_bias, self.value_bias, self.output_bias))
+        return any(
+            bool(b.any())
+            for b in (self.query_bias, self.key_bias, self.value_bias, self.output_bias)
+        )
 
     def scores(self) -> Tensor:
         """(n, C, M): the bilinear form of each head's scores, scale included, biases not."""
@@ -71,7 +75,9 @@ class Heads:
     def scaled(self, scale: float) -> Heads:
         """The same heads with another factor on the scores, made up for in the queries."""
         factor = self.scale / scale
-        return replace(self, query=self.query * factor, query_bias=self.query_bias * factor, scale=scale)
+        return replace(
+            self, query=self.query * factor, query_bias=self.query_bias * factor, scale=scale
+        )
 
     def of_width(self, width: int) -> Heads:
         """The same heads with keys and values of ``width`` by adding zeros, scaled by width ** -0.5.
@@ -84,7 +90,8 @@ class Heads:
                 raise ValueError(f"its heads' {name} are {found} wide and only {width} fit")
         names = ("query", "key", "value")
         padded: dict[str, Any] = {
-            name: _with_rows(getattr(self, name), width) for name in (*names, *(f"{name}_bias" for name in names))
+            name: _with_rows(getattr(self, name), width)
+            for name in (*names, *(f"{name}_bias" for name in names))
         }
         output = _with_rows(self.output.transpose(1, 2), width).transpose(1, 2)
         return replace(self, **padded, output=output).scaled(width**-0.5)
@@ -131,7 +138,9 @@ def stock_width(attention: Attention) -> int:
 
 def _mha(a: MultiheadAttention) -> Heads:
     """The heads as they are."""
-    return _heads(a, _rows(a.q_proj, a.num_heads), _rows(a.k_proj, a.num_heads), _rows(a.v_proj, a.num_heads))
+    return _heads(
+        a, _rows(a.q_proj, a.num_heads), _rows(a.k_proj, a.num_heads), _rows(a.v_proj, a.num_heads)
+    )
 
 
 def _gqa(a: GroupedQueryAttention) -> Heads:
@@ -156,15 +165,20 @@ def _el(a: ELAttention) -> Heads:
 
 def _sha(a: SingleHeadAttention) -> Heads:
     """The one head n times."""
-    query, key, value = (_copied(_rows(layer, 1), a.num_heads) for layer in (a.q_proj, a.k_proj, a.v_proj))
+    query, key, value = (
+        _copied(_rows(layer, 1), a.num_heads) for layer in (a.q_proj, a.k_proj, a.v_proj)
+    )
     return _heads(a, query, key, value)
 
 
 def _mhe_mul(a: MHEMul) -> Heads:
     """(Q fQ) (K fK)^T = (Q fQ fK) K^T with f = 1 + e: both factors in the query, the value's in W_O."""
-    query, key, value = (_copied(_rows(layer, 1), a.num_heads) for layer in (a.q_proj, a.k_proj, a.v_proj))
+    query, key, value = (
+        _copied(_rows(layer, 1), a.num_heads) for layer in (a.q_proj, a.k_proj, a.v_proj)
+    )
     of_query, of_key, of_value = (
-        a.head_embedding_offset + e.detach().double() for e in (a.query_embedding, a.key_embedding, a.value_embedding)
+        a.head_embedding_offset + e.detach().double()
+        for e in (a.query_embedding, a.key_embedding, a.value_embedding)
     )  # (n, d)
     heads = _heads(a, _times(query, of_query * of_key), key, value)
     return replace(heads, output=heads.output * of_value.unsqueeze(1))
@@ -172,15 +186,20 @@ def _mhe_mul(a: MHEMul) -> Heads:
 
 def _mhe_add(a: MHEAdd) -> Heads:
     """e^Q and e^V are biases of a head; e^K adds the same to all of a query's scores, which softmax ignores."""
-    query, key, value = (_copied(_rows(layer, 1), a.num_heads) for layer in (a.q_proj, a.k_proj, a.v_proj))
-    of_query, of_value = (e.detach().double() for e in (a.query_embedding, a.value_embedding))  # (n, d)
+    query, key, value = (
+        _copied(_rows(layer, 1), a.num_heads) for layer in (a.q_proj, a.k_proj, a.v_proj)
+    )
+    of_query, of_value = (
+        e.detach().double() for e in (a.query_embedding, a.value_embedding)
+    )  # (n, d)
     return _heads(a, (query[0], query[1] + of_query), key, (value[0], value[1] + of_value))
 
 
 def _collaborative(a: CollaborativeAttention) -> Heads:
     """m_i in the query; the content term v_i is one more key channel, which a constant query reads.
 
-    Channels that a head mixes with 0 are left out, so that keys are as wide as the head that uses most.
+    Channels that a head mixes with 0 are left out, so that keys are as wide as the head that uses
+    most.
     """
     used = int(a.mixing.ne(0).sum(dim=1).max())
     order = a.mixing.detach().abs().argsort(dim=1, descending=True)[:, :used]  # (n, used)
@@ -193,7 +212,9 @@ def _collaborative(a: CollaborativeAttention) -> Heads:
         query_bias = _with_rows(query_bias, used + 1)
         query_bias[:, -1] = 1 / a.scaling
         key = torch.cat((key, a.content_proj.weight.detach().double().unsqueeze(1)), dim=1)
-    return _heads(a, (query, query_bias), (key, key.new_zeros(key.shape[:2])), _rows(a.v_proj, a.num_heads))
+    return _heads(
+        a, (query, query_bias), (key, key.new_zeros(key.shape[:2])), _rows(a.v_proj, a.num_heads)
+    )
 
 
 #: How each kind is written out.
@@ -214,12 +235,16 @@ Projection = tuple[Tensor, Tensor]
 
 
 def _heads(a: Any, query: Projection, key: Projection, value: Projection) -> Heads:
-    output = a.out_proj.weight.detach().double().unflatten(1, (a.num_heads, -1)).transpose(0, 1)  # (n, C, d)
+    output = (
+        a.out_proj.weight.detach().double().unflatten(1, (a.num_heads, -1)).transpose(0, 1)
+    )  # (n, C, d)
     return Heads(*query, *key, *value, output, _bias(a.out_proj), a.scaling)
 
 
 def _rows(layer: nn.Linear, heads: int) -> Projection:
-    return layer.weight.detach().double().unflatten(0, (heads, -1)), _bias(layer).unflatten(0, (heads, -1))
+    return layer.weight.detach().double().unflatten(0, (heads, -1)), _bias(layer).unflatten(
+        0, (heads, -1)
+    )
 
 
 def _bias(layer: nn.Linear) -> Tensor:

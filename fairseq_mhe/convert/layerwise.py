@@ -19,9 +19,9 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.convert.checkpoint import Source, build, sublayers
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import atomic_path
+from fairseq_mhe.checkpoints.checkpoint import Source, build, sublayers
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,17 @@ class LayerReport:
     seconds: float
 
 
-#: Convert (name, old sublayer, new sublayer); the last argument is called after each round of an iteration.
+#: Convert (name, old sublayer, new sublayer); the last argument is called after each round of an
+#: iteration.
 Convert = Callable[[str, Attention, Attention, Callable[[], None]], Converted]
 
 
 def convert_model(
-    source: Source, options: Mapping[str, Any], convert: Convert, store: LayerStore, console: Console
+    source: Source,
+    options: Mapping[str, Any],
+    convert: Convert,
+    store: LayerStore,
+    console: Console,
 ) -> tuple[nn.Module, list[LayerReport]]:
     """A model with ``options`` whose attention ``convert`` makes of the source's, and whose rest is the source's.
 
@@ -58,7 +63,11 @@ def convert_model(
     model = build(options, source)
     new = {name: module for name, _, module in sublayers(model)}
     old = [(name, module) for name, _, module in sublayers(source.model)]
-    state = {name: value for name, value in source.model.state_dict().items() if not name.startswith(_prefixes(new))}
+    state = {
+        name: value
+        for name, value in source.model.state_dict().items()
+        if not name.startswith(_prefixes(new))
+    }
     reports = []
     with _progress(console, len(old)) as (start, advance, finish):
         for name, module in old:
@@ -173,7 +182,9 @@ def describe(report: LayerReport) -> str:
 
 def table(reports: list[LayerReport]) -> Table:
     """Every sublayer's report."""
-    made = Table(title="attention sublayers: relative error of the scores, rounds of least squares, seconds")
+    made = Table(
+        title="attention sublayers: relative error of the scores, rounds of least squares, seconds"
+    )
     for column in ("sublayer", "error", "rounds", "seconds"):
         made.add_column(column, justify="left" if column == "sublayer" else "right")
     for report in reports:

@@ -12,9 +12,16 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
-from fairseq_mhe.convert.checkpoint import Source, sublayers
+from fairseq_mhe.checkpoints.checkpoint import Source, sublayers
 from fairseq_mhe.convert.compare import LogitDifference, logit_difference, loss
-from fairseq_mhe.convert.corpus import batches, one_or_more, open_data, random_batches, sentence_pairs, task_of
+from fairseq_mhe.convert.corpus import (
+    batches,
+    one_or_more,
+    open_data,
+    random_batches,
+    sentence_pairs,
+    task_of,
+)
 from fairseq_mhe.convert.moments import Inputs, measure_inputs, unknown_inputs
 
 #: Splits that inputs are measured on, and that a loss is computed on.
@@ -34,10 +41,14 @@ class Material:
     def inputs(self, console: Console) -> dict[str, Inputs]:
         """What each sublayer of the source reads, by its name."""
         if not self.train:
-            return {name: unknown_inputs(module) for name, _, module in sublayers(self.source.model)}
+            return {
+                name: unknown_inputs(module) for name, _, module in sublayers(self.source.model)
+            }
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("measuring inputs", total=len(self.train))
-            return measure_inputs(self.source.model, self.train, self.pad, lambda: progress.advance(bar))
+            return measure_inputs(
+                self.source.model, self.train, self.pad, lambda: progress.advance(bar)
+            )
 
     def loss(self, model: nn.Module) -> float | None:
         """Nats per target token on the validation sentences; None without data."""
@@ -64,7 +75,8 @@ def open_material(source: Source, data: Path | None, sentences: int) -> Material
     task = task_of(data, source)
     binary = open_data(data)
     train, valid = (
-        batches(task, subset, sentence_pairs(binary, task, subset, sentences)) for subset in (MEASURED, JUDGED)
+        batches(task, subset, sentence_pairs(binary, task, subset, sentences))
+        for subset in (MEASURED, JUDGED)
     )
     return Material(source, train, valid, task.target_dictionary.pad(), str(data))
 

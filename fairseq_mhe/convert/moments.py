@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.convert.checkpoint import sublayers
+from fairseq_mhe.checkpoints.checkpoint import sublayers
 
-#: Eigenvalues below this share of the largest count as this share: directions that the data hardly show.
+#: Eigenvalues below this share of the largest count as this share: directions that the data hardly
+#: show.
 FLOOR = 1e-6
 
 
@@ -84,10 +85,15 @@ class _Sums:
 
 @torch.inference_mode()
 def measure_inputs(
-    model: nn.Module, batches: Sequence[dict[str, Any]], pad: int, advance: Callable[[], None] = lambda: None
+    model: nn.Module,
+    batches: Sequence[dict[str, Any]],
+    pad: int,
+    advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Inputs]:
     """The inputs of every sublayer of ``model``, by its name, over batches of source and (shifted) target."""
-    sums = {name: (_Sums(module.embed_dim), _Sums(module.kdim)) for name, _, module in sublayers(model)}
+    sums = {
+        name: (_Sums(module.embed_dim), _Sums(module.kdim)) for name, _, module in sublayers(model)
+    }
     real: dict[str, Tensor] = {}  # side -> (positions, B), true where there is a word
     with _listening(model, sums, real):
         for batch in batches:
@@ -98,11 +104,15 @@ def measure_inputs(
             }
             model(**inputs)
             advance()
-    return {name: Inputs(query.moments(), memory.moments()) for name, (query, memory) in sums.items()}
+    return {
+        name: Inputs(query.moments(), memory.moments()) for name, (query, memory) in sums.items()
+    }
 
 
 @contextmanager
-def _listening(model: nn.Module, sums: dict[str, tuple[_Sums, _Sums]], real: dict[str, Tensor]) -> Iterator[None]:
+def _listening(
+    model: nn.Module, sums: dict[str, tuple[_Sums, _Sums]], real: dict[str, Tensor]
+) -> Iterator[None]:
     """Add to ``sums`` whatever the sublayers are called with, at ``real`` positions."""
 
     def listener(name: str, place: str) -> Callable[..., None]:

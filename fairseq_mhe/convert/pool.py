@@ -1,7 +1,8 @@
 """Initial values for a smaller kind of attention by the mean of trained heads.
 
-That is what Ainslie et al. 2023 (section 2.1) found best for GQA: a shared projection starts as the mean of those it
-replaces. For MHE each head's embeddings then bring the mean as close to the head's own projection as they can.
+That is what Ainslie et al. 2023 (section 2.1) found best for GQA: a shared projection starts as the
+mean of those it replaces. For MHE each head's embeddings then bring the mean as close to the head's
+own projection as they can.
 """
 
 from __future__ import annotations
@@ -28,15 +29,24 @@ def _pooled(heads: Heads, target: Target, groups: dict[str, int]) -> Parameters:
     """Projections by the letter of their name, each the mean over as many groups of heads, and the output as it is."""
     parameters = {"out_proj.weight": heads.output.transpose(0, 1).flatten(1)}
     for name in ("query", "key", "value"):
-        for suffix, rows in (("weight", getattr(heads, name)), ("bias", getattr(heads, f"{name}_bias"))):
+        for suffix, rows in (
+            ("weight", getattr(heads, name)),
+            ("bias", getattr(heads, f"{name}_bias")),
+        ):
             mean = rows.unflatten(0, (groups[name], -1)).mean(dim=1)  # (groups, d, ...)
             parameters[f"{name[0]}_proj.{suffix}"] = mean.flatten(0, 1)
     parameters["out_proj.bias"] = heads.output_bias
-    return {name: value for name, value in parameters.items() if target.bias or not name.endswith("bias")}
+    return {
+        name: value
+        for name, value in parameters.items()
+        if target.bias or not name.endswith("bias")
+    }
 
 
 def _pool_gqa(heads: Heads, target: Target) -> Parameters:
-    return _pooled(heads, target, {"query": heads.count, "key": target.groups, "value": target.groups})
+    return _pooled(
+        heads, target, {"query": heads.count, "key": target.groups, "value": target.groups}
+    )
 
 
 def _one_head(heads: Heads, target: Target) -> Parameters:

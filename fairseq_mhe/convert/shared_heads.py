@@ -25,7 +25,9 @@ class SharedHeadsConverter(FairseqConverter):
         for side in (spec.encoder, spec.decoder):
             heads = int(side.num_heads)
             for layer in side.layer:
-                layer.self_attention = with_shared_heads(layer.self_attention, heads, cached=side is spec.decoder)
+                layer.self_attention = with_shared_heads(
+                    layer.self_attention, heads, cached=side is spec.decoder
+                )
                 if hasattr(layer, "attention"):
                     layer.attention = with_shared_heads(layer.attention, heads)
         return spec
@@ -50,18 +52,23 @@ def with_shared_heads(full: Any, heads: int, cached: bool = False) -> Any:
     group = heads // kept
     first = np.arange(heads) // group * group  # the head that stands for each
     values = value.bias.reshape(heads, -1)  # (n, d)
-    # Rows of attention weights sum to 1: what value biases differ by goes through the output into its bias.
+    # Rows of attention weights sum to 1: what value biases differ by goes through the output into
+    # its bias.
     moved = output.weight @ (values - values[first]).reshape(-1)
 
     narrow = (
         _MultiQuerySpec()
         if cached and kept == 1
-        else attention_spec.MultiHeadAttentionSpec(self_attention=len(full.linear) == 2, num_heads_kv=kept)
+        else attention_spec.MultiHeadAttentionSpec(
+            self_attention=len(full.linear) == 2, num_heads_kv=kept
+        )
     )
     narrow.layer_norm = full.layer_norm
     narrow.queries_scale = full.queries_scale
     rows = slice(None, None, group)
-    kept_key, kept_value = (_linear(_rows(x.weight, heads)[rows], _rows(x.bias, heads)[rows]) for x in (key, value))
+    kept_key, kept_value = (
+        _linear(_rows(x.weight, heads)[rows], _rows(x.bias, heads)[rows]) for x in (key, value)
+    )
     if len(full.linear) == 2:
         _fuse(narrow.linear[0], (query, kept_key, kept_value))
     else:
@@ -88,7 +95,8 @@ def _distinct_heads(heads: int, *rows: Any) -> int:
     for kept in range(1, heads):
         group = heads // kept
         if heads % kept == 0 and all(
-            np.array_equal(each, each[np.arange(heads) // group * group]) for each in (_rows(x, heads) for x in rows)
+            np.array_equal(each, each[np.arange(heads) // group * group])
+            for each in (_rows(x, heads) for x in rows)
         ):
             return kept
     return heads
@@ -108,7 +116,9 @@ def _linear(weight: Any, bias: Any) -> Any:
 
 def _fuse(into: Any, linears: tuple[Any, ...]) -> None:
     """Lay projections one below the other."""
-    weights, biases = ([_array(getattr(linear, name)) for linear in linears] for name in ("weight", "bias"))
+    weights, biases = (
+        [_array(getattr(linear, name)) for linear in linears] for name in ("weight", "bias")
+    )
     into.weight = np.concatenate([w.reshape(-1, w.shape[-1]) for w in weights])
     into.bias = np.concatenate([b.reshape(-1) for b in biases])
 

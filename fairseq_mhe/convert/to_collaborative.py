@@ -1,8 +1,8 @@
 """``fairseq-mhe to-collaborative``: any checkpoint with collaborative attention of any width D.
 
-Cordonnier, Loukas & Jaggi 2020, section 3.3 (arXiv 2006.16362): the heads' score matrices W_Q^i W_K^i^T, stacked, are
-decomposed into D shared components (CP, PARAFAC) mixed by each head; biases go into the content term. Exact for
-D = n d.
+Cordonnier, Loukas & Jaggi 2020, section 3.3 (arXiv 2006.16362): the heads' score matrices W_Q^i
+W_K^i^T, stacked, are decomposed into D shared components (CP, PARAFAC) mixed by each head; biases
+go into the content term. Exact for D = n d.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.convert.checkpoint import (
+from fairseq_mhe.checkpoints.checkpoint import (
     Source,
     changed_options,
     describe_attention,
@@ -25,6 +25,7 @@ from fairseq_mhe.convert.checkpoint import (
     save_ours,
     sublayers,
 )
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
 from fairseq_mhe.convert.corpus import one_or_more
 from fairseq_mhe.convert.cp import decompose, tensorly_functions
@@ -32,8 +33,7 @@ from fairseq_mhe.convert.heads import Heads, write_out
 from fairseq_mhe.convert.layerwise import Converted, LayerReport, LayerStore, convert_model, table
 from fairseq_mhe.convert.measured import Material, add_data_arguments, open_material
 from fairseq_mhe.convert.moments import Inputs, root, unknown_inputs
-from fairseq_mhe.convert.rows import fine_tuning_line
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.models.rows import fine_tuning_line
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,9 @@ def collaborative_parameters(
     query_root, query_inverse = root(inputs.query.second)
     key_root, key_inverse = root(inputs.memory.covariance)  # softmax ignores the memory's mean
     forms = query_root @ heads.scores() / scale @ key_root  # (n, C, M)
-    found = decompose(forms, dimensions, min(heads.key.size(1), *forms.shape[1:]), iterations, advance)
+    found = decompose(
+        forms, dimensions, min(heads.key.size(1), *forms.shape[1:]), iterations, advance
+    )
     parameters = {
         "q_proj.weight": found.query @ query_inverse,  # (D, C)
         "k_proj.weight": found.key @ key_inverse,  # (D, M)
@@ -109,9 +111,13 @@ def to_collaborative(
     options = changed_options(source, "collaborative", bias, collaborative_dim=dimensions)
     inputs = material.inputs(console) if weighted else {}
 
-    def convert(name: str, module: Attention, new: Attention, advance: Callable[[], None]) -> Converted:
+    def convert(
+        name: str, module: Attention, new: Attention, advance: Callable[[], None]
+    ) -> Converted:
         known = inputs.get(name) or unknown_inputs(module)
-        return collaborative_parameters(old[name], new.scaling, dimensions, iterations, known, bias, advance)
+        return collaborative_parameters(
+            old[name], new.scaling, dimensions, iterations, known, bias, advance
+        )
 
     settings = {
         "to": "collaborative",
@@ -124,7 +130,11 @@ def to_collaborative(
     store = LayerStore(output.with_name(f".{output.name}.layers"), settings)
     model, layers = convert_model(source, options, convert, store, console)
     losses = [material.loss(m) for m in (source.model, model)]
-    made = {"made_by": "to-collaborative", **settings, "layers": [asdict(report) for report in layers]}
+    made = {
+        "made_by": "to-collaborative",
+        **settings,
+        "layers": [asdict(report) for report in layers],
+    }
     save_ours(source, options, model.state_dict(), output, made)
     store.clear()
     return Result(layers, material.difference(model), *losses), options
@@ -146,8 +156,12 @@ def check_dimensions(heads: Mapping[str, Heads], dimensions: int) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe to-collaborative``."""
     parser.add_argument("input", type=Path, metavar="IN", help="trained checkpoint, stock or ours")
-    parser.add_argument("output", type=Path, metavar="OUT", help="the same model with collaborative attention")
-    parser.add_argument("--dim", type=int, required=True, metavar="D", help="width of the shared queries and keys")
+    parser.add_argument(
+        "output", type=Path, metavar="OUT", help="the same model with collaborative attention"
+    )
+    parser.add_argument(
+        "--dim", type=int, required=True, metavar="D", help="width of the shared queries and keys"
+    )
     parser.add_argument(
         "--iterations",
         type=one_or_more,
@@ -161,7 +175,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --data, still decompose the bare weights, as the paper does, and only measure on the data",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON, for programs")
+    parser.add_argument(
+        "--json", action="store_true", help="print the report as JSON, for programs"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -172,7 +188,9 @@ def run(args: argparse.Namespace) -> None:
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences)
         weighted = args.data is not None and not args.unweighted
-        result, options = to_collaborative(source, args.output, args.dim, args.iterations, material, weighted, console)
+        result, options = to_collaborative(
+            source, args.output, args.dim, args.iterations, material, weighted, console
+        )
     if args.json:
         print(json.dumps({**asdict(result), "weighted": weighted, "options": options}, indent=2))
         return

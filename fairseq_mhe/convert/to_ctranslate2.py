@@ -18,11 +18,18 @@ import torch
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from fairseq_mhe.convert.checkpoint import STOCK_NAME, Source, describe_attention, open_source
+from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, Source, describe_attention, open_source
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import quiet_fairseq, search
-from fairseq_mhe.convert.corpus import BinaryData, batches, one_or_more, open_data, sentence_pairs, task_of
+from fairseq_mhe.convert.corpus import (
+    BinaryData,
+    batches,
+    one_or_more,
+    open_data,
+    sentence_pairs,
+    task_of,
+)
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.errors import UserError
 from fairseq_mhe.models.transformer import OPTIONS
 
 #: What CTranslate2 can store weights as.
@@ -39,7 +46,8 @@ QUANTIZATIONS = (
 BEAM = 5
 #: Longest translation that is compared.
 LONGEST = 200
-#: In float32 at least this share of greedy translations must be the same: two near-equal words may swap by rounding.
+#: In float32 at least this share of greedy translations must be the same: two near-equal words may
+#: swap by rounding.
 SAME_GREEDY = 0.98
 
 
@@ -53,22 +61,30 @@ class Agreement:
     megabytes: float
 
 
-def convert(source: Source, data: BinaryData, output: Path, quantization: str, shared_heads: bool) -> None:
+def convert(
+    source: Source, data: BinaryData, output: Path, quantization: str, shared_heads: bool
+) -> None:
     """Fold ``source`` and let CTranslate2's converter write it to the new folder ``output``.
 
     Raises:
-        UserError: CTranslate2 is not installed or cannot hold the model, or the folder cannot be written.
+        UserError: CTranslate2 is not installed or cannot hold the model, or the folder cannot be
+        written.
     """
     check_installed()
     if source.options["no_cross_attention"]:
-        raise UserError(f"{source.path} has no cross-attention, which CTranslate2's encoder-decoder models need")
+        raise UserError(
+            f"{source.path} has no cross-attention, which CTranslate2's encoder-decoder models need"
+        )
     parameters = folded_parameters(source.model)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "folded.pt"
         _write_legacy(source, parameters, data, checkpoint)
         try:
             _converter(shared_heads)(
-                str(checkpoint), str(data.folder), source_lang=data.source_lang, target_lang=data.target_lang
+                str(checkpoint),
+                str(data.folder),
+                source_lang=data.source_lang,
+                target_lang=data.target_lang,
             ).convert(str(output), quantization=quantization)
         except (ValueError, NotImplementedError) as error:
             reason = " ".join(str(error).split())
@@ -78,24 +94,37 @@ def convert(source: Source, data: BinaryData, output: Path, quantization: str, s
 
 
 def agreement(
-    source: Source, task: TranslationTask, data: BinaryData, model: Path, subset: str, sentences: int, threads: int
+    source: Source,
+    task: TranslationTask,
+    data: BinaryData,
+    model: Path,
+    subset: str,
+    sentences: int,
+    threads: int,
 ) -> Agreement:
     """Translate the first ``sentences`` of a split with fairseq and the original model, and with CTranslate2."""
     import ctranslate2
 
-    translator = ctranslate2.Translator(str(model), device="cpu", inter_threads=1, intra_threads=threads)
+    translator = ctranslate2.Translator(
+        str(model), device="cpu", inter_threads=1, intra_threads=threads
+    )
     pairs = sentence_pairs(data, task, subset, sentences)
     found = batches(task, subset, pairs)
-    words = [[task.source_dictionary[token] for token in pair["source"][:-1].tolist()] for pair in pairs]
+    words = [
+        [task.source_dictionary[token] for token in pair["source"][:-1].tolist()] for pair in pairs
+    ]
     same = []
     for beam in (1, BEAM):
         ours = search(source.model, task, found, beam, limit=LONGEST)
         theirs = translator.translate_batch(words, beam_size=beam, max_decoding_length=LONGEST)
         expected = [
-            [task.target_dictionary[token] for token in ours[int(pair["id"])][:-1]] for pair in pairs
+            [task.target_dictionary[token] for token in ours[int(pair["id"])][:-1]]
+            for pair in pairs
         ]  # without </s>
         same.append(sum(e == t.hypotheses[0] for e, t in zip(expected, theirs, strict=True)))
-    return Agreement(len(pairs), same[0], same[1], round((model / "model.bin").stat().st_size / 1e6, 3))
+    return Agreement(
+        len(pairs), same[0], same[1], round((model / "model.bin").stat().st_size / 1e6, 3)
+    )
 
 
 def check_installed() -> None:
@@ -118,9 +147,15 @@ def _converter(shared_heads: bool) -> Any:
     return FairseqConverter
 
 
-def _write_legacy(source: Source, parameters: dict[str, Tensor], data: BinaryData, path: Path) -> None:
+def _write_legacy(
+    source: Source, parameters: dict[str, Tensor], data: BinaryData, path: Path
+) -> None:
     """The folded model as CTranslate2's converter wants it: fairseq's options in a namespace, the task's among them."""
-    options = {name: value for name, value in source.options.items() if name not in OPTIONS and name != "_name"}
+    options = {
+        name: value
+        for name, value in source.options.items()
+        if name not in OPTIONS and name != "_name"
+    }
     task = {"task": "translation", "source_lang": data.source_lang, "target_lang": data.target_lang}
     args = argparse.Namespace(**{**options, **task, "arch": STOCK_NAME})
     torch.save({"args": args, "model": parameters}, path)
@@ -148,23 +183,38 @@ def new_folder(output: Path) -> Iterator[Path]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe to-ctranslate2``."""
-    parser.add_argument("checkpoint", type=Path, metavar="CKPT", help="checkpoint of any kind of attention")
+    parser.add_argument(
+        "checkpoint", type=Path, metavar="CKPT", help="checkpoint of any kind of attention"
+    )
     parser.add_argument("--data", type=Path, required=True, metavar="DATA", help="its data folder")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
     parser.add_argument(
-        "--quantization", choices=QUANTIZATIONS, default="float32", help="how weights are stored (default: %(default)s)"
+        "--quantization",
+        choices=QUANTIZATIONS,
+        default="float32",
+        help="how weights are stored (default: %(default)s)",
     )
     parser.add_argument(
         "--shared-heads",
         action="store_true",
         help="store keys and values that heads share once (CTranslate2's multi-query layout): a smaller model",
     )
-    parser.add_argument("--subset", default="test", help="split of DATA to compare on (default: %(default)s)")
     parser.add_argument(
-        "--sentences", type=one_or_more, default=100, metavar="N", help="of it, the first N (default: %(default)s)"
+        "--subset", default="test", help="split of DATA to compare on (default: %(default)s)"
     )
-    parser.add_argument("--threads", type=one_or_more, default=1, metavar="N", help="CPU threads of CTranslate2")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON, for programs")
+    parser.add_argument(
+        "--sentences",
+        type=one_or_more,
+        default=100,
+        metavar="N",
+        help="of it, the first N (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--threads", type=one_or_more, default=1, metavar="N", help="CPU threads of CTranslate2"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the report as JSON, for programs"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -181,7 +231,15 @@ def run(args: argparse.Namespace) -> None:
                     "(greedy, float32), so that the model is not kept; please report this"
                 )
     if args.json:
-        print(json.dumps({**asdict(found), "quantization": args.quantization, "shared_heads": args.shared_heads}))
+        print(
+            json.dumps(
+                {
+                    **asdict(found),
+                    "quantization": args.quantization,
+                    "shared_heads": args.shared_heads,
+                }
+            )
+        )
         return
     made_of = describe_attention(source.attention)
     print(f"{args.out}: CTranslate2, {args.quantization}, {found.megabytes} MB, from {made_of}")

@@ -1,1 +1,1 @@
-"""The experiments: rows, runs, scores, the table and the pictures."""
+"""The commands over runs and reports."""

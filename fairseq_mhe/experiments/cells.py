@@ -10,14 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments import devices
-from fairseq_mhe.experiments.dataset import Dataset
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments.params import build_on_meta
-from fairseq_mhe.experiments.recipes import Recipe, recipe
-from fairseq_mhe.experiments.runs import PLACES, Run
-from fairseq_mhe.experiments.training import trained, training_of
-from fairseq_mhe.models.accounting import total_parameters
+from fairseq_mhe.models.counting import total_parameters
+from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.runs import devices
+from fairseq_mhe.runs.recipes import Recipe, recipe
+from fairseq_mhe.runs.run import PLACES, Run
+from fairseq_mhe.runs.training import trained, training_of
 
 #: Bytes of a checkpoint for each parameter: float32 weights and Adam's two moments.
 CHECKPOINT_BYTES = 12
@@ -27,10 +27,16 @@ SPECIAL_SYMBOLS = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of both commands."""
-    parser.add_argument("--data", type=Path, required=True, metavar="DATA", help="a prepared data folder")
-    parser.add_argument("--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DATA", help="a prepared data folder"
+    )
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders"
+    )
     how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument("--updates", type=devices.positive, metavar="N", help="updates, instead of the recipe's")
+    how_long.add_argument(
+        "--updates", type=devices.positive, metavar="N", help="updates, instead of the recipe's"
+    )
     how_long.add_argument(
         "--fraction",
         "--updates-fraction",
@@ -39,7 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="this share of the recipe's updates: a rehearsal",
     )
     parser.add_argument(
-        "--batch-tokens", type=devices.positive, metavar="N", help="tokens of an update, on all devices together"
+        "--batch-tokens",
+        type=devices.positive,
+        metavar="N",
+        help="tokens of an update, on all devices together",
     )
     parser.add_argument(
         "--max-tokens",
@@ -47,8 +56,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="tokens that a device takes at a time: less needs less memory",
     )
-    parser.add_argument("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    parser.add_argument("--tensorboard", action="store_true", help="write logs for TensorBoard into each run folder")
+    parser.add_argument(
+        "--subset", default="test", help="what is translated and scored (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--tensorboard", action="store_true", help="write logs for TensorBoard into each run folder"
+    )
     devices.add_arguments(parser)
 
 
@@ -89,11 +102,16 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     training = found.training
     if args.fraction is not None:
         if not 0 < args.fraction <= 1:
-            raise UserError(f"--fraction {args.fraction:g} is no share: give more than 0 and at most 1")
+            raise UserError(
+                f"--fraction {args.fraction:g} is no share: give more than 0 and at most 1"
+            )
         training = training.shortened(max(1, round(training.updates * args.fraction)))
     if args.updates is not None:
         training = training.shortened(args.updates)
-    batch_tokens, max_tokens = args.batch_tokens or training.batch_tokens, args.max_tokens or training.max_tokens
+    batch_tokens, max_tokens = (
+        args.batch_tokens or training.batch_tokens,
+        args.max_tokens or training.max_tokens,
+    )
     if args.batch_tokens and not args.max_tokens:
         max_tokens = min(max_tokens, batch_tokens)
     return replace(found, training=training.batched(batch_tokens, max_tokens))
@@ -105,8 +123,12 @@ def check_tensorboard(wanted: bool) -> None:
     Raises:
         UserError: it cannot.
     """
-    if wanted and not any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")):
-        raise UserError("--tensorboard needs TensorBoard: pip install tensorboard, or leave the option out")
+    if wanted and not any(
+        importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")
+    ):
+        raise UserError(
+            "--tensorboard needs TensorBoard: pip install tensorboard, or leave the option out"
+        )
 
 
 def check_disk(runs: Sequence[Run], data: Dataset) -> None:
@@ -133,7 +155,9 @@ def _checkpoints_bytes(run: Run, data: Dataset) -> int:
     with (data.binary / f"dict.{data.languages[0]}.txt").open("rb") as dictionary:
         words = sum(1 for _ in dictionary)
     places = {f"{place}_attention": run.settings["attention"][place] for place in PLACES}
-    model = build_on_meta(run.row, run.settings["attention"]["encoder"], words + SPECIAL_SYMBOLS, **places)
+    model = build_on_meta(
+        run.row, run.settings["attention"]["encoder"], words + SPECIAL_SYMBOLS, **places
+    )
     kept = training_of(run).average + 1 + 3  # the last, the best, and one that is being written
     present = sum(path.stat().st_size for path in run.checkpoints.glob("*.pt"))
     return max(0, kept * CHECKPOINT_BYTES * total_parameters(model) - present)

@@ -15,10 +15,15 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe.attention import VARIANTS, Attention
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments.params import VOCABULARY, build_on_meta
-from fairseq_mhe.models.accounting import CacheBytes, attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.counting import (
+    CacheBytes,
+    attention_parameters,
+    cache_bytes,
+    total_parameters,
+)
 from fairseq_mhe.models.transformer import PLACES, kinds
 
 #: Bytes of a number.
@@ -31,9 +36,9 @@ MODEL_OPTIONS = (*PLACES.values(), "attention_kv_heads", "collaborative_dim")
 class AttentionWork:
     """Multiply-adds of one attention sublayer.
 
-    ``query``: for each query, its projections to heads and from heads to the output; ``key``: for each key position,
-    its projections to keys and values; ``pair``: for each query and each key that it attends to, the scores and the
-    weighted sums of all heads.
+    ``query``: for each query, its projections to heads and from heads to the output; ``key``: for
+    each key position, its projections to keys and values; ``pair``: for each query and each key
+    that it attends to, the scores and the weighted sums of all heads.
     """
 
     query: int
@@ -45,8 +50,8 @@ class AttentionWork:
 class Cost:
     """What a part of a model costs.
 
-    ``source``: multiply-adds per source token, done once a sentence; ``target``: per target token, done for each
-    hypothesis.
+    ``source``: multiply-adds per source token, done once a sentence; ``target``: per target token,
+    done for each hypothesis.
     """
 
     parameters: int = 0
@@ -55,22 +60,31 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         """Of both parts together."""
-        return Cost(self.parameters + other.parameters, self.source + other.source, self.target + other.target)
+        return Cost(
+            self.parameters + other.parameters,
+            self.source + other.source,
+            self.target + other.target,
+        )
 
 
 @torch.no_grad()
 def attention_work(attention: Attention) -> AttentionWork:
     """Count a sublayer's multiply-adds by running its three hooks over one position.
 
-    Matrix products are counted. Elementwise work (head embeddings, mixing vectors, biases, masks, softmax) is not, nor
-    is what is done to weights once a call, however many positions there are (sha sums W_O's rows).
+    Matrix products are counted. Elementwise work (head embeddings, mixing vectors, biases, masks,
+    softmax) is not, nor is what is done to weights once a call, however many positions there are
+    (sha sums W_O's rows).
     """
     like = next(attention.parameters())
-    x, key, value = (like.new_zeros(1, 1, width) for width in (attention.embed_dim, attention.kdim, attention.vdim))
+    x, key, value = (
+        like.new_zeros(1, 1, width)
+        for width in (attention.embed_dim, attention.kdim, attention.vdim)
+    )
     queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
     heads = queries.new_zeros(*queries.shape[:3], attention.head_dim)
     return AttentionWork(
-        query=_counted(lambda: attention.queries(x)) + _counted(lambda: attention.merge(heads, None)),
+        query=_counted(lambda: attention.queries(x))
+        + _counted(lambda: attention.merge(heads, None)),
         key=_counted(lambda: attention.keys_values(key, value)),
         pair=queries.size(1) * (queries.size(3) + attention.head_dim),
     )
@@ -86,11 +100,13 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
     """The cost of the attention in each place (of ``PLACES``), and of all that is not attention under "rest".
 
     Args:
-        model: an encoder-decoder Transformer of this package, its parameters possibly without memory ("meta").
+        model: an encoder-decoder Transformer of this package, its parameters possibly without
+        memory ("meta").
         source: source tokens, to all of which each source and target token attends.
-        past: target tokens to which a target token attends in self-attention, itself among them: (T + 1) / 2 on
-            average while T tokens are decoded one after another; T in training, where kernels compute what the causal
-            mask then hides.
+        past: target tokens to which a target token attends in self-attention, itself among them: (T
+        + 1) / 2 on
+            average while T tokens are decoded one after another; T in training, where kernels
+            compute what the causal mask then hides.
     """
     parts = dict.fromkeys((*PLACES, "rest"), Cost())
     inside: set[nn.Module] = set()
@@ -120,22 +136,46 @@ def _of_attention(attention: Attention, place: str, source: int, past: float) ->
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe cost``."""
-    parser.add_argument("row", metavar="ROW", help=f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}")
-    parser.add_argument("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(VARIANTS)}")
-    for place in PLACES:
-        parser.add_argument(f"--{place}-attention", metavar="KIND", help=f"another kind of {place} attention")
     parser.add_argument(
-        "--kv-heads", "--attention-kv-heads", dest="attention_kv_heads", type=int, metavar="G", help="gqa: kept heads"
+        "row", metavar="ROW", help=f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}"
     )
-    parser.add_argument("--collaborative-dim", type=int, metavar="D", help="collaborative: width of queries and keys")
+    parser.add_argument(
+        "attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(VARIANTS)}"
+    )
+    for place in PLACES:
+        parser.add_argument(
+            f"--{place}-attention", metavar="KIND", help=f"another kind of {place} attention"
+        )
+    parser.add_argument(
+        "--kv-heads",
+        "--attention-kv-heads",
+        dest="attention_kv_heads",
+        type=int,
+        metavar="G",
+        help="gqa: kept heads",
+    )
+    parser.add_argument(
+        "--collaborative-dim",
+        type=int,
+        metavar="D",
+        help="collaborative: width of queries and keys",
+    )
     for name, default, what in (
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
         ("beam", 5, "hypotheses of a beam search"),
         ("vocab-size", VOCABULARY, "joined vocabulary"),
     ):
-        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{what} (default: %(default)s)")
-    parser.add_argument("--dtype", choices=BYTES, default="float32", help="of the cache (default: %(default)s)")
+        parser.add_argument(
+            f"--{name}",
+            type=int,
+            default=default,
+            metavar="N",
+            help=f"{what} (default: %(default)s)",
+        )
+    parser.add_argument(
+        "--dtype", choices=BYTES, default="float32", help="of the cache (default: %(default)s)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 

@@ -1,6 +1,7 @@
 """``fairseq-mhe compare-engines``: one test set by stock fairseq, fairseq with MHE, and CTranslate2.
 
-All take turns in one run, each in a process of its own: sentences/s, memory, size of the model's file, BLEU.
+All take turns in one run, each in a process of its own: sentences/s, memory, size of the model's
+file, BLEU.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ from fairseq_mhe.bench.compare import measure, summaries
 from fairseq_mhe.bench.corpus import CorpusSettings, Engine
 from fairseq_mhe.bench.settings import STOCK
 from fairseq_mhe.bench.worker import OK, Worker
-from fairseq_mhe.convert.checkpoint import open_source
+from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.system import cores
 from fairseq_mhe.convert.compare import quiet_fairseq
 from fairseq_mhe.convert.corpus import open_data
 from fairseq_mhe.convert.fold import fold
 from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert, new_folder
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments import scoring, studies
-from fairseq_mhe.experiments.devices import positive
-from fairseq_mhe.experiments.plots import COLOURS
-from fairseq_mhe.experiments.processes import cores
-from fairseq_mhe.experiments.progress import Board
-from fairseq_mhe.experiments.recipes import recipe
-from fairseq_mhe.experiments.runs import Run, Steps, only_one
+from fairseq_mhe.experiments import studies
 from fairseq_mhe.experiments.studies import Study
-from fairseq_mhe.files import sha256
 from fairseq_mhe.models.packed import int8_available
+from fairseq_mhe.report.plots import COLOURS
+from fairseq_mhe.runs import scoring
+from fairseq_mhe.runs.devices import positive
+from fairseq_mhe.runs.recipes import recipe
+from fairseq_mhe.runs.run import Run, Steps, only_one
 
 PRECISIONS = ("float32", "int8")
 _MIB = 2**20
@@ -42,12 +44,28 @@ _MIB = 2**20
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe compare-engines``."""
-    parser.add_argument("--mha", type=Path, required=True, metavar="RUN", help="finished run of mha")
-    parser.add_argument("--mhe", type=Path, required=True, metavar="RUN", help="finished run of another kind, mhe_mul")
-    parser.add_argument("--threads", type=positive, default=cores(), metavar="N", help="(default: all, %(default)s)")
-    parser.add_argument("--repetitions", type=positive, default=5, metavar="N", help="rounds (default: %(default)s)")
-    parser.add_argument("--beam", type=positive, metavar="N", help="hypotheses; 1 is greedy (default: the recipe's)")
-    parser.add_argument("--max-tokens", type=positive, metavar="N", help="of a batch (default: the recipe's)")
+    parser.add_argument(
+        "--mha", type=Path, required=True, metavar="RUN", help="finished run of mha"
+    )
+    parser.add_argument(
+        "--mhe",
+        type=Path,
+        required=True,
+        metavar="RUN",
+        help="finished run of another kind, mhe_mul",
+    )
+    parser.add_argument(
+        "--threads", type=positive, default=cores(), metavar="N", help="(default: all, %(default)s)"
+    )
+    parser.add_argument(
+        "--repetitions", type=positive, default=5, metavar="N", help="rounds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--beam", type=positive, metavar="N", help="hypotheses; 1 is greedy (default: the recipe's)"
+    )
+    parser.add_argument(
+        "--max-tokens", type=positive, metavar="N", help="of a batch (default: the recipe's)"
+    )
     studies.add_arguments(parser, "engines")
 
 
@@ -58,7 +76,9 @@ def run(args: argparse.Namespace) -> None:
     mha, mhe = studies.finished_run(args.mha, "mha"), studies.finished_run(args.mhe)
     study = studies.open_study(args, mha, console)
     if mhe.settings["data"]["fingerprint"] != study.data.fingerprint:
-        raise UserError(f"{mhe.folder} was trained on other data than {mha.folder}: give runs of the same data")
+        raise UserError(
+            f"{mhe.folder} was trained on other data than {mha.folder}: give runs of the same data"
+        )
     with only_one(study.out):
         engines = _engines(study, mha, mhe)
         decoding = recipe(mha.row).decoding
@@ -72,7 +92,12 @@ def _engines(study: Study, mha: Run, mhe: Run) -> dict[str, Engine]:
     """Every model in every form, made once."""
     folder = study.out / "models"
     stock = folder / "mha-stock.pt"
-    _made(study, mha, stock, lambda source, path: fold(source, path, None, 1, study.subset, study.console))
+    _made(
+        study,
+        mha,
+        stock,
+        lambda source, path: fold(source, path, None, 1, study.subset, study.console),
+    )
     engines = {STOCK: Engine(str(stock))}
     for run, precision in itertools.product((mha, mhe), PRECISIONS):
         if precision == "int8" and (study.gpu or not int8_available()):
@@ -85,7 +110,9 @@ def _engines(study: Study, mha: Run, mhe: Run) -> dict[str, Engine]:
         layout = " shared heads" if shared else ""
         path = folder / f"{run.kind}{layout.replace(' ', '-')}-{precision}"
 
-        def write(source: Any, path: Path, precision: str = precision, shared: bool = shared) -> None:
+        def write(
+            source: Any, path: Path, precision: str = precision, shared: bool = shared
+        ) -> None:
             if not path.exists():
                 with new_folder(path) as new:
                     convert(source, data, new, precision, shared)
@@ -146,7 +173,10 @@ def _measured(
 
 
 def _report(
-    study: Study, found: Mapping[str, dict[str, Any]], cell: Mapping[str, Any], args: argparse.Namespace
+    study: Study,
+    found: Mapping[str, dict[str, Any]],
+    cell: Mapping[str, Any],
+    args: argparse.Namespace,
 ) -> None:
     columns = ["engine", "sentences/s", "vs stock", "peak memory, MiB", "model file, MiB", "BLEU"]
     rows = [[name, *_row(result)] for name, result in found.items()]
@@ -161,7 +191,12 @@ def _report(
         f"BLEU `{good[STOCK]['bleu']['signature']}`.",
     ]
     title = "Engines: stock fairseq, fairseq with MHE, and CTranslate2 with folded models"
-    results = {"cell": dict(cell), "threads": args.threads, "repetitions": args.repetitions, "engines": dict(found)}
+    results = {
+        "cell": dict(cell),
+        "threads": args.threads,
+        "repetitions": args.repetitions,
+        "engines": dict(found),
+    }
     studies.write_report(
         study,
         "engines",
@@ -191,7 +226,11 @@ def _draw(figure: Figure, found: Mapping[str, Mapping[str, Any]], title: str) ->
     axes = figure.subplots()
     names: Sequence[str] = list(found)[::-1]
     rates = [found[name]["rate"] for name in names]
-    axes.barh(range(len(names)), rates, color=[COLOURS[1] if "CTranslate2" in name else COLOURS[0] for name in names])
+    axes.barh(
+        range(len(names)),
+        rates,
+        color=[COLOURS[1] if "CTranslate2" in name else COLOURS[0] for name in names],
+    )
     for place, name in enumerate(names):
         result = found[name]
         text = f"  {result['relative']['median']:.2f}x, BLEU {result['bleu']['score']:.1f}"

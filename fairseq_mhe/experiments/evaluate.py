@@ -8,23 +8,31 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments import comet, devices, pipeline, scoring
-from fairseq_mhe.experiments.dataset import Dataset, open_dataset
-from fairseq_mhe.experiments.devices import Device
-from fairseq_mhe.experiments.progress import Board
-from fairseq_mhe.experiments.recipes import recipe
-from fairseq_mhe.experiments.runs import Run, only_one, read_json, read_run
-from fairseq_mhe.experiments.training import training_of
+from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
+from fairseq_mhe.runs import comet, devices, pipeline, scoring
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.recipes import recipe
+from fairseq_mhe.runs.run import Run, only_one, read_json, read_run
+from fairseq_mhe.runs.training import training_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe evaluate``."""
     parser.add_argument("run", type=Path, metavar="RUN", help="the folder of a trained run")
-    parser.add_argument("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    parser.add_argument("--data", type=Path, metavar="DATA", help="its data folder, where that has been moved since")
     parser.add_argument(
-        "--comet", nargs="?", const=comet.MODEL, metavar="MODEL", help=f"score with COMET too ({comet.MODEL})"
+        "--subset", default="test", help="what is translated and scored (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DATA", help="its data folder, where that has been moved since"
+    )
+    parser.add_argument(
+        "--comet",
+        nargs="?",
+        const=comet.MODEL,
+        metavar="MODEL",
+        help=f"score with COMET too ({comet.MODEL})",
     )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
@@ -36,7 +44,9 @@ def run(args: argparse.Namespace) -> None:
     data = open_dataset(args.data or Path(found.config["surroundings"]["data"]))
     if args.comet:
         comet.check_installed()
-    device = devices.asked_for(argparse.Namespace(gpus=None, processes=None, cpu=args.cpu), models=1).alone()
+    device = devices.asked_for(
+        argparse.Namespace(gpus=None, processes=None, cpu=args.cpu), models=1
+    ).alone()
     with only_one(found.folder):
         evaluate(found, data, args.subset, device, Console(stderr=True))
         if args.comet:
@@ -63,9 +73,13 @@ def evaluate(run: Run, data: Dataset, subset: str, device: Device, console: Cons
         UserError: the run is not trained to its end, or the data are not what it was trained on.
     """
     if data.fingerprint != run.settings["data"]["fingerprint"]:
-        raise UserError(f"{data.folder} is not the data that {run.folder} was trained on: give the right --data")
+        raise UserError(
+            f"{data.folder} is not the data that {run.folder} was trained on: give the right --data"
+        )
     if not data.text(subset, 0).is_file():
-        there = sorted(path.stem for path in data.text(subset, 0).parent.glob(f"*.{data.languages[0]}"))
+        there = sorted(
+            path.stem for path in data.text(subset, 0).parent.glob(f"*.{data.languages[0]}")
+        )
         raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {', '.join(there)}")
     if "average" not in run.steps.status()["steps"] or not run.model.is_file():
         raise UserError(

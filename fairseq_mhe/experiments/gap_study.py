@@ -1,8 +1,8 @@
 """``fairseq-mhe gap-study``: why MHE-Mul stays behind MHA, and what moves its BLEU beyond the noise of seeds.
 
-Each variant changes one thing of the row's MHE-Mul: how its shared projections or head embeddings begin, their weight
-decay, the learning rate, where MHE stands, how many heads share its parameters. Each is trained with several seeds and
-compared with MHA and with MHE-Mul as the paper has it.
+Each variant changes one thing of the row's MHE-Mul: how its shared projections or head embeddings
+begin, their weight decay, the learning rate, where MHE stands, how many heads share its parameters.
+Each is trained with several seeds and compared with MHA and with MHE-Mul as the paper has it.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from scipy import stats
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments import cells, devices, pipeline, studies
-from fairseq_mhe.experiments.dataset import no_colon, open_dataset
-from fairseq_mhe.experiments.devices import Device
+from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.experiments import cells, studies
 from fairseq_mhe.experiments.evaluate import evaluate
-from fairseq_mhe.experiments.peop import prr
-from fairseq_mhe.experiments.plots import COLOURS
-from fairseq_mhe.experiments.processes import check_writable
-from fairseq_mhe.experiments.progress import Board
-from fairseq_mhe.experiments.recipes import Recipe, Training
-from fairseq_mhe.experiments.runs import PLACES, Run, only_one, open_run, read_json, settings_of
-from fairseq_mhe.experiments.scoring import compare_seeds, read_lines
 from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
+from fairseq_mhe.prepare.data_folder import no_colon, open_dataset
+from fairseq_mhe.report.peop import prr
+from fairseq_mhe.report.plots import COLOURS
+from fairseq_mhe.runs import devices, pipeline
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.processes import check_writable
+from fairseq_mhe.runs.recipes import Recipe, Training
+from fairseq_mhe.runs.run import PLACES, Run, only_one, open_run, read_json, settings_of
+from fairseq_mhe.runs.scoring import compare_seeds, read_lines
 
 MHA, MHE = "mha", "mhe_mul"
 #: What the variants ask, and a name for it.
@@ -78,10 +79,24 @@ def variants(row: str, training: Training) -> list[Variant]:
     return [
         Variant(MHA, "reference", mha),
         Variant(MHE, "reference", mhe),
-        *(Variant(f"init-{init}", "init", mhe, ("--shared-projection-init", init)) for init in ("head", "xavier")),
-        *(Variant(f"std-{std}", "embeddings", mhe, ("--head-embedding-std", std)) for std in ("0.1", "0.5")),
-        Variant("offset-0", "embeddings", mhe, ("--head-embedding-offset", "0", "--head-embedding-std", "1")),
-        *(Variant(f"decay-{x:g}", "decay", mhe, (), {"head_embedding_weight_decay": x}) for x in (0.1, 1.0)),
+        *(
+            Variant(f"init-{init}", "init", mhe, ("--shared-projection-init", init))
+            for init in ("head", "xavier")
+        ),
+        *(
+            Variant(f"std-{std}", "embeddings", mhe, ("--head-embedding-std", std))
+            for std in ("0.1", "0.5")
+        ),
+        Variant(
+            "offset-0",
+            "embeddings",
+            mhe,
+            ("--head-embedding-offset", "0", "--head-embedding-std", "1"),
+        ),
+        *(
+            Variant(f"decay-{x:g}", "decay", mhe, (), {"head_embedding_weight_decay": x})
+            for x in (0.1, 1.0)
+        ),
         *(
             Variant(f"{prefix}lr-{name}", "rate", attention, (), {"lr": training.lr * factor})
             for prefix, attention in (("", mhe), ("mha-", mha))
@@ -99,7 +114,12 @@ def _heads(row: Row) -> Iterator[Variant]:
     for heads in HEADS:
         if heads != row.heads:
             width = round(parameters / per_width[heads])
-            yield Variant(f"heads-{heads}x{width}", "heads", dict.fromkeys(PLACES, MHE), _heads_options(heads, width))
+            yield Variant(
+                f"heads-{heads}x{width}",
+                "heads",
+                dict.fromkeys(PLACES, MHE),
+                _heads_options(heads, width),
+            )
     width = round(parameters / (4 * row.embed_dim * row.heads))
     name = f"mha-{row.heads}x{width}"
     yield Variant(name, "heads", dict.fromkeys(PLACES, MHA), _heads_options(row.heads, width))
@@ -107,7 +127,11 @@ def _heads(row: Row) -> Iterator[Variant]:
 
 def _heads_options(heads: int, width: int) -> tuple[str, ...]:
     sides = (f"--{side}-attention-heads" for side in ("encoder", "decoder"))
-    return (*(word for side in sides for word in (side, str(heads))), "--attention-head-dim", str(width))
+    return (
+        *(word for side in sides for word in (side, str(heads))),
+        "--attention-head-dim",
+        str(width),
+    )
 
 
 def chosen(every: Sequence[Variant], names: str | None) -> list[Variant]:
@@ -132,10 +156,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe gap-study``."""
     parser.add_argument("--row", default="tiny", help="size of the models (default: %(default)s)")
     parser.add_argument(
-        "--only", metavar="NAME,...", help=f"variants, or questions: {', '.join(QUESTIONS)} (default: all)"
+        "--only",
+        metavar="NAME,...",
+        help=f"variants, or questions: {', '.join(QUESTIONS)} (default: all)",
     )
-    parser.add_argument("--seeds", default="1,2,3", metavar="N,...", help="random seeds (default: %(default)s)")
-    parser.add_argument("--finished-only", action="store_true", help="train nothing: the report of what is finished")
+    parser.add_argument(
+        "--seeds", default="1,2,3", metavar="N,...", help="random seeds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--finished-only", action="store_true", help="train nothing: the report of what is finished"
+    )
     cells.add_arguments(parser)
 
 
@@ -149,7 +179,9 @@ def run(args: argparse.Namespace) -> None:
     no_colon(out)
     check_writable(out)
     device = devices.asked_for(args, len(every) * len(seeds))
-    study = Study(out, data, args.subset, device.gpu, Console(stderr=True), join(["fairseq-mhe", *args.typed]))
+    study = Study(
+        out, data, args.subset, device.gpu, Console(stderr=True), join(["fairseq-mhe", *args.typed])
+    )
     with only_one(out):
         gap = GapStudy(study, recipe, every, sorted(seeds), device, args.tensorboard)
         if not args.finished_only:
@@ -169,13 +201,21 @@ class GapStudy:
         device: Device,
         tensorboard: bool,
     ) -> None:
-        self.study, self.recipe, self.seeds, self.device, self.tensorboard = study, recipe, seeds, device, tensorboard
+        self.study, self.recipe, self.seeds, self.device, self.tensorboard = (
+            study,
+            recipe,
+            seeds,
+            device,
+            tensorboard,
+        )
         self.runs = {variant: [self.open(variant, seed) for seed in seeds] for variant in every}
 
     def open(self, variant: Variant, seed: int) -> Run:
         """A variant's run folder; the references' are those that run-table would make."""
         training, data = replace(self.recipe.training, **variant.changes), self.study.data.identity
-        settings = settings_of(self.recipe.row, variant.attention, seed, training.settings(), data, variant.options)
+        settings = settings_of(
+            self.recipe.row, variant.attention, seed, training.settings(), data, variant.options
+        )
         folder = self.study.out / f"{self.recipe.row}-{variant.name}-seed{seed}"
         return open_run(folder, settings, {"data": str(self.study.data.folder)})
 
@@ -187,11 +227,15 @@ class GapStudy:
             part = waiting[start : start + size]
             cells.check_disk(part, self.study.data)
             names = ", ".join(run.name for run in part)
-            self.study.say(f"{len(waiting) - start} of {sum(map(len, self.runs.values()))} models to do, now {names}")
+            self.study.say(
+                f"{len(waiting) - start} of {sum(map(len, self.runs.values()))} models to do, now {names}"
+            )
             with Board(self.study.console, "updates") as board:
                 pipeline.train(part, self.study.data, self.device, board, self.tensorboard)
             for run in part:
-                evaluate(run, self.study.data, self.study.subset, self.device.alone(), self.study.console)
+                evaluate(
+                    run, self.study.data, self.study.subset, self.device.alone(), self.study.console
+                )
                 _tidy(run)
             done = self.finished()
             if start + size < len(waiting) and _comparable(done):
@@ -209,12 +253,20 @@ class GapStudy:
         """
         done = self.finished()
         if not _comparable(done):
-            raise UserError(f"{self.study.out}: {MHA} and {MHE} are not finished: there is nothing to compare with")
+            raise UserError(
+                f"{self.study.out}: {MHA} and {MHE} are not finished: there is nothing to compare with"
+            )
         self.write(done, show=True)
 
     def write(self, done: Mapping[Variant, Sequence[Run]], show: bool) -> None:
         """The report of the variants that are ``done``; ``show``: print it, too."""
-        _report(self.study, self.recipe, done, [variant.name for variant in self.runs if variant not in done], show)
+        _report(
+            self.study,
+            self.recipe,
+            done,
+            [variant.name for variant in self.runs if variant not in done],
+            show,
+        )
 
 
 def _comparable(done: Iterable[Variant]) -> bool:
@@ -233,8 +285,9 @@ def _tidy(run: Run) -> None:
 class Noise:
     """How much BLEU differs between seeds: the standard deviation within variants, pooled over all of them.
 
-    With a few seeds each, this is known far better than the deviation of any one variant. ``unstable`` names those
-    whose seeds differ more than the others': they are not pooled, and compared with what is known of themselves.
+    With a few seeds each, this is known far better than the deviation of any one variant.
+    ``unstable`` names those whose seeds differ more than the others': they are not pooled, and
+    compared with what is known of themselves.
     """
 
     deviation: float
@@ -263,14 +316,18 @@ def pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
 def noise_of(bleus: Mapping[str, Sequence[float]]) -> Noise | None:
     """The noise within variants; None where none has two seeds.
 
-    The widest of them may be unstable: Cochran's test for outlying variances (ISO 5725-2), repeated for the rest.
+    The widest of them may be unstable: Cochran's test for outlying variances (ISO 5725-2), repeated
+    for the rest.
     """
     steady = dict(bleus)
     while len(steady) > 2:
         widest = max(steady, key=lambda name: statistics.pvariance(steady[name]))
         others, freedom = pooled(group for name, group in steady.items() if name != widest)
         variance, own_freedom = pooled([steady[widest]])
-        if not others or len(steady) * stats.f.sf(variance / others, own_freedom, freedom) >= UNSTABLE:
+        if (
+            not others
+            or len(steady) * stats.f.sf(variance / others, own_freedom, freedom) >= UNSTABLE
+        ):
             break
         del steady[widest]
     variance, freedom = pooled(steady.values())
@@ -300,7 +357,9 @@ def summarise(study: Study, done: Mapping[Variant, Sequence[Run]]) -> list[dict[
                 "seeds": [run.seed for run in runs],
                 "bleus": bleus[variant.name],
                 "bleu": round(statistics.mean(bleus[variant.name]), 4),
-                "deviation": round(statistics.stdev(bleus[variant.name]), 4) if len(runs) > 1 else None,
+                "deviation": round(statistics.stdev(bleus[variant.name]), 4)
+                if len(runs) > 1
+                else None,
                 "unstable": noise is not None and variant.name in noise.unstable,
                 **_retained(study, runs, mha),
             }
@@ -308,7 +367,11 @@ def summarise(study: Study, done: Mapping[Variant, Sequence[Run]]) -> list[dict[
     for reference in (MHE, MHA):
         others = [summary for summary in found if summary["variant"] != reference]
         names = [summary["variant"] for summary in others]
-        p_values = adjusted([noise.p_value(bleus, name, reference) for name in names]) if noise else [None] * len(names)
+        p_values = (
+            adjusted([noise.p_value(bleus, name, reference) for name in names])
+            if noise
+            else [None] * len(names)
+        )
         for summary, p_value in zip(others, p_values, strict=True):
             difference = statistics.mean(summary["bleus"]) - statistics.mean(bleus[reference])
             summary[f"against_{reference}"] = {
@@ -319,10 +382,17 @@ def summarise(study: Study, done: Mapping[Variant, Sequence[Run]]) -> list[dict[
     return found
 
 
-def _retained(study: Study, runs: Sequence[Run], baselines: Sequence[Run]) -> dict[str, float | None]:
+def _retained(
+    study: Study, runs: Sequence[Run], baselines: Sequence[Run]
+) -> dict[str, float | None]:
     """PRR with its bootstrap interval over sentences and seeds."""
-    ours, theirs = ([read_lines(run.subset(study.subset) / "hypotheses.txt") for run in of] for of in (runs, baselines))
-    compared = compare_seeds(ours, theirs, read_lines(runs[0].subset(study.subset) / "references.txt"))
+    ours, theirs = (
+        [read_lines(run.subset(study.subset) / "hypotheses.txt") for run in of]
+        for of in (runs, baselines)
+    )
+    compared = compare_seeds(
+        ours, theirs, read_lines(runs[0].subset(study.subset) / "references.txt")
+    )
     best = statistics.mean(study.bleu(run) for run in baselines)
     mean = statistics.mean(study.bleu(run) for run in runs)
     value = round(prr(mean, best), 2) if best > 0 else None
@@ -330,7 +400,11 @@ def _retained(study: Study, runs: Sequence[Run], baselines: Sequence[Run]) -> di
 
 
 def _report(
-    study: Study, recipe: Recipe, done: Mapping[Variant, Sequence[Run]], left: Sequence[str], show: bool
+    study: Study,
+    recipe: Recipe,
+    done: Mapping[Variant, Sequence[Run]],
+    left: Sequence[str],
+    show: bool,
 ) -> None:
     summaries = summarise(study, done)
     noise = noise_of({summary["variant"]: summary["bleus"] for summary in summaries})
@@ -349,11 +423,17 @@ def _report(
         "verdict",
     ]
     tables = [
-        (f"{name}: {what}", [*columns, *map(str, seeds)], [_row(s) for s in summaries if s["question"] == name])
+        (
+            f"{name}: {what}",
+            [*columns, *map(str, seeds)],
+            [_row(s) for s in summaries if s["question"] == name],
+        )
         for name, what in QUESTIONS.items()
         if any(s["question"] == name for s in summaries)
     ]
-    title = f"Why the gap? {recipe.row}, {recipe.training.updates:,} updates" + (" (unfinished)" if left else "")
+    title = f"Why the gap? {recipe.row}, {recipe.training.updates:,} updates" + (
+        " (unfinished)" if left else ""
+    )
     results = {
         "row": recipe.row,
         "training": recipe.training.settings(),
@@ -368,9 +448,19 @@ def _report(
         "variants": summaries,
         "unfinished": list(left),
     }
-    notes = [*_notes(study, recipe, done, summaries, noise), *([f"Not done yet: {', '.join(left)}."] if left else [])]
+    notes = [
+        *_notes(study, recipe, done, summaries, noise),
+        *([f"Not done yet: {', '.join(left)}."] if left else []),
+    ]
     studies.write_report(
-        study, "gap", title, results, tables, notes, lambda figure: _draw(figure, summaries, noise, title), show
+        study,
+        "gap",
+        title,
+        results,
+        tables,
+        notes,
+        lambda figure: _draw(figure, summaries, noise, title),
+        show,
     )
 
 
@@ -404,7 +494,9 @@ def _verdict(summary: Mapping[str, Any]) -> str:
     if compared is None or compared["p_value"] is None:
         return ""
     word = "better" if compared["difference"] > 0 else "worse"
-    return (word if compared["beyond_noise"] else "within the noise") + (", unstable" if summary["unstable"] else "")
+    return (word if compared["beyond_noise"] else "within the noise") + (
+        ", unstable" if summary["unstable"] else ""
+    )
 
 
 def _notes(
@@ -440,7 +532,10 @@ def _notes(
         "p: t-test with that deviation, adjusted for the number of variants (Benjamini and Hochberg). Verdict: better "
         f"or worse than MHE-Mul where p < {LEVEL:g}; it is about these sentences, PRR's interval about others too."
     )
-    best = max((s for s, v in zip(summaries, done, strict=True) if v.everywhere), key=lambda s: float(s["bleu"]))
+    best = max(
+        (s for s, v in zip(summaries, done, strict=True) if v.everywhere),
+        key=lambda s: float(s["bleu"]),
+    )
     if best["variant"] == MHE:
         notes.append("No variant with MHE in all places is better than the paper's form.")
     else:
@@ -452,7 +547,9 @@ def _notes(
     return notes
 
 
-def _draw(figure: Figure, summaries: Sequence[Mapping[str, Any]], noise: Noise | None, title: str) -> None:
+def _draw(
+    figure: Figure, summaries: Sequence[Mapping[str, Any]], noise: Noise | None, title: str
+) -> None:
     """A line for each variant: its mean, its seeds, and both references with what noise alone does to a mean."""
     figure.set_size_inches(9, max(4.0, 0.32 * len(summaries) + 1.5))
     axes = figure.subplots()
@@ -460,14 +557,32 @@ def _draw(figure: Figure, summaries: Sequence[Mapping[str, Any]], noise: Noise |
     for place, summary in enumerate(summaries):
         style, colour = marks.get(summary["variant"], ("D", COLOURS[2]))
         beyond = summary.get(f"against_{MHE}", {}).get("beyond_noise", True)
-        axes.plot(summary["bleus"], [place] * len(summary["bleus"]), ".", color="#7F7F7F", markersize=6)
-        axes.plot(summary["bleu"], place, style, color=colour, markersize=9, fillstyle="full" if beyond else "none")
+        axes.plot(
+            summary["bleus"], [place] * len(summary["bleus"]), ".", color="#7F7F7F", markersize=6
+        )
+        axes.plot(
+            summary["bleu"],
+            place,
+            style,
+            color=colour,
+            markersize=9,
+            fillstyle="full" if beyond else "none",
+        )
         if summary["variant"] in marks:
             wide = 0.0 if noise is None else noise.deviation / len(summary["bleus"]) ** 0.5
-            axes.axvspan(summary["bleu"] - wide, summary["bleu"] + wide, color=colour, alpha=0.15, linewidth=0)
+            axes.axvspan(
+                summary["bleu"] - wide,
+                summary["bleu"] + wide,
+                color=colour,
+                alpha=0.15,
+                linewidth=0,
+            )
             axes.axvline(summary["bleu"], color=colour, linewidth=1, linestyle=":")
     axes.set_yticks(np.arange(len(summaries)), [summary["variant"] for summary in summaries])
     axes.invert_yaxis()
-    axes.set_xlabel("BLEU (dots: seeds; hollow: within the noise of MHE-Mul's; bands: a mean ± its error)", fontsize=11)
+    axes.set_xlabel(
+        "BLEU (dots: seeds; hollow: within the noise of MHE-Mul's; bands: a mean ± its error)",
+        fontsize=11,
+    )
     axes.set_title(title, fontsize=12)
     axes.grid(axis="x", alpha=0.3)

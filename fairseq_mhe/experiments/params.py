@@ -17,11 +17,11 @@ from rich.table import Table
 from torch import nn
 
 from fairseq_mhe.attention import VARIANTS, build_attention
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments.peop import PUBLISHED_SCORES, TASKS, peop, prr
-from fairseq_mhe.models.accounting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.transformer import check_options
+from fairseq_mhe.report.peop import PUBLISHED_SCORES, TASKS, peop, prr
 
 #: #Params in the paper's table (Xue & Aletras 2023), millions.
 PUBLISHED = {
@@ -49,7 +49,8 @@ class Setting:
     published: dict[str, str]
 
 
-#: The paper's pre-trained language models, of BERT-base's size. It prints 28.32 for mha; 28,311,552 would be 28.31.
+#: The paper's pre-trained language models, of BERT-base's size. It prints 28.32 for mha; 28,311,552
+#: would be 28.31.
 SETTINGS = {
     "bert-base": Setting(
         embed_dim=768,
@@ -68,7 +69,9 @@ SETTINGS = {
 }
 
 
-def build_on_meta(row: str, attention: str, vocabulary: int = VOCABULARY, **options: Any) -> nn.Module:
+def build_on_meta(
+    row: str, attention: str, vocabulary: int = VOCABULARY, **options: Any
+) -> nn.Module:
     """The model of a row and kind with parameters of the right shapes and no memory behind them.
 
     Args:
@@ -85,15 +88,21 @@ def build_on_meta(row: str, attention: str, vocabulary: int = VOCABULARY, **opti
         raise UserError(f"unknown row {row!r}; choose one of: {', '.join(rows)}")
     dictionary = Dictionary()
     if vocabulary <= len(dictionary):
-        raise UserError(f"a vocabulary of {vocabulary} has no words: take more than {len(dictionary)}")
+        raise UserError(
+            f"a vocabulary of {vocabulary} has no words: take more than {len(dictionary)}"
+        )
     for index in range(vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{index}")
     task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
     try:
-        check_options(argparse.Namespace(**{**rows[row].options(), "attention": attention, **options}))
+        check_options(
+            argparse.Namespace(**{**rows[row].options(), "attention": attention, **options})
+        )
     except ValueError as error:
         raise UserError(str(error)) from None
-    args = argparse.Namespace(arch=arch_name(row), attention=attention, share_all_embeddings=True, **options)
+    args = argparse.Namespace(
+        arch=arch_name(row), attention=attention, share_all_embeddings=True, **options
+    )
     with torch.device("meta"):
         return build_model(args, task)
 
@@ -103,20 +112,26 @@ def build_setting(setting: str, attention: str) -> nn.ModuleList:
     size = SETTINGS[setting]
     with torch.device("meta"):
         return nn.ModuleList(
-            build_attention(attention, size.embed_dim, size.heads, self_attention=True) for _ in range(size.sublayers)
+            build_attention(attention, size.embed_dim, size.heads, self_attention=True)
+            for _ in range(size.sublayers)
         )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe params``."""
-    parser.add_argument("--json", action="store_true", help="print attention parameters as JSON, for programs")
+    parser.add_argument(
+        "--json", action="store_true", help="print attention parameters as JSON, for programs"
+    )
     parser.add_argument(
         "--setting",
         choices=SETTINGS,
         help="count the attention of the paper's pre-trained models instead, and recompute PRR and PEoP",
     )
     parser.add_argument(
-        "--vocab-size", type=int, metavar="N", help=f"joined vocabulary of the totals (default: {VOCABULARY})"
+        "--vocab-size",
+        type=int,
+        metavar="N",
+        help=f"joined vocabulary of the totals (default: {VOCABULARY})",
     )
 
 
@@ -124,7 +139,9 @@ def run(args: argparse.Namespace) -> None:
     """Print the table, or its attention parameters as JSON: {row or setting: {kind: parameters}}."""
     if args.vocab_size is not None and (args.json or args.setting):
         option = "--json" if args.json else "--setting"
-        raise UserError(f"--vocab-size changes totals only, and {option} prints none: leave one of them out")
+        raise UserError(
+            f"--vocab-size changes totals only, and {option} prints none: leave one of them out"
+        )
     if args.json:
         print(json.dumps(_counts(args.setting), indent=2))
     else:
@@ -137,9 +154,12 @@ def run(args: argparse.Namespace) -> None:
 
 def _counts(setting: str | None) -> dict[str, dict[str, int]]:
     if setting:
-        return {setting: {kind: attention_parameters(build_setting(setting, kind)) for kind in VARIANTS}}
+        return {
+            setting: {kind: attention_parameters(build_setting(setting, kind)) for kind in VARIANTS}
+        }
     return {
-        row: {kind: attention_parameters(build_on_meta(row, kind)) for kind in VARIANTS} for row in (*ROWS, *SMALL_ROWS)
+        row: {kind: attention_parameters(build_on_meta(row, kind)) for kind in VARIANTS}
+        for row in (*ROWS, *SMALL_ROWS)
     }
 
 
@@ -154,7 +174,9 @@ def _setting_tables(setting: str) -> Iterator[Table]:
     )
     _columns(parameters, "a sublayer", "attention parameters", "published (M)")
     for kind, count in counts.items():
-        parameters.add_row(kind, f"{count // size.sublayers:,}", f"{count:,}", size.published.get(kind, ""))
+        parameters.add_row(
+            kind, f"{count // size.sublayers:,}", f"{count:,}", size.published.get(kind, "")
+        )
     yield parameters
     merit = Table(
         title="PRR / PEoP, from the published scores and these parameters",
@@ -169,7 +191,9 @@ def _setting_tables(setting: str) -> Iterator[Table]:
 def _merit(kind: str, counts: dict[str, int], task: int) -> str:
     """PRR and PEoP, which sha itself has none of."""
     score, sha_score, mha_score = (PUBLISHED_SCORES[name][task] for name in (kind, "sha", "mha"))
-    elasticity = "-" if kind == "sha" else f"{peop(score, sha_score, counts[kind], counts['sha']):.2f}"
+    elasticity = (
+        "-" if kind == "sha" else f"{peop(score, sha_score, counts[kind], counts['sha']):.2f}"
+    )
     return f"{prr(score, mha_score):.1f} / {elasticity}"
 
 
@@ -186,7 +210,13 @@ def _table(vocabulary: int) -> Table:
     )
     table.add_column("row")
     table.add_column("attention")
-    for name in ("attention parameters", "published (M)", "total parameters", "KV bytes/target token", "/source token"):
+    for name in (
+        "attention parameters",
+        "published (M)",
+        "total parameters",
+        "KV bytes/target token",
+        "/source token",
+    ):
         table.add_column(name, justify="right")
     for row in (*ROWS, *SMALL_ROWS):
         for kind in VARIANTS:

@@ -12,15 +12,16 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.experiments import pipeline, table
-from fairseq_mhe.experiments.dataset import Dataset, no_colon, open_dataset
-from fairseq_mhe.experiments.devices import choose_device
-from fairseq_mhe.experiments.processes import check_writable
-from fairseq_mhe.experiments.progress import Board
-from fairseq_mhe.experiments.recipes import QUICKSTART, Recipe
-from fairseq_mhe.experiments.runs import Run, Steps, only_one
-from fairseq_mhe.prepare.home_assistant import prepare_home_assistant
+from fairseq_mhe.common.board import Board
+from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
+from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
 from fairseq_mhe.prepare.progress import shown_progress
+from fairseq_mhe.report import table
+from fairseq_mhe.runs import pipeline
+from fairseq_mhe.runs.devices import choose_device
+from fairseq_mhe.runs.processes import check_writable
+from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
+from fairseq_mhe.runs.run import Run, Steps, only_one
 
 SUBSETS = ("test", "valid")
 
@@ -28,7 +29,10 @@ SUBSETS = ("test", "valid")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart``."""
     parser.add_argument(
-        "--out", type=Path, default=Path("runs/quickstart"), help="folder of it all (default: %(default)s)"
+        "--out",
+        type=Path,
+        default=Path("runs/quickstart"),
+        help="folder of it all (default: %(default)s)",
     )
     parser.add_argument(
         "--attention",
@@ -37,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KIND,...",
         help=f"kinds to compare, or all (default: %(default)s; there are: {', '.join(VARIANTS)})",
     )
-    parser.add_argument("--seed", type=_count, default=1, metavar="N", help="random seed (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=_count, default=1, metavar="N", help="random seed (default: %(default)s)"
+    )
     parser.add_argument(
         "--updates",
         type=_count,
@@ -45,8 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="updates of each training (default: %(default)s)",
     )
-    parser.add_argument("--limit", type=_count, metavar="N", help="use about N pairs of the corpus only, for a trial")
-    parser.add_argument("--subset", choices=SUBSETS, default="test", help="what is scored; valid is for tuning")
+    parser.add_argument(
+        "--limit",
+        type=_count,
+        metavar="N",
+        help="use about N pairs of the corpus only, for a trial",
+    )
+    parser.add_argument(
+        "--subset", choices=SUBSETS, default="test", help="what is scored; valid is for tuning"
+    )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
 
 
@@ -61,7 +74,9 @@ def _kinds(text: str) -> tuple[str, ...]:
     kinds = tuple(VARIANTS) if text == "all" else tuple(dict.fromkeys(text.split(",")))
     for kind in kinds:
         if kind not in VARIANTS:
-            raise argparse.ArgumentTypeError(f"unknown attention {kind!r}; choose of: {', '.join(VARIANTS)}, or all")
+            raise argparse.ArgumentTypeError(
+                f"unknown attention {kind!r}; choose of: {', '.join(VARIANTS)}, or all"
+            )
     return kinds
 
 
@@ -85,17 +100,21 @@ class Quickstart:
     def run(self) -> None:
         """All steps."""
         data = self.prepare()
-        plan = pipeline.Plan(self.recipe(), self.args.attention, (self.args.seed,), self.args.subset)
+        plan = pipeline.Plan(
+            self.recipe(), self.args.attention, (self.args.seed,), self.args.subset
+        )
         runs = pipeline.open_runs(plan, data, self.out)
         device = choose_device(len(runs), torch.cuda.is_available() and not self.args.cpu)
         self.announce(
-            2, f"train {', '.join(plan.kinds)} ({plan.recipe.training.updates} updates each) {device.describe()}"
+            2,
+            f"train {', '.join(plan.kinds)} ({plan.recipe.training.updates} updates each) {device.describe()}",
         )
         with Board(self.console, "updates") as board:
             pipeline.train(runs, data, device, board)
         alone = choose_device(1, device.gpu)
         self.announce(
-            3, f"translate {plan.subset} with a beam of {plan.recipe.decoding.beam}, one model after the other"
+            3,
+            f"translate {plan.subset} with a beam of {plan.recipe.decoding.beam}, one model after the other",
         )
         with Board(self.console, "sentences") as board:
             pipeline.generate(plan, runs, data, alone, board)
@@ -117,7 +136,11 @@ class Quickstart:
         """The embedded corpus as a data folder; a part of it has a folder of its own."""
         limit = self.args.limit
         folder = self.out / ("data" if limit is None else f"data-limit{limit}")
-        self.announce(1, "prepare the embedded English-German corpus" + (f", {limit} pairs of it" if limit else ""))
+        self.announce(
+            1,
+            "prepare the embedded English-German corpus"
+            + (f", {limit} pairs of it" if limit else ""),
+        )
         with shown_progress() as report:
             prepare_home_assistant(folder, limit=limit, report=report)
         return open_dataset(folder)
@@ -126,21 +149,41 @@ class Quickstart:
         """Write the table unless it is of these very results already, and print it."""
         title = self.title(data)
         names = [run.name for run in runs]
-        made_from = {run.name: run.steps.status()["steps"][f"score {self.args.subset}"]["key"] for run in runs}
+        made_from = {
+            run.name: run.steps.status()["steps"][f"score {self.args.subset}"]["key"]
+            for run in runs
+        }
         outputs = [self.out / name for name in table.FILES]
         Steps(self.out).perform(
             "table",
             {"runs": names, "scores": made_from, "title": title},
             outputs,
-            lambda: table.write_table(table.gather((run.folder for run in runs), self.args.subset), self.out, title),
+            lambda: table.write_table(
+                table.gather((run.folder for run in runs), self.args.subset), self.out, title
+            ),
         )
         table.show_table(self.out, title, Console())
-        self.console.print(f"{', '.join(str(path) for path in outputs)}", markup=False, highlight=False, soft_wrap=True)
+        self.console.print(
+            f"{', '.join(str(path) for path in outputs)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
     def title(self, data: Dataset) -> str:
         """The table's heading, which says so where it is of a trial."""
         training = self.recipe().training
-        whole = self.args.limit is None and training == QUICKSTART.training and self.args.subset == "test"
+        whole = (
+            self.args.limit is None
+            and training == QUICKSTART.training
+            and self.args.subset == "test"
+        )
         pairs = data.manifest["lines"]["train"]
-        trial = "" if whole else ", a trial and no result" if self.args.subset == "test" else ", on valid"
+        trial = (
+            ""
+            if whole
+            else ", a trial and no result"
+            if self.args.subset == "test"
+            else ", on valid"
+        )
         return f"Home Assistant en-de, {pairs:,} pairs, {training.updates:,} updates{trial}"

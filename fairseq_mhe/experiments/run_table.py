@@ -10,17 +10,19 @@ from pathlib import Path
 from rich.console import Console
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments import cells, devices, paper_table, pipeline, slurm
-from fairseq_mhe.experiments.dataset import Dataset, no_colon, open_dataset
-from fairseq_mhe.experiments.devices import Device
-from fairseq_mhe.experiments.overview import Overview
-from fairseq_mhe.experiments.pipeline import Plan
-from fairseq_mhe.experiments.processes import check_writable
-from fairseq_mhe.experiments.recipes import RECIPES, recipe
-from fairseq_mhe.experiments.runs import Run, Steps, only_one
-from fairseq_mhe.experiments.table import gather
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.overview import Overview
+from fairseq_mhe.experiments import cells
 from fairseq_mhe.models.architectures import ROWS
+from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
+from fairseq_mhe.report import paper_table
+from fairseq_mhe.report.table import gather
+from fairseq_mhe.runs import devices, pipeline, slurm
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.pipeline import Plan
+from fairseq_mhe.runs.processes import check_writable
+from fairseq_mhe.runs.recipes import RECIPES, recipe
+from fairseq_mhe.runs.run import Run, Steps, only_one
 
 #: A row's plan and its run folders.
 Row = tuple[Plan, list[Run]]
@@ -34,10 +36,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ROW,...",
         help=f"of {', '.join(RECIPES)} (default: the paper's)",
     )
-    parser.add_argument("--kinds", default="mha,mhe_mul", metavar="KIND,...", help="or all (default: %(default)s)")
-    parser.add_argument("--seeds", default="1", metavar="N,...", help="random seeds (default: %(default)s)")
-    parser.add_argument("--title", metavar="TEXT", help="heading (default: languages and number of pairs)")
-    parser.add_argument("--finished-only", action="store_true", help="train nothing: the table of what is finished")
+    parser.add_argument(
+        "--kinds", default="mha,mhe_mul", metavar="KIND,...", help="or all (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seeds", default="1", metavar="N,...", help="random seeds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--title", metavar="TEXT", help="heading (default: languages and number of pairs)"
+    )
+    parser.add_argument(
+        "--finished-only", action="store_true", help="train nothing: the table of what is finished"
+    )
     cells.add_arguments(parser)
     slurm.add_arguments(parser)
 
@@ -66,9 +76,16 @@ def _plans(args: argparse.Namespace) -> list[Plan]:
     Raises:
         UserError: an unknown row or kind, or a seed that is no number.
     """
-    kinds = tuple(VARIANTS) if args.kinds == "all" else tuple(cells.kind(kind) for kind in cells.words(args.kinds))
+    kinds = (
+        tuple(VARIANTS)
+        if args.kinds == "all"
+        else tuple(cells.kind(kind) for kind in cells.words(args.kinds))
+    )
     seeds = cells.seeds(args.seeds)
-    return [Plan(cells.chosen_recipe(row, args), kinds, seeds, args.subset) for row in cells.words(args.rows)]
+    return [
+        Plan(cells.chosen_recipe(row, args), kinds, seeds, args.subset)
+        for row in cells.words(args.rows)
+    ]
 
 
 def _open(plans: Sequence[Plan], data: Dataset, out: Path) -> list[Row]:
@@ -82,7 +99,9 @@ def _runs(rows: Sequence[Row]) -> list[Run]:
 class TableRun:
     """All cells of a table, and the table."""
 
-    def __init__(self, args: argparse.Namespace, plans: Sequence[Plan], data: Dataset, out: Path) -> None:
+    def __init__(
+        self, args: argparse.Namespace, plans: Sequence[Plan], data: Dataset, out: Path
+    ) -> None:
         self.args, self.data, self.out = args, data, out
         self.console = Console(stderr=True)
         self.rows = _open(plans, data, out)
@@ -165,14 +184,25 @@ class TableRun:
         if not finished:
             raise UserError(f"no cell of {self.out} is finished yet: there is nothing to tabulate")
         title = self.title()
-        made_from = {run.name: run.steps.status()["steps"][f"score {self.args.subset}"]["key"] for run in finished}
+        made_from = {
+            run.name: run.steps.status()["steps"][f"score {self.args.subset}"]["key"]
+            for run in finished
+        }
         unfinished = [run.name for run in self.runs if run not in finished]
         Steps(self.out).perform(
             "table",
-            {"scores": made_from, "runs": list(made_from), "unfinished": unfinished, "title": title},
+            {
+                "scores": made_from,
+                "runs": list(made_from),
+                "unfinished": unfinished,
+                "title": title,
+            },
             [self.out / name for name in paper_table.FILES],
             lambda: paper_table.write(
-                gather((run.folder for run in finished), self.args.subset), unfinished, self.out, title
+                gather((run.folder for run in finished), self.args.subset),
+                unfinished,
+                self.out,
+                title,
             ),
         )
 
@@ -198,4 +228,6 @@ def rehearsal(plans: Sequence[Plan]) -> str:
 
 def _span(numbers: Sequence[float], form: str, unit: int = 1) -> str:
     """The least and the largest, or the one that they are."""
-    return " to ".join(dict.fromkeys(form.format(unit * number) for number in (numbers[0], numbers[-1])))
+    return " to ".join(
+        dict.fromkeys(form.format(unit * number) for number in (numbers[0], numbers[-1]))
+    )

@@ -19,24 +19,24 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from fairseq_mhe.bench.machine import machine, software
 from fairseq_mhe.bench.report import table
-from fairseq_mhe.convert.checkpoint import open_source
+from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path, sha256, write_json, write_text
+from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.convert.compare import quiet_fairseq
 from fairseq_mhe.convert.measured import open_material
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.experiments import pipeline
-from fairseq_mhe.experiments.counting import count
-from fairseq_mhe.experiments.dataset import Dataset, no_colon, open_dataset
-from fairseq_mhe.experiments.devices import Device, choose_device
 from fairseq_mhe.experiments.evaluate import evaluate
-from fairseq_mhe.experiments.plots import DPI
-from fairseq_mhe.experiments.processes import check_writable
-from fairseq_mhe.experiments.progress import Board
-from fairseq_mhe.experiments.recipes import Training
-from fairseq_mhe.experiments.runs import PLACES, Run, Steps, open_run, read_json, read_run, settings_of
-from fairseq_mhe.experiments.training import training_of
-from fairseq_mhe.files import atomic_path, sha256, write_json, write_text
+from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
+from fairseq_mhe.report.plots import DPI
+from fairseq_mhe.runs import pipeline
+from fairseq_mhe.runs.counting import count
+from fairseq_mhe.runs.devices import Device, choose_device
+from fairseq_mhe.runs.processes import check_writable
+from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.run import PLACES, Run, Steps, open_run, read_json, read_run, settings_of
+from fairseq_mhe.runs.training import training_of
 
 #: What a converted checkpoint is called in a study's folder, and the report of its conversion.
 START, CONVERSION = "start.pt", "conversion.json"
@@ -68,13 +68,16 @@ class Study:
             like: the run that it is compared with.
             kind: of attention, at all places.
             training: the recipe; 0 updates for a model that is not trained at all.
-            more: ``options``, further words for fairseq-train; ``start``, a checkpoint whose weights it begins with.
+            more: ``options``, further words for fairseq-train; ``start``, a checkpoint whose
+            weights it begins with.
 
         Raises:
             UserError: the folder is of other settings.
         """
         attention, data = dict.fromkeys(PLACES, kind), like.settings["data"]
-        settings = settings_of(like.row, attention, like.seed, training.settings(), data, more.get("options", ()))
+        settings = settings_of(
+            like.row, attention, like.seed, training.settings(), data, more.get("options", ())
+        )
         surroundings = {"data": str(self.data.folder)}
         if (start := more.get("start")) is not None:
             settings["start"] = sha256(start)
@@ -88,7 +91,9 @@ class Study:
             inputs = {"start": run.settings["start"]}
             start = Path(run.config["surroundings"]["start"])
             run.steps.perform("average", inputs, [run.model], partial(_copy, start, run.model))
-            run.steps.perform("count", inputs, [run.counts], partial(count, run.model, self.data, run.counts))
+            run.steps.perform(
+                "count", inputs, [run.counts], partial(count, run.model, self.data, run.counts)
+            )
         trained = [run for run in runs if training_of(run).updates]
         if trained:
             device = choose_device(len(trained), self.gpu)
@@ -122,9 +127,15 @@ class Study:
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     """Options that every study has."""
-    parser.add_argument("--out", type=Path, default=Path("runs") / name, help="its folder (default: %(default)s)")
-    parser.add_argument("--data", type=Path, metavar="DATA", help="the runs' data folder, where that has been moved")
-    parser.add_argument("--subset", default="test", help="what is translated and scored (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs") / name, help="its folder (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DATA", help="the runs' data folder, where that has been moved"
+    )
+    parser.add_argument(
+        "--subset", default="test", help="what is translated and scored (default: %(default)s)"
+    )
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
 
 
@@ -136,7 +147,9 @@ def open_study(args: argparse.Namespace, run: Run, console: Console) -> Study:
     """
     data = open_dataset(args.data or Path(run.config["surroundings"]["data"]))
     if data.fingerprint != run.settings["data"]["fingerprint"]:
-        raise UserError(f"{data.folder} is not the data that {run.folder} was trained on: give the right --data")
+        raise UserError(
+            f"{data.folder} is not the data that {run.folder} was trained on: give the right --data"
+        )
     out = args.out.resolve()
     no_colon(out)
     check_writable(out)
@@ -152,7 +165,9 @@ def finished_run(folder: Path, kind: str | None = None) -> Run:
     """
     run = read_run(folder)
     if not run.model.is_file():
-        raise UserError(f"{folder} is not finished: it has no {run.model.name}; run the command that trains it again")
+        raise UserError(
+            f"{folder} is not finished: it has no {run.model.name}; run the command that trains it again"
+        )
     if kind is not None and run.kind != kind:
         raise UserError(f"{folder} is of {run.kind}, and a run of {kind} is needed")
     return run
@@ -166,7 +181,12 @@ def share(training: Training, fraction: float, lr: float | None) -> Training:
 
 
 def perform_conversion(
-    study: Study, run: Run, folder: Path, settings: Mapping[str, Any], sentences: int, convert: Callable[..., Any]
+    study: Study,
+    run: Run,
+    folder: Path,
+    settings: Mapping[str, Any],
+    sentences: int,
+    convert: Callable[..., Any],
 ) -> Path:
     """Convert a run's model once; ``convert(source, output, material)`` returns its report as JSON values.
 
@@ -207,7 +227,9 @@ def write_report(
         show: print it; not where more is to come.
     """
     made_on = {"machine": machine("cuda" if study.gpu else "cpu"), "software": software()}
-    with contextlib.suppress(metadata.PackageNotFoundError):  # what converts needs it, other studies do not
+    with contextlib.suppress(
+        metadata.PackageNotFoundError
+    ):  # what converts needs it, other studies do not
         made_on["software"]["tensorly"] = metadata.version("tensorly")
     facts = {"date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "command": study.command}
     write_json(study.out / f"{name}.json", {**facts, **made_on, **results})
@@ -220,7 +242,10 @@ def write_report(
     parts = [f"# {title}"]
     for heading, columns, rows in tables:
         parts += [f"## {heading}", table(columns, rows)]
-    parts += ["\n".join(f"- {note}" for note in notes), "\n".join(f"- {key}: {value}" for key, value in lines.items())]
+    parts += [
+        "\n".join(f"- {note}" for note in notes),
+        "\n".join(f"- {key}: {value}" for key, value in lines.items()),
+    ]
     text = "\n\n".join(parts) + "\n"
     write_text(study.out / f"{name}.md", text)
     if show:

@@ -1,8 +1,9 @@
 """``fairseq-mhe uptrain``: does starting from a trained MHA close the gap of smaller kinds at the same parameter count?
 
-For each seed the MHA run's model is converted to each kind and trained further for a share of the updates
-("uptraining", Ainslie et al. 2023, section 2.1); beside it stand the same kinds from scratch, and MHA with and without
-those further updates, which is what an honest comparison needs: uptrained models have seen more.
+For each seed the MHA run's model is converted to each kind and trained further for a share of the
+updates ("uptraining", Ainslie et al. 2023, section 2.1); beside it stand the same kinds from
+scratch, and MHA with and without those further updates, which is what an honest comparison needs:
+uptrained models have seen more.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from rich.console import Console
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
 from fairseq_mhe.convert.fit import FITS
 from fairseq_mhe.experiments import studies
-from fairseq_mhe.experiments.devices import positive
-from fairseq_mhe.experiments.peop import prr
-from fairseq_mhe.experiments.plots import COLOURS, MARKS
-from fairseq_mhe.experiments.runs import PLACES, Run, only_one, read_json, read_run, run_name
 from fairseq_mhe.experiments.studies import CONVERSION, Study
-from fairseq_mhe.experiments.training import training_of
+from fairseq_mhe.report.peop import prr
+from fairseq_mhe.report.plots import COLOURS, MARKS
+from fairseq_mhe.runs.devices import positive
+from fairseq_mhe.runs.run import PLACES, Run, only_one, read_json, read_run, run_name
+from fairseq_mhe.runs.training import training_of
 
 #: The ways to a model that are compared.
 SCRATCH, UPTRAINED, CONTROL = "from scratch", "uptrained from MHA", "MHA trained further"
@@ -43,24 +44,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--row", default="tiny", help="size of the models (default: %(default)s)")
     parser.add_argument(
-        "--attention", type=_kinds, default=",".join(FITS), metavar="KIND,...", help="(default: %(default)s)"
+        "--attention",
+        type=_kinds,
+        default=",".join(FITS),
+        metavar="KIND,...",
+        help="(default: %(default)s)",
     )
     parser.add_argument(
-        "--seeds", type=_seeds, default="1,2,3", metavar="N,...", help="of the runs (default: %(default)s)"
+        "--seeds",
+        type=_seeds,
+        default="1,2,3",
+        metavar="N,...",
+        help="of the runs (default: %(default)s)",
     )
     parser.add_argument(
-        "--fraction", type=float, default=0.2, metavar="F", help="share of the updates (default: %(default)s)"
+        "--fraction",
+        type=float,
+        default=0.2,
+        metavar="F",
+        help="share of the updates (default: %(default)s)",
     )
-    parser.add_argument("--lr", type=float, help="peak learning rate of the further updates (default: the run's)")
-    parser.add_argument("--control", action="store_true", help="train MHA for the same further updates too")
-    parser.add_argument("--sentences", type=positive, default=1000, metavar="N", help="pairs to fit and judge with")
+    parser.add_argument(
+        "--lr", type=float, help="peak learning rate of the further updates (default: the run's)"
+    )
+    parser.add_argument(
+        "--control", action="store_true", help="train MHA for the same further updates too"
+    )
+    parser.add_argument(
+        "--sentences", type=positive, default=1000, metavar="N", help="pairs to fit and judge with"
+    )
     studies.add_arguments(parser, "uptraining")
 
 
 def _kinds(text: str) -> list[str]:
     for word in text.split(","):
         if word not in FITS:
-            raise argparse.ArgumentTypeError(f"cannot convert to {word!r}; choose of: {', '.join(FITS)}")
+            raise argparse.ArgumentTypeError(
+                f"cannot convert to {word!r}; choose of: {', '.join(FITS)}"
+            )
     return list(dict.fromkeys(text.split(",")))
 
 
@@ -80,8 +101,12 @@ def run(args: argparse.Namespace) -> None:
             if all((folder / "model.pt").is_file() for folder in scratch):
                 found[kind, SCRATCH] = [read_run(folder) for folder in scratch]
             else:
-                study.say(f"no finished runs of {kind} with seeds {args.seeds} in {args.runs}: left out of the table")
-            found[kind, UPTRAINED] = [_uptrained(study, mha, kind, args) for mha in sources.values()]
+                study.say(
+                    f"no finished runs of {kind} with seeds {args.seeds} in {args.runs}: left out of the table"
+                )
+            found[kind, UPTRAINED] = [
+                _uptrained(study, mha, kind, args) for mha in sources.values()
+            ]
         if args.control:
             found[MHA, CONTROL] = [_control(study, mha, args) for mha in sources.values()]
         study.train([r for (_, way), runs in found.items() if way != SCRATCH for r in runs])
@@ -116,7 +141,9 @@ def _start(study: Study, kind: str, seed: int) -> Path:
     return study.out / f"start-{kind}-seed{seed}"
 
 
-def _report(study: Study, found: Mapping[tuple[str, str], Sequence[Run]], args: argparse.Namespace) -> None:
+def _report(
+    study: Study, found: Mapping[tuple[str, str], Sequence[Run]], args: argparse.Namespace
+) -> None:
     first = found[MHA, SCRATCH][0]
     best = statistics.mean(study.bleu(run) for run in found[MHA, SCRATCH])
     summaries = [_summary(study, kind, way, runs, best) for (kind, way), runs in found.items()]
@@ -125,7 +152,16 @@ def _report(study: Study, found: Mapping[tuple[str, str], Sequence[Run]], args: 
         for kind in args.attention
     }
     training, tuned = training_of(first), studies.share(training_of(first), args.fraction, args.lr)
-    columns = ["attention", "how", "attention parameters", "own updates", "BLEU", "±", "PRR", *map(str, args.seeds)]
+    columns = [
+        "attention",
+        "how",
+        "attention parameters",
+        "own updates",
+        "BLEU",
+        "±",
+        "PRR",
+        *map(str, args.seeds),
+    ]
     rows = [
         [
             s["attention"],
@@ -140,7 +176,11 @@ def _report(study: Study, found: Mapping[tuple[str, str], Sequence[Run]], args: 
         for s in summaries
     ]
     lost = [
-        [kind, f"{report['loss_before']:.3f}", *(f"{report['tried'][name]['loss']:.3f}" for name in METHODS)]
+        [
+            kind,
+            f"{report['loss_before']:.3f}",
+            *(f"{report['tried'][name]['loss']:.3f}" for name in METHODS),
+        ]
         for kind, reports in conversions.items()
         for report in list(reports.values())[:1]
     ]
@@ -162,7 +202,13 @@ def _report(study: Study, found: Mapping[tuple[str, str], Sequence[Run]], args: 
     results = {"summaries": summaries, "conversions": conversions, "fine_tuning": asdict(tuned)}
     title = "Smaller kinds of attention: from scratch, and from a trained MHA"
     studies.write_report(
-        study, "uptraining", title, results, tables, notes, lambda figure: _draw(figure, summaries, title)
+        study,
+        "uptraining",
+        title,
+        results,
+        tables,
+        notes,
+        lambda figure: _draw(figure, summaries, title),
     )
 
 
@@ -189,12 +235,32 @@ def _draw(figure: Figure, summaries: Sequence[Mapping[str, Any]], title: str) ->
     width = 0.8 / len(ways)
     for index, way in enumerate(ways):
         shown = [s for s in summaries if s["way"] == way]
-        places = [kinds.index(s["attention"]) + (index - (len(ways) - 1) / 2) * width for s in shown]
-        look: dict[str, Any] = {"color": COLOURS[index], "marker": MARKS[index], "linestyle": "none"}
+        places = [
+            kinds.index(s["attention"]) + (index - (len(ways) - 1) / 2) * width for s in shown
+        ]
+        look: dict[str, Any] = {
+            "color": COLOURS[index],
+            "marker": MARKS[index],
+            "linestyle": "none",
+        }
         deviations = [s["deviation"] or 0.0 for s in shown]
-        axes.errorbar(places, [s["bleu"] for s in shown], yerr=deviations, markersize=11, capsize=5, label=way, **look)
+        axes.errorbar(
+            places,
+            [s["bleu"] for s in shown],
+            yerr=deviations,
+            markersize=11,
+            capsize=5,
+            label=way,
+            **look,
+        )
         for place, s in zip(places, shown, strict=True):
-            axes.plot([place + width / 4] * len(s["bleus"]), s["bleus"], ".", color=COLOURS[index], markersize=6)
+            axes.plot(
+                [place + width / 4] * len(s["bleus"]),
+                s["bleus"],
+                ".",
+                color=COLOURS[index],
+                markersize=6,
+            )
     axes.set_xticks(range(len(kinds)), kinds)
     axes.set_ylabel("BLEU (bars: standard deviation; dots: seeds)", fontsize=12)
     axes.set_title(title, fontsize=12)

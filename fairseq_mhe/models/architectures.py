@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 
-from fairseq_mhe.errors import one_clear_line
+from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.transformer import MODEL_NAME, check_options
 
@@ -40,7 +40,8 @@ class Row:
         return {**sides, "dropout": self.dropout}
 
 
-# The feed-forward width is not published; 4 * embed_dim is Vaswani et al.'s (2017, table 3), whose rows these mirror.
+# The feed-forward width is not published; 4 * embed_dim is Vaswani et al.'s (2017, table 3), whose
+# rows these mirror.
 ROWS = {
     "base": Row(512, 2048, 8, 6, 0.1),
     "16x32": Row(512, 2048, 16, 6, 0.1),
@@ -50,8 +51,8 @@ ROWS = {
     "12h": Row(768, 3072, 12, 6, 0.15),
     "big": Row(1024, 4096, 16, 6, 0.3),
 }
-# For smaller corpora: fairseq's transformer_iwslt_de_en with its recipe's dropout, and two sizes for CPUs; these are
-# pre-norm, which trains stably without a long warm-up.
+# For smaller corpora: fairseq's transformer_iwslt_de_en with its recipe's dropout, and two sizes
+# for CPUs; these are pre-norm, which trains stably without a long warm-up.
 SMALL_ROWS = {
     "iwslt": Row(512, 1024, 4, 6, 0.3),
     "small": Row(256, 1024, 4, 3, 0.1, normalize_before=True),

@@ -9,7 +9,7 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import nn
 
 from fairseq_mhe.attention.mhe import PARAM_GROUP
-from fairseq_mhe.errors import UserError, one_clear_line
+from fairseq_mhe.common.errors import UserError, one_clear_line
 
 
 @dataclass
@@ -17,7 +17,10 @@ class AdamMHEConfig(FairseqAdamConfig):
     """fairseq's options of Adam, and ours."""
 
     head_embedding_weight_decay: float = field(
-        default=0.0, metadata={"help": "weight decay of the head embeddings alone; --weight-decay is that of the rest"}
+        default=0.0,
+        metadata={
+            "help": "weight decay of the head embeddings alone; --weight-decay is that of the rest"
+        },
     )
 
 
@@ -36,5 +39,9 @@ class AdamMHE(FairseqAdam):
                 )
         rest = [p for p in every if getattr(p, "param_group", None) != PARAM_GROUP]
         super().__init__(
-            cfg, [{"params": rest}, {"params": embeddings, "weight_decay": cfg.head_embedding_weight_decay}]
+            cfg,
+            [
+                {"params": rest},
+                {"params": embeddings, "weight_decay": cfg.head_embedding_weight_decay},
+            ],
         )

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-#: Numbers in a weight from which packing pays. (Measured with torch 2.13 on 2 cores of an AMD EPYC, 1 to 3,200 rows:
-#: 512 to 32,768 features 1.3 to 6 times as fast, 512 to 2,048 and back 1.2 to 4, 512 to 512 1.1 to 1.7, but 512 to 64
-#: only half as fast up to 5 rows.)
+#: Numbers in a weight from which packing pays. (Measured with torch 2.13 on 2 cores of an AMD EPYC,
+#: 1 to 3,200 rows: 512 to 32,768 features 1.3 to 6 times as fast, 512 to 2,048 and back 1.2 to 4,
+#: 512 to 512 1.1 to 1.7, but 512 to 64 only half as fast up to 5 rows.)
 WORTH_PACKING = 512 * 512
 #: The greatest 8-bit integer; weights are rounded to -127 to 127.
 _GREATEST = 127
@@ -20,10 +20,10 @@ _GREATEST = 127
 class PackedLinear(nn.Linear):
     """A linear layer with the parameters of another one, and a copy of its weight packed for oneDNN.
 
-    Without gradients, on the CPU and in float32, it multiplies by the packed copy, which is made anew after the weight
-    has changed, and dropped when the model is moved. Everywhere else it is a plain ``nn.Linear``. The copy is as large
-    as the weight. The functions are those that torch.compile itself calls when it freezes weights; torch has no public
-    name for them.
+    Without gradients, on the CPU and in float32, it multiplies by the packed copy, which is made
+    anew after the weight has changed, and dropped when the model is moved. Everywhere else it is a
+    plain ``nn.Linear``. The copy is as large as the weight. The functions are those that
+    torch.compile itself calls when it freezes weights; torch has no public name for them.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -75,20 +75,28 @@ class PackedLinear(nn.Linear):
 class Int8Linear(PackedLinear):
     """The same with 8-bit integers: an approximation, several times as fast, whose copy is a quarter of the weight.
 
-    Each output feature's weights are rounded to multiples of a 127th of the greatest of them, the inputs of a call to
-    128 levels between their least and their greatest (FBGEMM's dynamic quantisation; 8 bits would overflow where a
-    processor has no VNNI). So what a sentence gets depends, slightly, on the batch that it is in.
+    Each output feature's weights are rounded to multiples of a 127th of the greatest of them, the
+    inputs of a call to 128 levels between their least and their greatest (FBGEMM's dynamic
+    quantisation; 8 bits would overflow where a processor has no VNNI). So what a sentence gets
+    depends, slightly, on the batch that it is in.
     """
 
     def _pack(self) -> Any:
         weight = self.weight.detach()
-        scales = weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny) / _GREATEST  # (out,)
+        scales = (
+            weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny) / _GREATEST
+        )  # (out,)
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
         with warnings.catch_warnings():
-            # torch means to replace this type of tensor one day, but FBGEMM, its fastest product, takes no other yet.
-            warnings.filterwarnings("ignore", message="torch.quantize_per_tensor", category=UserWarning)
+            # torch means to replace this type of tensor one day, but FBGEMM, its fastest product,
+            # takes no other yet.
+            warnings.filterwarnings(
+                "ignore", message="torch.quantize_per_tensor", category=UserWarning
+            )
             rounded = torch.quantize_per_channel(weight, scales, zeros, axis=0, dtype=torch.qint8)
-        return torch.ops.quantized.linear_prepack(rounded, None if self.bias is None else self.bias.detach())
+        return torch.ops.quantized.linear_prepack(
+            rounded, None if self.bias is None else self.bias.detach()
+        )
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         return torch.ops.quantized.linear_dynamic(x, packed, reduce_range=True)
@@ -103,7 +111,9 @@ def _packs(x: Tensor) -> bool:
 
 def int8_available() -> bool:
     """Whether torch has 8-bit integer products for this processor that :class:`Int8Linear` was made for."""
-    return torch.backends.quantized.engine in ("x86", "fbgemm") and hasattr(torch, "quantize_per_channel")
+    return torch.backends.quantized.engine in ("x86", "fbgemm") and hasattr(
+        torch, "quantize_per_channel"
+    )
 
 
 def pack_linears(model: nn.Module, int8: bool = False) -> None:
@@ -122,7 +132,9 @@ def pack_linears(model: nn.Module, int8: bool = False) -> None:
         raise ValueError(
             "int8_generation is for a float32 model on an x86 processor: leave it out, or use --cpu and no --fp16"
         )
-    if not int8 and not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+    if not int8 and not (
+        torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    ):
         return
     packed = Int8Linear if int8 else PackedLinear
     for parent in list(model.modules()):

@@ -10,25 +10,40 @@ from typing import Any, Optional
 from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
-from fairseq.models.transformer import TransformerConfig, TransformerDecoderBase, TransformerEncoderBase
+from fairseq.models.transformer import (
+    TransformerConfig,
+    TransformerDecoderBase,
+    TransformerEncoderBase,
+)
 from fairseq.models.transformer.transformer_base import TransformerModelBase
-from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
+from fairseq.models.transformer.transformer_config import (
+    DecoderConfig,
+    EncDecBaseConfig,
+    QuantNoiseConfig,
+)
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
-from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, TransformerEncoderLayerBase
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
 from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from fairseq_mhe.allocator import keep_freed_memory
 from fairseq_mhe.attention import VARIANTS, Attention, build_attention, variant
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import causal_mask
-from fairseq_mhe.errors import one_clear_line
+from fairseq_mhe.common.allocator import keep_freed_memory
+from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.models.packed import pack_linears
 
 MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
 #: Where attention sits, and the option that overrides its kind there.
-PLACES = {"encoder": "encoder_attention", "decoder": "decoder_attention", "cross": "cross_attention"}
+PLACES = {
+    "encoder": "encoder_attention",
+    "decoder": "decoder_attention",
+    "cross": "cross_attention",
+}
 #: Options that are handed to the variant under the name after the arrow.
 VARIANT_OPTIONS = {
     "attention_head_dim": "head_dim",
@@ -49,14 +64,28 @@ def _option(type_: Any, default: Any, help_: str) -> tuple[Any, Any]:
 _KINDS = ", ".join(VARIANTS)
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {_KINDS}"),
-    "encoder_attention": _option(Optional[str], None, "kind of the encoder's self-attention (default: --attention)"),
-    "decoder_attention": _option(Optional[str], None, "kind of the decoder's self-attention (default: --attention)"),
-    "cross_attention": _option(Optional[str], None, "kind of the decoder's cross-attention (default: --attention)"),
-    "attention_bias": _option(bool, False, "give attention projections biases, as fairseq's own transformer has"),
-    "attention_head_dim": _option(Optional[int], None, "width of a head (default: embedding dimension / heads)"),
-    "attention_kv_heads": _option(Optional[int], None, "gqa: key/value heads, a divisor of the heads (default: 2)"),
+    "encoder_attention": _option(
+        Optional[str], None, "kind of the encoder's self-attention (default: --attention)"
+    ),
+    "decoder_attention": _option(
+        Optional[str], None, "kind of the decoder's self-attention (default: --attention)"
+    ),
+    "cross_attention": _option(
+        Optional[str], None, "kind of the decoder's cross-attention (default: --attention)"
+    ),
+    "attention_bias": _option(
+        bool, False, "give attention projections biases, as fairseq's own transformer has"
+    ),
+    "attention_head_dim": _option(
+        Optional[int], None, "width of a head (default: embedding dimension / heads)"
+    ),
+    "attention_kv_heads": _option(
+        Optional[int], None, "gqa: key/value heads, a divisor of the heads (default: 2)"
+    ),
     "collaborative_dim": _option(
-        Optional[int], None, "collaborative: width of the shared queries and keys (default: embedding dimension / 4)"
+        Optional[int],
+        None,
+        "collaborative: width of the shared queries and keys (default: embedding dimension / 4)",
     ),
     "head_embedding_std": _option(
         Optional[float],
@@ -64,7 +93,9 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         "mhe_mul, mhe_add: spread of the head embeddings' initial values N(0, std) (default: 0.02)",
     ),
     "head_embedding_offset": _option(
-        Optional[float], None, "mhe_mul: what is added to a head embedding before multiplying (default: 1)"
+        Optional[float],
+        None,
+        "mhe_mul: what is added to a head embedding before multiplying (default: 1)",
     ),
     "shared_projection_init": _option(
         Optional[str],
@@ -73,14 +104,20 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         "(without it) or head (as large as those of one head in mha)",
     ),
     "int8_generation": _option(
-        bool, False, "generate on a CPU with large weights rounded to 8-bit integers: faster, and nearly the same"
+        bool,
+        False,
+        "generate on a CPU with large weights rounded to 8-bit integers: faster, and nearly the same",
     ),
 }
 
 
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
     """fairseq's nested TransformerConfig with the nesting in the names (encoder_embed_dim), as its command line has."""
-    nested = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig, "quant_noise": QuantNoiseConfig}
+    nested = {
+        "encoder": EncDecBaseConfig,
+        "decoder": DecoderConfig,
+        "quant_noise": QuantNoiseConfig,
+    }
     for outer in fields(TransformerConfig):
         if outer.name not in nested:
             yield outer.name, outer.type, _copied(outer)
@@ -89,9 +126,16 @@ def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
             name = f"{outer.name}_{inner.name}"
             if inner.name == "layers_to_keep":
                 # fairseq declares a list but splits a string.
-                yield name, *_option(Optional[str], None, "comma-separated layers to keep when pruning")
+                yield (
+                    name,
+                    *_option(Optional[str], None, "comma-separated layers to keep when pruning"),
+                )
             elif inner.name in ("input_dim", "output_dim"):
-                yield name, int, field(default=II("model.decoder_embed_dim"), metadata=dict(inner.metadata))
+                yield (
+                    name,
+                    int,
+                    field(default=II("model.decoder_embed_dim"), metadata=dict(inner.metadata)),
+                )
             else:
                 yield name, inner.type, _copied(inner)
 
@@ -100,7 +144,8 @@ def _copied(original: Field) -> Any:
     return field(default=original.default, metadata=dict(original.metadata))
 
 
-#: Every option of fairseq's Transformer and our own, flat: what --help shows and a checkpoint stores, as plain values.
+#: Every option of fairseq's Transformer and our own, flat: what --help shows and a checkpoint
+#: stores, as plain values.
 TransformerMHEConfig = make_dataclass(
     "TransformerMHEConfig",
     [*_flat_fields(), *((name, *option) for name, option in OPTIONS.items())],
@@ -119,14 +164,17 @@ def check_options(args: Any) -> None:
     """Refuse what cannot work, before any data is read.
 
     Raises:
-        ValueError: an unknown kind, an option that no chosen kind uses, sizes that do not fit, or a feature of
+        ValueError: an unknown kind, an option that no chosen kind uses, sizes that do not fit, or a
+        feature of
             fairseq's Transformer that this model does not support.
     """
     chosen = kinds(args)
     for kind in chosen.values():
         variant(kind)
     for option, name in VARIANT_OPTIONS.items():
-        if getattr(args, option, None) is not None and not any(name in _known(kind) for kind in chosen.values()):
+        if getattr(args, option, None) is not None and not any(
+            name in _known(kind) for kind in chosen.values()
+        ):
             users = ", ".join(kind for kind in VARIANTS if name in _known(kind))
             raise ValueError(
                 f"--{option.replace('_', '-')} has no effect on --attention {'/'.join(dict.fromkeys(chosen.values()))}:"
@@ -191,12 +239,16 @@ class DecoderLayer(TransformerDecoderLayerBase):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # fairseq computes every layer's attention weights in validation, though the decoder uses one layer's only and
-        # asks for it by another argument.
+        # fairseq computes every layer's attention weights in validation, though the decoder uses
+        # one layer's only and asks for it by another argument.
         self.need_attn = False
 
     def build_self_attention(
-        self, embed_dim: int, cfg: TransformerConfig, add_bias_kv: bool = False, add_zero_attn: bool = False
+        self,
+        embed_dim: int,
+        cfg: TransformerConfig,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
     ) -> Attention:
         """Called by fairseq's constructor."""
         return build_place(cfg, "decoder")
@@ -213,7 +265,9 @@ def _wrapped(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     """Activation checkpointing and sharding, as fairseq's build_encoder_layer and build_decoder_layer add them."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-    return fsdp_wrap(layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap)
+    return fsdp_wrap(
+        layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+    )
 
 
 class Encoder(TransformerEncoderBase):
@@ -226,8 +280,10 @@ class Encoder(TransformerEncoderBase):
     def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
         """Follow beam search without copying the output for each hypothesis.
 
-        fairseq first calls this with every sentence repeated ``beam`` times, then with orders of hypotheses.
-        ``encoder_out["beam"]`` remembers the number, and rows are selected only where sentences come or go.
+        fairseq first calls this with every sentence repeated ``beam`` times, then with orders of
+        hypotheses.
+        ``encoder_out["beam"]`` remembers the number, and rows are selected only where sentences
+        come or go.
 
         Args:
             encoder_out: what :meth:`forward` returned, of B sentences.
@@ -238,7 +294,9 @@ class Encoder(TransformerEncoderBase):
             beam = encoder_out["beam"]
         elif len(new_order) % sentences == 0:
             beam = len(new_order) // sentences
-            new_order = new_order * beam  # a sentence's first hypothesis, as if each had had ``beam`` of them before
+            new_order = (
+                new_order * beam
+            )  # a sentence's first hypothesis, as if each had had ``beam`` of them before
         else:
             beam = 1
         rows, beam = sentence_order(new_order, sentences, beam)
@@ -251,12 +309,16 @@ class Decoder(TransformerDecoderBase):
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(cfg, *args, **kwargs)
-        #: Weights are returned outside training (as fairseq does), unless fairseq-generate says they are not printed.
+        #: Weights are returned outside training (as fairseq does), unless fairseq-generate says
+        #: they are not printed.
         self.need_attn = True
-        #: Weights are returned in training too, for criterions that compare them with given alignments.
+        #: Weights are returned in training too, for criterions that compare them with given
+        #: alignments.
         self.need_attn_in_training = False
 
-    def build_decoder_layer(self, cfg: TransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
+    def build_decoder_layer(
+        self, cfg: TransformerConfig, no_encoder_attn: bool = False
+    ) -> nn.Module:
         """Called by fairseq's constructor."""
         return _wrapped(DecoderLayer(cfg, no_encoder_attn), cfg)
 
@@ -314,16 +376,22 @@ class TransformerMHEModel(TransformerModelBase):
             flat = _flat(cfg)
             check_options(flat)
             model = super().build_model(TransformerConfig.from_namespace(flat), task)
-        model.decoder.need_attn_in_training = bool(getattr(getattr(task, "cfg", None), "load_alignments", False))
+        model.decoder.need_attn_in_training = bool(
+            getattr(getattr(task, "cfg", None), "load_alignments", False)
+        )
         return model
 
     @classmethod
-    def build_encoder(cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Module) -> Encoder:
+    def build_encoder(
+        cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Module
+    ) -> Encoder:
         """Called by fairseq's build_model."""
         return Encoder(cfg, src_dict, embed_tokens)
 
     @classmethod
-    def build_decoder(cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Module) -> Decoder:
+    def build_decoder(
+        cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Module
+    ) -> Decoder:
         """Called by fairseq's build_model."""
         return Decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
 
@@ -333,7 +401,9 @@ class TransformerMHEModel(TransformerModelBase):
         with one_clear_line(ValueError):
             pack_linears(self, int8=getattr(self.cfg, "int8_generation", False))
 
-    def load_state_dict(self, state_dict: dict[str, Tensor], strict: bool = True, **kwargs: Any) -> Any:
+    def load_state_dict(
+        self, state_dict: dict[str, Tensor], strict: bool = True, **kwargs: Any
+    ) -> Any:
         """As fairseq's, but a checkpoint of another kind or row is refused in one line."""
         try:
             return super().load_state_dict(state_dict, strict, **kwargs)
@@ -344,7 +414,9 @@ class TransformerMHEModel(TransformerModelBase):
         """Name the first parameter in which the model and a checkpoint differ."""
         own = self.state_dict()
         for name in [*own, *state_dict]:
-            expected, found = (tuple(d[name].shape) if name in d else "absent" for d in (own, state_dict))
+            expected, found = (
+                tuple(d[name].shape) if name in d else "absent" for d in (own, state_dict)
+            )
             if expected != found:
                 break
         return (
@@ -355,7 +427,11 @@ class TransformerMHEModel(TransformerModelBase):
 
 def _flat(cfg: Any) -> argparse.Namespace:
     """Flat options as a namespace of plain values, with this model's defaults for those not given."""
-    given = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if isinstance(cfg, DictConfig) else vars(cfg)
+    given = (
+        OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+        if isinstance(cfg, DictConfig)
+        else vars(cfg)
+    )
     defaults = {f.name: f.default for f in fields(TransformerMHEConfig)}
     flat = argparse.Namespace(**{**defaults, **given})  # type: ignore[dict-item]
     for name in ("decoder_input_dim", "decoder_output_dim"):

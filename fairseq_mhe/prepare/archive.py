@@ -9,17 +9,19 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
     """Unpack ``members``, named as in the archive (tar, compressed or not), into the folder ``out``.
 
-    Their content is copied into files of those names, so that no link, owner or mode of the archive's takes effect;
-    tarfile's own filters for that are not in Python 3.11 before 3.11.4, which Debian 12 has.
+    Their content is copied into files of those names, so that no link, owner or mode of the
+    archive's takes effect; tarfile's own filters for that are not in Python 3.11 before 3.11.4,
+    which Debian 12 has.
 
     Raises:
-        UserError: one is missing, the archive is damaged, or any of its members would be written elsewhere.
+        UserError: one is missing, the archive is damaged, or any of its members would be written
+        elsewhere.
     """
     missing = set(members)
     try:
@@ -32,9 +34,13 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
                     _copy(archive, tar, member, out / name)
                     missing.discard(name)
     except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise UserError(f"{archive} is damaged: {error}; delete it to have it downloaded again") from error
+        raise UserError(
+            f"{archive} is damaged: {error}; delete it to have it downloaded again"
+        ) from error
     if missing:
-        raise UserError(f"{archive} has no {' and no '.join(sorted(missing))}; is it the right archive?")
+        raise UserError(
+            f"{archive} has no {' and no '.join(sorted(missing))}; is it the right archive?"
+        )
 
 
 def leads_out(name: str) -> bool:

@@ -17,14 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.bench.machine import machine, software
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import write_json, write_text
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.prepare.classic import ClassicPipeline, Moses, find_moses
 from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.corpora.source import run_script
 from fairseq_mhe.prepare.parallel import available_cores
 from fairseq_mhe.prepare.pipeline import prepare
-from fairseq_mhe.prepare.source import run_script
 from fairseq_mhe.prepare.steps import read_manifest
 from fairseq_mhe.prepare.synthetic import write_corpus
 
@@ -80,7 +80,9 @@ def run_apart(words: list[str]) -> Result:
     """
     command = [sys.executable, "-m", "fairseq_mhe.prepare.benchmark", *words]
     begun = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         with watched(process.pid) as peak:
             printed, _ = process.communicate()
         seconds = time.monotonic() - begun
@@ -139,7 +141,10 @@ def measure(args: argparse.Namespace, out: Path) -> dict[str, Result]:
     results: dict[str, Result] = {}
     partial = out.with_name(f"{out.name}.partial.json")
     options = {"pairs": args.pairs, "merges": args.merges, "workers": args.workers}
-    if partial.exists() and (found := json.loads(partial.read_text(encoding="utf-8")))["options"] == options:
+    if (
+        partial.exists()
+        and (found := json.loads(partial.read_text(encoding="utf-8")))["options"] == options
+    ):
         results = found["runs"]
     with tempfile.TemporaryDirectory(prefix="fairseq-mhe-prepare-", dir=args.scratch) as scratch:
         for name, (pipeline, pairs, workers) in planned(args.pairs, args.workers).items():
@@ -154,7 +159,16 @@ def measure(args: argparse.Namespace, out: Path) -> dict[str, Result]:
             work = Path(scratch) / "work"
             work.mkdir()
             print(f"{name}: {pairs:,} pairs, {workers} processes", file=sys.stderr)
-            words = ["--run", pipeline, "--text", str(text), "--work", str(work), "--merges", str(args.merges)]
+            words = [
+                "--run",
+                pipeline,
+                "--text",
+                str(text),
+                "--work",
+                str(work),
+                "--merges",
+                str(args.merges),
+            ]
             moses = ["--moses", str(args.moses)] if args.moses else []
             measured = run_apart([*words, "--workers", str(workers), *moses])
             results[name] = {"pairs": pairs, "workers": workers, **measured}
@@ -169,7 +183,12 @@ def markdown(report: Result) -> str:
     runs: dict[str, Result] = report["runs"]
     ours_run, classic_run = runs["ours"], runs["classic"]
     ratio = classic_run["seconds"] / ours_run["seconds"]
-    facts = {**report["machine"], **report["software"], "date": report["date"], "command": f"`{report['command']}`"}
+    facts = {
+        **report["machine"],
+        **report["software"],
+        "date": report["date"],
+        "command": f"`{report['command']}`",
+    }
     lines = [
         "# Preparation beside the classic pipeline",
         "",
@@ -186,17 +205,19 @@ def markdown(report: Result) -> str:
     rows: list[tuple[str, Callable[[Result], str]]] = [
         ("pairs", lambda run: f"{run['pairs']:,}"),
         ("processes", lambda run: str(run["workers"])),
-        *((f"{step}, lines/s", lambda run, step=step: _rate(run, run["steps"].get(step))) for step in names),
+        *(
+            (f"{step}, lines/s", lambda run, step=step: _rate(run, run["steps"].get(step)))
+            for step in names
+        ),
         ("end to end, lines/s", lambda run: _rate(run, run["seconds"])),
         ("end to end, s", lambda run: f"{run['seconds']:.0f}"),
         ("peak memory, GB", lambda run: f"{run['peak_bytes'] / 1e9:.2f}"),
         ("pairs kept", lambda run: f"{run['kept']:,}"),
     ]
-    lines += [f"| {title} | {' | '.join(show(run) for run in runs.values())} |" for title, show in rows]
     lines += [
-        "",
-        f"End to end ours is **{ratio:.1f} times** as fast as the classic one.",
+        f"| {title} | {' | '.join(show(run) for run in runs.values())} |" for title, show in rows
     ]
+    lines += ["", f"End to end ours is **{ratio:.1f} times** as fast as the classic one."]
     if one := runs.get("ours, 1 core"):
         speedup = one["seconds"] / ours_run["seconds"]
         lines.append(f"{ours_run['workers']} processes are {speedup:.2f} times as fast as one.")
@@ -213,13 +234,28 @@ def _rate(run: Result, seconds: float | None) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The script's options; those without help are for the processes that it starts."""
-    parser.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help="pairs of text (default: %(default)s)")
-    parser.add_argument("--merges", type=int, default=MERGES, metavar="N", help="BPE merges (default: %(default)s)")
     parser.add_argument(
-        "--workers", type=int, default=available_cores(), metavar="N", help="processes (default: all cores)"
+        "--pairs", type=int, default=PAIRS, metavar="N", help="pairs of text (default: %(default)s)"
     )
-    parser.add_argument("--moses", type=Path, metavar="CLONE", help="a clone of mosesdecoder, for its perl scripts")
-    parser.add_argument("--scratch", type=Path, metavar="FOLDER", help="where the texts go meanwhile (default: /tmp)")
+    parser.add_argument(
+        "--merges", type=int, default=MERGES, metavar="N", help="BPE merges (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=available_cores(),
+        metavar="N",
+        help="processes (default: all cores)",
+    )
+    parser.add_argument(
+        "--moses", type=Path, metavar="CLONE", help="a clone of mosesdecoder, for its perl scripts"
+    )
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        metavar="FOLDER",
+        help="where the texts go meanwhile (default: /tmp)",
+    )
     parser.add_argument(
         "--out",
         type=Path,
@@ -237,7 +273,11 @@ def run(args: argparse.Namespace) -> None:
     if args.run == "ours":
         print(json.dumps(ours(args.text, args.work, args.workers, args.merges)))
     elif args.run == "classic":
-        print(json.dumps(classic(args.text, args.work, find_moses(args.moses), args.workers, args.merges)))
+        print(
+            json.dumps(
+                classic(args.text, args.work, find_moses(args.moses), args.workers, args.merges)
+            )
+        )
     else:
         if args.pairs < SMALLER or args.workers < 1:
             raise UserError(f"at least {SMALLER} pairs and 1 process are needed")

@@ -1,7 +1,8 @@
 """The preparation as fairseq's prepare-wmt14en2de.sh does it: Moses' perl scripts, subword-nmt, fairseq-preprocess.
 
-Only to be compared with: the commands and their order are that script's, the perl scripts are Moses' own, from a clone
-of it or from the package mosestokenizer. Two scripts are not in the package: what they do is said here in a few words.
+Only to be compared with: the commands and their order are that script's, the perl scripts are
+Moses' own, from a clone of it or from the package mosestokenizer. Two scripts are not in the
+package: what they do is said here in a few words.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.text import count_lines
 
 Command = list[str | Path]
@@ -67,7 +68,9 @@ def find_moses(folder: Path | None) -> Moses:
         return moses
     package = importlib.util.find_spec("mosestokenizer")
     if package is None or package.origin is None:
-        raise UserError("Moses' perl scripts are not there: pip install mosestokenizer, or name a clone by --moses")
+        raise UserError(
+            "Moses' perl scripts are not there: pip install mosestokenizer, or name a clone by --moses"
+        )
     place = Path(package.origin).parent
     return Moses(place / "tokenizer-v1.1.perl", place / "normalize-punctuation.perl", None, None)
 
@@ -86,7 +89,10 @@ def pipe(commands: Sequence[Command], inputs: Sequence[Path], output: Path) -> N
         for place, command in enumerate([cat, *commands]):
             last = place == len(commands)
             process = subprocess.Popen(
-                command, stdin=stream, stdout=out if last else subprocess.PIPE, stderr=subprocess.DEVNULL
+                command,
+                stdin=stream,
+                stdout=out if last else subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
             )
             if stream is not None:
                 stream.close()
@@ -107,7 +113,13 @@ class ClassicPipeline:
 
     def __init__(self, text: Path, work: Path, moses: Moses, merges: int, workers: int) -> None:
         """``text``: prefix of the training text."""
-        self.text, self.work, self.moses, self.merges, self.workers = text, work, moses, merges, workers
+        self.text, self.work, self.moses, self.merges, self.workers = (
+            text,
+            work,
+            moses,
+            merges,
+            workers,
+        )
 
     def steps(self) -> dict[str, Callable[[], None]]:
         """Name -> step, in order; named as ours where they do the same."""
@@ -144,15 +156,31 @@ class ClassicPipeline:
     def clean(self) -> None:
         """By the lengths in subwords."""
         if self.moses.clean:
-            words: Command = ["-ratio", "1.5", self.work / "bpe", *LANGS, self.work / "train", "1", "250"]
+            words: Command = [
+                "-ratio",
+                "1.5",
+                self.work / "bpe",
+                *LANGS,
+                self.work / "train",
+                "1",
+                "250",
+            ]
             pipe([["perl", self.moses.clean, *words]], [], self.work / "clean.log")
         else:
-            files: Command = [self.work / f"{name}.{lang}" for name in ("bpe", "train") for lang in LANGS]
+            files: Command = [
+                self.work / f"{name}.{lang}" for name in ("bpe", "train") for lang in LANGS
+            ]
             pipe([["perl", "-e", CLEAN, *files]], [], self.work / "clean.log")
 
     def binarise(self) -> None:
         """fairseq's own command, with as many workers as we take."""
-        options: Command = ["--source-lang", LANGS[0], "--target-lang", LANGS[1], "--joined-dictionary"]
+        options: Command = [
+            "--source-lang",
+            LANGS[0],
+            "--target-lang",
+            LANGS[1],
+            "--joined-dictionary",
+        ]
         place: Command = [
             "--trainpref",
             self.work / "train",
@@ -161,7 +189,11 @@ class ClassicPipeline:
             "--workers",
             str(self.workers),
         ]
-        pipe([[sys.executable, "-m", "fairseq_cli.preprocess", *options, *place]], [], self.work / "binarise.log")
+        pipe(
+            [[sys.executable, "-m", "fairseq_cli.preprocess", *options, *place]],
+            [],
+            self.work / "binarise.log",
+        )
 
     def kept(self) -> int:
         """Pairs in the end."""

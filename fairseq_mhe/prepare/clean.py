@@ -13,7 +13,8 @@ from fairseq_mhe.prepare.text import Block, pairs_of
 from fairseq_mhe.prepare.tokenise import punctuation_normaliser, tokeniser
 
 CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
-# A token is rarely longer; a line that passes the limit of tokens only because it has no spaces is caught by this.
+# A token is rarely longer; a line that passes the limit of tokens only because it has no spaces is
+# caught by this.
 MAX_CHARACTERS_A_TOKEN = 8
 
 
@@ -21,9 +22,10 @@ MAX_CHARACTERS_A_TOKEN = 8
 class CleanOptions:
     """What `clean_chunk` needs to know about a split.
 
-    ``max_ratio`` None keeps every ratio; it is None for valid and test, which are never thinned for their style.
-    ``punctuation``: quotes, dashes and the like are written in one way in what the subwords see; the plain text keeps
-    them, since translations are scored against it. ``lowercase`` changes both.
+    ``max_ratio`` None keeps every ratio; it is None for valid and test, which are never thinned for
+    their style.
+    ``punctuation``: quotes, dashes and the like are written in one way in what the subwords see;
+    the plain text keeps them, since translations are scored against it. ``lowercase`` changes both.
     """
 
     source_lang: str
@@ -60,14 +62,16 @@ class CleanBlock:
 def normalise(line: str) -> str:
     """``line`` in Unicode's composed form, with single spaces for all white space and without control characters.
 
-    Python and fairseq end lines at more characters than the line feed (a stray carriage return, U+2028): left in,
-    they would shift one side against the other.
+    Python and fairseq end lines at more characters than the line feed (a stray carriage return,
+    U+2028): left in, they would shift one side against the other.
     """
     return " ".join(CONTROL.sub("", unicodedata.normalize("NFC", line)).split())
 
 
 @cache
-def model_text(lang: str, tokenizer: str, punctuation: bool = False, lowercase: bool = False) -> Callable[[str], str]:
+def model_text(
+    lang: str, tokenizer: str, punctuation: bool = False, lowercase: bool = False
+) -> Callable[[str], str]:
     """A function from a normalised line to what subwords are made of."""
     tokens = tokeniser(tokenizer, lang)
     if not punctuation and not lowercase:
@@ -77,7 +81,9 @@ def model_text(lang: str, tokenizer: str, punctuation: bool = False, lowercase: 
     return lambda line: tokens(quotes(line)).lower() if lowercase else tokens(quotes(line))
 
 
-def reason_to_drop(raw: tuple[str, str], tokenised: tuple[str, str], options: CleanOptions) -> str | None:
+def reason_to_drop(
+    raw: tuple[str, str], tokenised: tuple[str, str], options: CleanOptions
+) -> str | None:
     """Why a pair is dropped, or None where it is kept."""
     lengths = [side.count(" ") + 1 for side in tokenised]
     if not (raw[0] and raw[1] and tokenised[0] and tokenised[1]):
@@ -103,7 +109,9 @@ def clean_chunk(pairs: Iterable[tuple[str, str]], options: CleanOptions) -> Clea
     chunk = CleanChunk()
     for source, target in pairs:
         raw = normalise(source), normalise(target)
-        tokenised = raw if is_overlong(raw, options) else (source_tokens(raw[0]), target_tokens(raw[1]))
+        tokenised = (
+            raw if is_overlong(raw, options) else (source_tokens(raw[0]), target_tokens(raw[1]))
+        )
         reason = reason_to_drop(raw, tokenised, options)
         chunk.counts[reason or "kept"] += 1
         if reason is None:
@@ -115,8 +123,15 @@ def clean_chunk(pairs: Iterable[tuple[str, str]], options: CleanOptions) -> Clea
 def clean_block(block: Block, options: CleanOptions) -> CleanBlock:
     """As `clean_chunk`, for lines as they are in a file."""
     chunk = clean_chunk(pairs_of(block), options)
-    sides = {"raw": chunk.raw} if options.keeps_text else {"raw": chunk.raw, "tokenised": chunk.tokenised}
-    texts = {folder: tuple(_lines(pair[side] for pair in pairs) for side in (0, 1)) for folder, pairs in sides.items()}
+    sides = (
+        {"raw": chunk.raw}
+        if options.keeps_text
+        else {"raw": chunk.raw, "tokenised": chunk.tokenised}
+    )
+    texts = {
+        folder: tuple(_lines(pair[side] for pair in pairs) for side in (0, 1))
+        for folder, pairs in sides.items()
+    }
     return CleanBlock(texts, chunk.counts)
 
 

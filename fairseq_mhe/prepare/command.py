@@ -27,7 +27,12 @@ class SubwordOptions(TypedDict, total=False):
 
 def add_subword_arguments(parser: argparse.ArgumentParser, subword: str, vocab_size: int) -> None:
     """`SubwordOptions` as a command's, with the defaults that suit a corpus."""
-    parser.add_argument("--subword", choices=SUBWORDS, default=subword, help="kind of subwords (default: %(default)s)")
+    parser.add_argument(
+        "--subword",
+        choices=SUBWORDS,
+        default=subword,
+        help="kind of subwords (default: %(default)s)",
+    )
     parser.add_argument(
         "--vocab-size",
         type=int,
@@ -36,7 +41,10 @@ def add_subword_arguments(parser: argparse.ArgumentParser, subword: str, vocab_s
         help="merges (bpe) or pieces (sentencepiece), of both languages together (default: %(default)s)",
     )
     parser.add_argument(
-        "--model-type", choices=MODEL_TYPES, default="unigram", help="SentencePiece's model (default: %(default)s)"
+        "--model-type",
+        choices=MODEL_TYPES,
+        default="unigram",
+        help="SentencePiece's model (default: %(default)s)",
     )
     parser.add_argument(
         "--tokenizer",
@@ -44,7 +52,10 @@ def add_subword_arguments(parser: argparse.ArgumentParser, subword: str, vocab_s
         help="word tokeniser before the subwords (default: moses for bpe, none for sentencepiece)",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="processes (default: all cores); the result is the same"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes (default: all cores); the result is the same",
     )
 
 
@@ -82,19 +93,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"training text: {text}; several are joined",
     )
     for split in ("valid", "test"):
-        parser.add_argument(f"--{split}", type=Path, metavar="PREFIX", help=f"{split} text, in the same forms")
+        parser.add_argument(
+            f"--{split}", type=Path, metavar="PREFIX", help=f"{split} text, in the same forms"
+        )
     parser.add_argument(
         "--hold-out",
         type=int,
         metavar="N",
         help="without --valid: every Nth clean training pair is valid; without --test: the pair after it is test",
     )
-    parser.add_argument("--source-lang", required=True, metavar="LANG", help="language translated from, as en")
-    parser.add_argument("--target-lang", required=True, metavar="LANG", help="language translated into, as de")
+    parser.add_argument(
+        "--source-lang", required=True, metavar="LANG", help="language translated from, as en"
+    )
+    parser.add_argument(
+        "--target-lang", required=True, metavar="LANG", help="language translated into, as de"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DATA", help="folder to make")
     add_subword_arguments(parser, "bpe", MERGES)
     parser.add_argument(
-        "--max-tokens", type=int, default=250, metavar="N", help="drop pairs with a longer side (default: %(default)s)"
+        "--max-tokens",
+        type=int,
+        default=250,
+        metavar="N",
+        help="drop pairs with a longer side (default: %(default)s)",
     )
     parser.add_argument(
         "--max-ratio",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.parallel import available_cores
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
@@ -25,13 +25,15 @@ Inputs = dict[str, list[tuple[Path, ...]]]
 class PrepareConfig:
     """What to prepare, and how.
 
-    ``train`` (one or more corpora, joined), ``valid`` and ``test`` are prefixes: PREFIX.LANG is a side's file, plain or
-    with .gz or .xz; or they are files with both sides, NAME.tsv, plain or compressed. With ``hold_out`` N, every Nth
-    clean train pair becomes valid where ``valid`` is None, and the pair after it test where ``test`` is None.
+    ``train`` (one or more corpora, joined), ``valid`` and ``test`` are prefixes: PREFIX.LANG is a
+    side's file, plain or with .gz or .xz; or they are files with both sides, NAME.tsv, plain or
+    compressed. With ``hold_out`` N, every Nth clean train pair becomes valid where ``valid`` is
+    None, and the pair after it test where ``test`` is None.
     ``vocab_size`` is the number of merges for BPE (as "32K BPE" means) and of pieces for
-    SentencePiece. Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to ``max_ratio`` times as
-    many on the one as on the other (None: any); valid and test pairs are dropped only where a side is empty or
-    too long. ``punctuation`` and ``lowercase`` as in `CleanOptions`. ``workers`` has no influence on what is written.
+    SentencePiece. Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to
+    ``max_ratio`` times as many on the one as on the other (None: any); valid and test pairs are
+    dropped only where a side is empty or too long. ``punctuation`` and ``lowercase`` as in
+    `CleanOptions`. ``workers`` has no influence on what is written.
     """
 
     train: tuple[Path, ...]
@@ -64,12 +66,18 @@ class PrepareConfig:
     def prefixes(self, split: str) -> tuple[Path, ...]:
         """Where the pairs of a split come from."""
         one = {"valid": self.valid, "test": self.test}
-        return self.train if split == "train" else tuple(path for path in [one[split]] if path is not None)
+        return (
+            self.train
+            if split == "train"
+            else tuple(path for path in [one[split]] if path is not None)
+        )
 
     @property
     def held_out(self) -> dict[str, int]:
         """Split without a text of its own -> which of every ``hold_out`` clean train pairs it gets."""
-        return {split: place for split, place in (("valid", 0), ("test", 1)) if not self.prefixes(split)}
+        return {
+            split: place for split, place in (("valid", 0), ("test", 1)) if not self.prefixes(split)
+        }
 
 
 def check(config: PrepareConfig) -> None:
@@ -89,10 +97,14 @@ def check(config: PrepareConfig) -> None:
         raise UserError("no training text is named; give at least one prefix")
     check_hold_out(config)
     if config.source_lang == config.target_lang:
-        raise UserError(f"source and target language are both {config.source_lang!r}; they must differ")
+        raise UserError(
+            f"source and target language are both {config.source_lang!r}; they must differ"
+        )
     for lang in config.langs:
         if not LANGUAGE.fullmatch(lang):
-            raise UserError(f"{lang!r} cannot be a language's name here; use letters and _ only, as in en or pt_BR")
+            raise UserError(
+                f"{lang!r} cannot be a language's name here; use letters and _ only, as in en or pt_BR"
+            )
     limits: tuple[tuple[str, float | None], ...] = (
         ("vocabulary size", config.vocab_size),
         ("maximum of tokens", config.max_tokens),
@@ -116,7 +128,9 @@ def check_hold_out(config: PrepareConfig) -> None:
             f"N at least {MIN_HOLD_OUT}"
         )
     if config.hold_out is not None and not config.held_out:
-        raise UserError("valid and test text are both named, so that nothing is to be held out of train")
+        raise UserError(
+            "valid and test text are both named, so that nothing is to be held out of train"
+        )
 
 
 def input_files(config: PrepareConfig) -> Inputs:
@@ -133,7 +147,9 @@ def input_files(config: PrepareConfig) -> Inputs:
     out = config.out.resolve()
     for path in map(Path.resolve, chain.from_iterable(chain.from_iterable(files.values()))):
         if path.is_relative_to(out) and not path.is_relative_to(out / ORIGINAL):
-            raise UserError(f"{path} lies inside the output folder {config.out}; choose another --out")
+            raise UserError(
+                f"{path} lies inside the output folder {config.out}; choose another --out"
+            )
     return files
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.tokenise import detokeniser
 
 WORD_START = "\u2581"
@@ -24,7 +24,9 @@ def join_sentencepiece(line: str) -> str:
 JOIN: dict[str, Callable[[str], str]] = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}
 
 
-def detokenise(lines: Iterable[str], manifest: Mapping[str, Any], lang: str | None = None) -> Iterator[str]:
+def detokenise(
+    lines: Iterable[str], manifest: Mapping[str, Any], lang: str | None = None
+) -> Iterator[str]:
     """Plain text from segmented lines, as hypotheses are, of a data folder with this ``manifest``.
 
     ``lang`` is the language of the lines; the target language unless given.
@@ -36,6 +38,8 @@ def detokenise(lines: Iterable[str], manifest: Mapping[str, Any], lang: str | No
         join = JOIN[manifest["subword"]]
         finish = detokeniser(manifest["tokenizer"], lang or manifest["target_lang"])
     except KeyError as error:
-        raise UserError(f"the manifest does not say how to undo the segmentation: {error}") from None
+        raise UserError(
+            f"the manifest does not say how to undo the segmentation: {error}"
+        ) from None
     for line in lines:
         yield finish(join(line))

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import requests
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.steps import Report, check_room
 
 ATTEMPTS = 5  # without a single byte in between
@@ -41,17 +41,24 @@ def obtain(file: RemoteFile, folder: Path, report: Report, mirror: str | None = 
     return obtain_all([file], folder, report, mirror)[0]
 
 
-def obtain_all(files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None = None) -> list[Path]:
+def obtain_all(
+    files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None = None
+) -> list[Path]:
     """The verified files in ``folder``; those not there are downloaded (from ``mirror``/NAME if a mirror is given).
 
     Raises:
-        UserError: one is another file than it should be or cannot be had, or the disk has no room for all of them.
+        UserError: one is another file than it should be or cannot be had, or the disk has no room
+        for all of them.
     """
     missing = [file for file in files if not (folder / file.name).exists()]
     what = missing[0].name if len(missing) == 1 else f"{len(missing)} files"
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
-        check_room(folder, sum((file.size or 0) - _there(folder, file) for file in missing), f"downloading {what}")
+        check_room(
+            folder,
+            sum((file.size or 0) - _there(folder, file) for file in missing),
+            f"downloading {what}",
+        )
     bar = _Bar(report, f"download {what}, MB", sum(file.size or 0 for file in missing))
     return [_obtain(file, folder, bar, mirror) for file in files]
 
@@ -67,7 +74,9 @@ class _Bar:
 
     def received(self, have: int, size: int) -> None:
         """``have`` of the ``size`` bytes of one file."""
-        total = max(self.total, self.finished + size)  # more than was expected where a size was not known
+        total = max(
+            self.total, self.finished + size
+        )  # more than was expected where a size was not known
         self.report(self.title, (self.finished + have) // MB, max(1, total // MB))
 
 
@@ -75,14 +84,18 @@ def _obtain(file: RemoteFile, folder: Path, bar: _Bar, mirror: str | None) -> Pa
     path = folder / file.name
     if path.exists():
         if fault := _fault(path, file):
-            raise UserError(f"{path} {fault}; delete it to have it downloaded, or put the right one there")
+            raise UserError(
+                f"{path} {fault}; delete it to have it downloaded, or put the right one there"
+            )
         return path
     url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
     part = path.with_name(f"{path.name}.part")
     _download(url, part, file, bar)
     if fault := _fault(part, file):
         part.unlink()
-        raise UserError(f"{url}: what came {fault}; it was not kept; try again, or another --mirror")
+        raise UserError(
+            f"{url}: what came {fault}; it was not kept; try again, or another --mirror"
+        )
     bar.finished += part.stat().st_size
     part.rename(path)
     return path
@@ -133,13 +146,17 @@ def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, ba
         if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # nothing is missing
         response.raise_for_status()
-        if response.headers.get("Content-Range", "").split("/")[0] != f"bytes {have}-" + _last(response):
+        if response.headers.get("Content-Range", "").split("/")[0] != f"bytes {have}-" + _last(
+            response
+        ):
             have = 0  # the server sends all of it
         rest = response.headers.get("Content-Length")
         total = have + int(rest) if rest else file.size
         if total is not None and file.size not in (None, total):
             part.unlink(missing_ok=True)
-            raise UserError(f"{url} has {total:,} bytes instead of {file.size:,}: another file; nothing was kept")
+            raise UserError(
+                f"{url} has {total:,} bytes instead of {file.size:,}: another file; nothing was kept"
+            )
         with part.open("ab" if have else "wb") as stream:
             for block in response.iter_content(BLOCK):
                 stream.write(block)

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import TypeVar
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -36,10 +36,13 @@ def _exit_after_parent() -> None:
         os._exit(1)
 
 
-def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+def ordered_map(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
     """``function`` of every item, in order, computed by ``workers`` processes (1: by this one).
 
-    At most ``2 * workers`` items are under way, so that a corpus larger than the memory streams through.
+    At most ``2 * workers`` items are under way, so that a corpus larger than the memory streams
+    through.
 
     Raises:
         UserError: a process was killed, as the system does when memory runs out.
@@ -47,7 +50,8 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
     if workers == 1:
         yield from map(function, items)
         return
-    # Forked: importing torch and fairseq again in each process would take longer than a small corpus does.
+    # Forked: importing torch and fairseq again in each process would take longer than a small
+    # corpus does.
     executor = ProcessPoolExecutor(
         workers, mp_context=multiprocessing.get_context("fork"), initializer=_leave_with_parent
     )
@@ -60,6 +64,8 @@ def ordered_map(function: Callable[[Item], Result], items: Iterable[Item], worke
         while pending:
             yield pending.popleft().result()
     except BrokenProcessPool:
-        raise UserError("a worker process was killed, probably for want of memory; try fewer --workers") from None
+        raise UserError(
+            "a worker process was killed, probably for want of memory; try fewer --workers"
+        ) from None
     finally:
         executor.shutdown(cancel_futures=True)

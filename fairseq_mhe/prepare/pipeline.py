@@ -13,8 +13,8 @@ from itertools import chain, product
 from pathlib import Path
 from typing import Any, TextIO
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import binarise
 from fairseq_mhe.prepare.clean import CleanBlock, CleanOptions, clean_block
@@ -24,11 +24,13 @@ from fairseq_mhe.prepare.steps import Counts, Report, Steps, open_steps
 from fairseq_mhe.prepare.text import SUFFIXES, count_lines, read_blocks, read_lines, text_blocks
 
 CHUNK = 5000  # lines that a process cleans at a time
-COUNT_BYTES = 1 << 23  # of text at a time: the longer, the fewer words are counted twice and added up here
+COUNT_BYTES = (
+    1 << 23
+)  # of text at a time: the longer, the fewer words are counted twice and added up here
 SEGMENT_BYTES = 1 << 20
 COMPRESSION = 4  # of text, roughly
-# Bytes that a step writes for each byte that it reads, with some to spare: clean writes the text twice, ids have two
-# bytes where the subwords' names have about five.
+# Bytes that a step writes for each byte that it reads, with some to spare: clean writes the text
+# twice, ids have two bytes where the subwords' names have about five.
 ROOM = {"clean": 2.5, "segment": 1.6, "binarise": 1.0}
 PACKAGES = ("fairseq-mhe", "ve-fairseq", "fairseq", "sacremoses", "sentencepiece", "subword-nmt")
 
@@ -80,13 +82,17 @@ def expanded_size(path: Path) -> int:
 class CleanWriter:
     """The files of clean text: every split's own, and what is held out of train."""
 
-    def __init__(self, work: Path, config: PrepareConfig, folders: set[str], stack: ExitStack) -> None:
+    def __init__(
+        self, work: Path, config: PrepareConfig, folders: set[str], stack: ExitStack
+    ) -> None:
         """Open them all, to be closed with ``stack``."""
         self._held_out = config.held_out
         self._every = config.hold_out or 1
         self._trained = 0  # pairs that came for train
         self._files = {
-            (folder, split): [open_new(work / folder / f"{split}.{lang}", stack) for lang in config.langs]
+            (folder, split): [
+                open_new(work / folder / f"{split}.{lang}", stack) for lang in config.langs
+            ]
             for folder in folders
             for split in SPLITS
         }
@@ -127,25 +133,40 @@ class Preparation:
     def clean(self, files: Inputs) -> Counts:
         """Both sides checked, normalised, tokenised and filtered: raw/ and tokenised/."""
         made_from = {
-            "inputs": {split: [[sha256(side) for side in pair] for pair in pairs] for split, pairs in files.items()},
+            "inputs": {
+                split: [[sha256(side) for side in pair] for pair in pairs]
+                for split, pairs in files.items()
+            },
             "options": {split: given(asdict(self.clean_options(split))) for split in SPLITS},
             "sacremoses": self.versions["sacremoses"],
         }
         if self.config.hold_out is not None:
             made_from["hold_out"] = self.config.hold_out
-        size = sum(expanded_size(path) for pairs in files.values() for pair in pairs for path in pair)
-        return self.steps.run("clean", made_from, partial(self._clean, files), room=int(ROOM["clean"] * size))
+        size = sum(
+            expanded_size(path) for pairs in files.values() for pair in pairs for path in pair
+        )
+        return self.steps.run(
+            "clean", made_from, partial(self._clean, files), room=int(ROOM["clean"] * size)
+        )
 
     def clean_options(self, split: str) -> CleanOptions:
         """How strict cleaning is with a split."""
         config = self.config
         max_ratio = config.max_ratio if split == "train" else None
         return CleanOptions(
-            *config.langs, config.tokenizer, config.max_tokens, max_ratio, config.punctuation, config.lowercase
+            *config.langs,
+            config.tokenizer,
+            config.max_tokens,
+            max_ratio,
+            config.punctuation,
+            config.lowercase,
         )
 
     def _clean(self, files: Inputs, work: Path) -> Counts:
-        lines = {split: sum(count_lines(paths[0]) for paths in corpora) for split, corpora in files.items()}
+        lines = {
+            split: sum(count_lines(paths[0]) for paths in corpora)
+            for split, corpora in files.items()
+        }
         total, done = sum(lines.values()), 0
         counts = {split: Counter(read=0, kept=0) for split in SPLITS}
         with ExitStack() as stack:
@@ -161,11 +182,15 @@ class Preparation:
         for split, corpora in files.items():
             if not counts[split]["kept"]:
                 fates = ", ".join(f"{name} {count}" for name, count in counts[split].items())
-                name = f"{corpora[0][0]} and its other side" if len(corpora[0]) > 1 else corpora[0][0]
+                name = (
+                    f"{corpora[0][0]} and its other side" if len(corpora[0]) > 1 else corpora[0][0]
+                )
                 raise UserError(f"cleaning leaves no pair of {name} ({fates})")
         for split in self.config.held_out:
             if not counts[split]["kept"]:
-                raise UserError(f"the training text is too short to hold out every {self.config.hold_out}th pair of it")
+                raise UserError(
+                    f"the training text is too short to hold out every {self.config.hold_out}th pair of it"
+                )
         return {split: dict(counter) for split, counter in counts.items()}
 
     def _cleaned(self, split: str, corpora: list[tuple[Path, ...]]) -> Iterator[CleanBlock]:
@@ -175,7 +200,9 @@ class Preparation:
 
     def text(self, split: str) -> list[Path]:
         """Both sides of a split as the subwords see them."""
-        return [self.steps.data / self.text_folder / f"{split}.{lang}" for lang in self.config.langs]
+        return [
+            self.steps.data / self.text_folder / f"{split}.{lang}" for lang in self.config.langs
+        ]
 
     def learn(self, train_lines: int) -> None:
         """The subword model, from the training text only."""
@@ -183,7 +210,11 @@ class Preparation:
         model_type = config.model_type if config.subword == "sentencepiece" else None
         made_from = {
             "inputs": self.steps.checksums("clean", f"{self.text_folder}/train."),
-            "options": {"subword": config.subword, "vocab_size": config.vocab_size, "model_type": model_type},
+            "options": {
+                "subword": config.subword,
+                "vocab_size": config.vocab_size,
+                "model_type": model_type,
+            },
             **self.subword_version(),
         }
         self.steps.run("learn", made_from, partial(self._learn, train_lines))
@@ -199,10 +230,14 @@ class Preparation:
         path.parent.mkdir()
         if config.subword == "sentencepiece":
             lines = chain.from_iterable(read_lines(side) for side in self.text("train"))
-            subword.learn_sentencepiece(lines, 2 * train_lines, config.vocab_size, config.model_type, path)
+            subword.learn_sentencepiece(
+                lines, 2 * train_lines, config.vocab_size, config.model_type, path
+            )
         else:
             words: Counter[str] = Counter()
-            texts = ([text] for side in self.text("train") for text in text_blocks(side, COUNT_BYTES))
+            texts = (
+                [text] for side in self.text("train") for text in text_blocks(side, COUNT_BYTES)
+            )
             for counted in ordered_map(subword.count_words, texts, config.cores):
                 words.update(counted)
             subword.learn_bpe_model(words, config.vocab_size, path)
@@ -217,7 +252,12 @@ class Preparation:
             **self.subword_version(),
         }
         size = sum(self.steps.sizes("clean", f"{self.text_folder}/").values())
-        self.steps.run("segment", made_from, partial(self._segment, model, lines), room=int(ROOM["segment"] * size))
+        self.steps.run(
+            "segment",
+            made_from,
+            partial(self._segment, model, lines),
+            room=int(ROOM["segment"] * size),
+        )
 
     def model(self) -> subword.SubwordModel:
         """The model that has been learnt."""
@@ -232,7 +272,9 @@ class Preparation:
             with ExitStack() as stack:
                 stream = open_new(work / "subword" / path.name, stack)
                 texts = text_blocks(path, SEGMENT_BYTES)
-                for part in ordered_map(partial(subword.segment_text, model=model), texts, self.config.cores):
+                for part in ordered_map(
+                    partial(subword.segment_text, model=model), texts, self.config.cores
+                ):
                     stream.write(part.text)
                     tally["tokens"] += part.tokens
                     tally["longest"] = max(tally["longest"], part.longest)
@@ -250,8 +292,16 @@ class Preparation:
 
     def _binarise(self, work: Path) -> Counts:
         data = self.steps.data
-        binarise(data / "subword", work / "bin", self.config.langs, self.config.cores, data / "logs" / "binarise.log")
-        with (work / "bin" / f"dict.{self.config.source_lang}.txt").open(encoding="utf-8") as dictionary:
+        binarise(
+            data / "subword",
+            work / "bin",
+            self.config.langs,
+            self.config.cores,
+            data / "logs" / "binarise.log",
+        )
+        with (work / "bin" / f"dict.{self.config.source_lang}.txt").open(
+            encoding="utf-8"
+        ) as dictionary:
             return {"dictionary": sum(1 for _ in dictionary)}
 
     def run(self, files: Inputs) -> None:
@@ -276,13 +326,16 @@ def silent(step: str, done: int, total: int) -> None:
     """A `Report` to nobody."""
 
 
-def prepare(config: PrepareConfig, report: Report = silent, source: Mapping[str, Any] | None = None) -> Path:
+def prepare(
+    config: PrepareConfig, report: Report = silent, source: Mapping[str, Any] | None = None
+) -> Path:
     """Make the data folder that ``config`` describes, or what of it is not there yet, and return its path.
 
     ``source``: where the text comes from, for the manifest.
 
     Raises:
-        UserError: an option or an input is bad, or the folder cannot be written; nothing half-written is left to be
+        UserError: an option or an input is bad, or the folder cannot be written; nothing
+        half-written is left to be
             taken for a result, and the same call goes on from there.
     """
     check(config)

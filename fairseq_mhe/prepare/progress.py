@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from fairseq_mhe.prepare.steps import Report
 
@@ -31,7 +38,12 @@ def shown_progress() -> Iterator[Report]:
         yield Lines().report
         return
     # No thread of its own: worker processes are forked while the bars are shown.
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console, auto_refresh=False) as bars:
         tasks: dict[str, TaskID] = {}
         drawn = 0.0
@@ -41,7 +53,9 @@ def shown_progress() -> Iterator[Report]:
             if step not in tasks:
                 tasks[step] = bars.add_task(TITLES.get(step, step), total=total)
             bars.update(tasks[step], completed=done, total=total)
-            if time.monotonic() - drawn >= DRAW_EVERY:  # drawing takes longer than what many a report tells of
+            if (
+                time.monotonic() - drawn >= DRAW_EVERY
+            ):  # drawing takes longer than what many a report tells of
                 drawn = time.monotonic()
                 bars.refresh()
 

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256, write_json
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256, write_json
 
 MANIFEST = "manifest.json"
 FORMAT = 1
 GB = 10**9
 WORK_PREFIX = ".work-"
 
-# step, lines done, lines in all; called with done == total when a step is finished or was there already
+# step, lines done, lines in all; called with done == total when a step is finished or was there
+# already
 Report = Callable[[str, int, int], None]
 Counts = dict[str, Any]
 
@@ -37,9 +38,13 @@ def read_manifest(data: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise UserError(f"{path} is not there; make {data} with fairseq-mhe prepare") from None
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read ({error}); delete it and prepare {data} again") from error
+        raise UserError(
+            f"{path} cannot be read ({error}); delete it and prepare {data} again"
+        ) from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise UserError(f"{path} is not a manifest of format {FORMAT}; delete it and prepare {data} again")
+        raise UserError(
+            f"{path} is not a manifest of format {FORMAT}; delete it and prepare {data} again"
+        )
     return manifest
 
 
@@ -60,14 +65,20 @@ def check_room(folder: Path, need: int, purpose: str) -> None:
 class Steps:
     """A data folder under construction; open it with `open_steps`.
 
-    ``manifest["steps"]`` says of each finished step what it was made from, its counts, and its files' sizes and sha256.
+    ``manifest["steps"]`` says of each finished step what it was made from, its counts, and its
+    files' sizes and sha256.
     """
 
     def __init__(self, data: Path, heading: Mapping[str, Any]) -> None:
         """``heading``: the manifest's keys above its steps."""
         self.data = data
         found = read_manifest(data)["steps"] if (data / MANIFEST).exists() else {}
-        self.manifest: dict[str, Any] = {"format": FORMAT, "state": "unfinished", **heading, "steps": found}
+        self.manifest: dict[str, Any] = {
+            "format": FORMAT,
+            "state": "unfinished",
+            **heading,
+            "steps": found,
+        }
 
     def checksums(self, step: str, folder: str = "") -> dict[str, str]:
         """File -> sha256 of what ``step`` has made, all or only in ``folder``."""
@@ -87,13 +98,19 @@ class Steps:
         paths = {self.data / name: entry["bytes"] for name, entry in record["files"].items()}
         return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
-    def run(self, step: str, made_from: Mapping[str, Any], action: Callable[[Path], Counts], room: int = 0) -> Counts:
+    def run(
+        self,
+        step: str,
+        made_from: Mapping[str, Any],
+        action: Callable[[Path], Counts],
+        room: int = 0,
+    ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
-        ``action`` writes files under the folder it is given, with the paths they shall have in the data folder; they
-        are moved there, and recorded, when it returns. ``made_from`` is everything (inputs' checksums, options, tools'
-        versions) that decides what it writes, as JSON has it: lists, no tuples. ``room``: bytes that it will write,
-        roughly.
+        ``action`` writes files under the folder it is given, with the paths they shall have in the
+        data folder; they are moved there, and recorded, when it returns. ``made_from`` is
+        everything (inputs' checksums, options, tools' versions) that decides what it writes, as
+        JSON has it: lists, no tuples. ``room``: bytes that it will write, roughly.
 
         Raises:
             UserError: the disk has not that much room.
@@ -107,7 +124,10 @@ class Steps:
 
     def _publish(self, step: str, made_from: Mapping[str, Any], work: Path, counts: Counts) -> None:
         names = sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file())
-        files = {name: {"bytes": (work / name).stat().st_size, "sha256": sha256(work / name)} for name in names}
+        files = {
+            name: {"bytes": (work / name).stat().st_size, "sha256": sha256(work / name)}
+            for name in names
+        }
         # The old record goes first: killed while files are moved, the step counts as not done.
         stale = self.manifest["steps"].pop(step, {"files": {}})
         self.write("unfinished")
@@ -140,9 +160,13 @@ def open_steps(data: Path, heading: Mapping[str, Any]) -> Iterator[Steps]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise UserError(f"another process is preparing {data}; wait for it or choose another folder") from None
+                raise UserError(
+                    f"another process is preparing {data}; wait for it or choose another folder"
+                ) from None
             for left_over in data.glob(f"{WORK_PREFIX}*"):
                 shutil.rmtree(left_over, ignore_errors=True)
             yield Steps(data, heading)
     except OSError as error:
-        raise UserError(f"cannot write {error.filename or data}: {error.strerror or error}") from error
+        raise UserError(
+            f"cannot write {error.filename or data}: {error.strerror or error}"
+        ) from error

@@ -14,7 +14,7 @@ import sentencepiece
 from subword_nmt import learn_bpe
 from subword_nmt.apply_bpe import BPE
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 SUBWORDS = ("bpe", "sentencepiece")
 MODEL_TYPES = ("unigram", "bpe")  # SentencePiece's
@@ -25,8 +25,11 @@ FREQUENT_PAIRS = 1000  # as many are looked through for each merge; only the spe
 COMPACT_EVERY = 2000  # merges
 CACHED_WORDS = 500_000  # that a process remembers the subwords of
 Symbols = tuple[str, ...]
-MAX_SENTENCES = 2_000_000  # that SentencePiece learns from; more need memory and change next to nothing
-# SentencePiece shares its counts out over threads and adds them up again: another number, another model.
+MAX_SENTENCES = (
+    2_000_000  # that SentencePiece learns from; more need memory and change next to nothing
+)
+# SentencePiece shares its counts out over threads and adds them up again: another number, another
+# model.
 LEARNING_THREADS = 16
 
 
@@ -41,9 +44,9 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
     """Learn ``merges`` byte-pair merges (Sennrich et al. 2016, subword-nmt) and write them to ``path``.
 
-    The merges are those of ``subword-nmt learn-bpe``: its own functions count and merge. Only its loop stands here
-    again, which looks through all pairs for each merge; this one looks through the most frequent. ``words`` is emptied,
-    to save memory.
+    The merges are those of ``subword-nmt learn-bpe``: its own functions count and merge. Only its
+    loop stands here again, which looks through all pairs for each merge; this one looks through the
+    most frequent. ``words`` is emptied, to save memory.
 
     Raises:
         UserError: there is nothing to merge.
@@ -135,7 +138,9 @@ class FrequentPairs:
         self._pairs.update(pair for pair in pairs if counts.get(pair, 0) >= self._least)
 
 
-def learn_sentencepiece(lines: Iterable[str], total: int, pieces: int, model_type: str, path: Path) -> None:
+def learn_sentencepiece(
+    lines: Iterable[str], total: int, pieces: int, model_type: str, path: Path
+) -> None:
     """Learn a SentencePiece model (Kudo 2018) of at most ``pieces`` from ``total`` lines and write it to ``path``.
 
     Raises:
@@ -150,7 +155,8 @@ def learn_sentencepiece(lines: Iterable[str], total: int, pieces: int, model_typ
                 vocab_size=pieces,
                 model_type=model_type,
                 hard_vocab_limit=False,  # a small text may not have that many
-                # Joined pieces give back the very text: nothing is normalised, rarer characters stand for themselves.
+                # Joined pieces give back the very text: nothing is normalised, rarer characters
+                # stand for themselves.
                 normalization_rule_name="identity",
                 character_coverage=0.9999,
                 num_threads=LEARNING_THREADS,
@@ -160,7 +166,9 @@ def learn_sentencepiece(lines: Iterable[str], total: int, pieces: int, model_typ
             )
         except RuntimeError as error:
             reason = " ".join(str(error).split())
-            raise UserError(f"SentencePiece cannot learn {pieces} pieces from this text: {reason}") from error
+            raise UserError(
+                f"SentencePiece cannot learn {pieces} pieces from this text: {reason}"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -199,7 +207,8 @@ def _load(model: SubwordModel) -> BpeWords | sentencepiece.SentencePieceProcesso
 def segment(lines: list[str], model: SubwordModel) -> list[str]:
     """``lines`` in subwords with spaces between them.
 
-    BPE marks with a final ``@@`` what does not end a word, SentencePiece with U+2581 what begins one.
+    BPE marks with a final ``@@`` what does not end a word, SentencePiece with U+2581 what begins
+    one.
     """
     loaded = _load(model)
     if isinstance(loaded, BpeWords):
@@ -221,4 +230,6 @@ def segment_text(text: str, model: SubwordModel) -> SegmentedText:
     """As `segment`, for whole lines as they are in a file."""
     lines = segment(text.removesuffix("\n").split("\n"), model)
     lengths = [line.count(" ") + 1 for line in lines]
-    return SegmentedText("".join(f"{line}\n" for line in lines), len(lines), sum(lengths), max(lengths))
+    return SegmentedText(
+        "".join(f"{line}\n" for line in lines), len(lines), sum(lengths), max(lengths)
+    )

@@ -1,8 +1,9 @@
 """Parallel text of any length that behaves like real text, made from the embedded corpus; to measure speed with.
 
-Sentences are the corpus' own, joined to the length of those in news and parliament. What makes real text slow is its
-vocabulary, which goes on growing: a part of the words is exchanged for made-up ones, the front of one word with the end
-of another, drawn so that a few come often and most once. The same number of pairs is always the same text.
+Sentences are the corpus' own, joined to the length of those in news and parliament. What makes real
+text slow is its vocabulary, which goes on growing: a part of the words is exchanged for made-up
+ones, the front of one word with the end of another, drawn so that a few come often and most once.
+The same number of pairs is always the same text.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from fairseq_mhe.prepare.home_assistant import CORPUS, read_corpus
+from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 
 SENTENCES = (2, 3, 4, 5, 6)  # of the corpus, in one line
 MADE_UP = 0.04  # of the words
-TAIL = 0.15  # of the power law that made-up words are drawn by; the smaller, the more different words
+TAIL = (
+    0.15  # of the power law that made-up words are drawn by; the smaller, the more different words
+)
 DECORATED = 0.25  # of the lines
 DECORATIONS = (
     ("\u201c{}\u201d", "\u201e{}\u201c"),
@@ -32,13 +35,22 @@ class MadeUpWords:
 
     def __init__(self, lines: list[str]) -> None:
         """``lines`` give fronts and ends."""
-        words = sorted({word for line in lines for word in line.split() if word.isalpha() and len(word) > _HALF})
+        words = sorted(
+            {
+                word
+                for line in lines
+                for word in line.split()
+                if word.isalpha() and len(word) > _HALF
+            }
+        )
         self._fronts = sorted({word[: (len(word) + 1) // 2] for word in words})
         self._ends = sorted({word[(len(word) + 1) // 2 :] for word in words})
 
     def draw(self, random: Random) -> str:
         """One of them, the first ones often."""
-        number = int((1.0 - random.random()) ** (-1.0 / TAIL)) % (len(self._fronts) * len(self._ends))
+        number = int((1.0 - random.random()) ** (-1.0 / TAIL)) % (
+            len(self._fronts) * len(self._ends)
+        )
         return self._fronts[number % len(self._fronts)] + self._ends[number // len(self._fronts)]
 
 
@@ -50,7 +62,10 @@ def synthetic_pairs(count: int) -> Iterator[tuple[str, str]]:
     for _ in range(count):
         sentences = SENTENCES[int(random.random() * len(SENTENCES))]
         some = [pairs[int(random.random() * len(pairs))] for _ in range(sentences)]
-        sides = [_with_made_up(" ".join(pair[side] for pair in some), made_up[side], random) for side in (0, 1)]
+        sides = [
+            _with_made_up(" ".join(pair[side] for pair in some), made_up[side], random)
+            for side in (0, 1)
+        ]
         if random.random() < DECORATED:
             forms = DECORATIONS[int(random.random() * len(DECORATIONS))]
             sides = [form.format(side) for form, side in zip(forms, sides, strict=True)]

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 MAX_LINE_BYTES = 1_000_000  # longer than any sentence: a binary file, or one without line ends
 BOM = "\ufeff"
@@ -31,7 +31,9 @@ def side_path(prefix: Path, lang: str) -> Path:
     with as_user_errors(names[0]):
         path = next((name for name in names if name.is_file()), None)
         if path is None:
-            raise UserError(f"{names[0]} is not there (nor with .gz or .xz); PREFIX.{lang} must name a text file")
+            raise UserError(
+                f"{names[0]} is not there (nor with .gz or .xz); PREFIX.{lang} must name a text file"
+            )
     return existing_text(path)
 
 
@@ -63,12 +65,16 @@ def decode(path: Path, number: int, raw: bytes) -> str:
         UserError: it is too long, not UTF-8, or holds a NUL.
     """
     if len(raw) > MAX_LINE_BYTES:
-        raise UserError(f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; is this one sentence a line?")
+        raise UserError(
+            f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; is this one sentence a line?"
+        )
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         where = f"byte {error.start + 1} (0x{raw[error.start]:02x})"
-        raise UserError(f"{path}, line {number}: {where} is not valid UTF-8; convert the file first") from None
+        raise UserError(
+            f"{path}, line {number}: {where} is not valid UTF-8; convert the file first"
+        ) from None
     if "\0" in text:
         raise UserError(f"{path}, line {number}: holds a NUL character; is this a text file?")
     return text.rstrip("\r\n")
@@ -112,7 +118,8 @@ def read_blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
     """The lines of a parallel text, ``size`` at a time.
 
     Raises:
-        UserError: a file cannot be read, is damaged or has an endless line; or the files differ in length, told with
+        UserError: a file cannot be read, is damaged or has an endless line; or the files differ in
+        length, told with
             both counts at the end.
     """
     first = 1
@@ -146,7 +153,9 @@ def _some_lines(path: Path, stream: BinaryIO, first: int, size: int) -> list[byt
     return lines
 
 
-def _misaligned_streams(streams: Sequence[tuple[Path, BinaryIO]], counts: Sequence[int]) -> UserError:
+def _misaligned_streams(
+    streams: Sequence[tuple[Path, BinaryIO]], counts: Sequence[int]
+) -> UserError:
     totals = {}
     for (path, stream), count in zip(streams, counts, strict=True):
         with as_user_errors(path):
@@ -169,7 +178,10 @@ def pairs_of(block: Block) -> list[tuple[str, str]]:
     Raises:
         UserError: a line is not clean text, or has not two columns.
     """
-    sides = [decode_lines(path, block.first, raw) for path, raw in zip(block.paths, block.lines, strict=True)]
+    sides = [
+        decode_lines(path, block.first, raw)
+        for path, raw in zip(block.paths, block.lines, strict=True)
+    ]
     if len(sides) == 2:
         return list(zip(*sides, strict=True))
     pairs = []

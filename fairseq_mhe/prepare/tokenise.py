@@ -18,7 +18,9 @@ JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from insid
 SPECIAL = frozenset(r".^$*+?{}[]\|()")  # of regular expressions
 APOSTROPHES = re.compile(r"'\s+'")
 # Each of Moses' rules for punctuation needs one of these in the line.
-TO_NORMALISE = re.compile(r"""[()`\r\u00a0„“”«»…\u2013\u2014\u00b4\u2018\u2019\u201a]| [ %:;]|''|["][,.]|[,.]["]""")
+TO_NORMALISE = re.compile(
+    r"""[()`\r\u00a0„“”«»…\u2013\u2014\u00b4\u2018\u2019\u201a]| [ %:;]|''|["][,.]|[,.]["]"""
+)
 
 
 def _unchanged(line: str) -> str:
@@ -51,9 +53,10 @@ class QuickMoses(MosesTokenizer):
 class WordwiseMoses:
     """sacremoses' tokeniser, asked once for each word, not once for each line: the same tokens, many times faster.
 
-    Moses' rules look at a word, at whether it begins or ends the line, and at the first character of the next word. So
-    the tokens of a word are remembered for each such context; most words have the same ones in all. The one rule that
-    sees more, an apostrophe before the space and one behind it, sends the whole line to sacremoses.
+    Moses' rules look at a word, at whether it begins or ends the line, and at the first character
+    of the next word. So the tokens of a word are remembered for each such context; most words have
+    the same ones in all. The one rule that sees more, an apostrophe before the space and one behind
+    it, sends the whole line to sacremoses.
     """
 
     def __init__(self, lang: str) -> None:
@@ -62,7 +65,9 @@ class WordwiseMoses:
         alphanumeric = self._moses.IsAlnum
         self._plain = re.compile(rf"[{alphanumeric}\-]+").fullmatch
         self._free: dict[str, str] = {}  # word -> tokens, whatever stands around it
-        self._bound: dict[tuple[bool, str, str], str] = {}  # (first?, word, kind of next word) -> tokens
+        self._bound: dict[
+            tuple[bool, str, str], str
+        ] = {}  # (first?, word, kind of next word) -> tokens
 
     def __call__(self, line: str) -> str:
         """The line's tokens, with spaces between them."""
@@ -78,8 +83,9 @@ class WordwiseMoses:
 
     def whole_line(self, line: str) -> str:
         """What sacremoses makes of the line."""
-        # Without XML escapes (&quot;): they would be one more thing for the subwords to learn and for a reader to undo.
-        # Hyphens stay inside words; splitting them is the one Moses option whose marks (@-@) models can put wrongly.
+        # Without XML escapes (&quot;): they would be one more thing for the subwords to learn and
+        # for a reader to undo. Hyphens stay inside words; splitting them is the one Moses option
+        # whose marks (@-@) models can put wrongly.
         return self._moses.tokenize(line, return_str=True, escape=False)
 
     def _word(self, words: list[str], place: int) -> str:
@@ -87,7 +93,9 @@ class WordwiseMoses:
         if word[0] not in "',." and word[-1] not in "',.":
             return self._remember(self._free, word, word, self._ask(False, word, "X"))
         context = (place == 0, word, self._kind(words, place + 1))
-        return self._bound.get(context) or self._remember(self._bound, context, word, self._ask(*context))
+        return self._bound.get(context) or self._remember(
+            self._bound, context, word, self._ask(*context)
+        )
 
     def _kind(self, words: list[str], place: int) -> str:
         """A word that stands for all with which the one at ``place`` has the same effect on its predecessor."""
@@ -97,7 +105,9 @@ class WordwiseMoses:
         return "a" if first in self._moses.lower_letters else "1" if first in "0123456789" else "X"
 
     def _ask(self, first: bool, word: str, following: str) -> str:
-        if self._plain(word) and "MULTI" not in word:  # sacremoses' own stand-in for dots would be taken for dots
+        if (
+            self._plain(word) and "MULTI" not in word
+        ):  # sacremoses' own stand-in for dots would be taken for dots
             return word
         before, after = "" if first else "X ", f" {following}" if following else ""
         return self.whole_line(f"{before}{word}{after}").removeprefix(before).removesuffix(after)
@@ -117,7 +127,8 @@ def _is_clean(line: str) -> bool:
 def punctuation_normaliser(lang: str) -> Callable[[str], str]:
     """A function that writes quotes, dashes and the spaces around punctuation in one way, as Moses' scripts do.
 
-    These are normalize-punctuation and remove-non-printing-char, with the rules that sacremoses has for them.
+    These are normalize-punctuation and remove-non-printing-char, with the rules that sacremoses has
+    for them.
     """
     moses = MosesPunctNormalizer(lang=lang)
     rules = [_rule(pattern, replacement) for pattern, replacement in moses.substitutions]

@@ -14,7 +14,9 @@ PLACES = ("encoder", "decoder", "cross")
 NEEDED: dict[str, dict[str, int]] = {}
 
 
-def make_layer(kind: str, place: str = "encoder", *, dtype: torch.dtype = torch.float64, **options) -> Attention:
+def make_layer(
+    kind: str, place: str = "encoder", *, dtype: torch.dtype = torch.float64, **options
+) -> Attention:
     """A layer with weights large enough that every one of them matters to the output."""
     torch.manual_seed(7)
     layer = build_attention(
@@ -32,7 +34,9 @@ def make_layer(kind: str, place: str = "encoder", *, dtype: torch.dtype = torch.
 
 def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
     """Normal numbers, the same for the same seed."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def right_padding(batch: int, length: int) -> Tensor:

@@ -1,8 +1,8 @@
 """Each kind of attention as its paper writes it, head by head, in plain tensor math; no code of the package is used.
 
-Every function takes the sublayer (for its weights only), the query input X (T, B, C), the key/value input Y (S, B, C')
-and a boolean mask (B, T, S), true where a query must not look; it returns the output (T, B, C) and the weights
-(H, B, T, S).
+Every function takes the sublayer (for its weights only), the query input X (T, B, C), the key/value
+input Y (S, B, C') and a boolean mask (B, T, S), true where a query must not look; it returns the
+output (T, B, C) and the weights (H, B, T, S).
 """
 
 from __future__ import annotations
@@ -19,7 +19,14 @@ def _linear(layer, x: Tensor) -> Tensor:
     return out if layer.bias is None else out + layer.bias
 
 
-def _combine(layer, queries: list[Tensor], keys: list[Tensor], values: list[Tensor], scale: float, mask: Tensor):
+def _combine(
+    layer,
+    queries: list[Tensor],
+    keys: list[Tensor],
+    values: list[Tensor],
+    scale: float,
+    mask: Tensor,
+):
     """queries, keys, values: one (T or S, B, width) a head."""
     outputs, weights = [], []
     for q, k, v in zip(queries, keys, values, strict=True):
@@ -38,7 +45,10 @@ def _slices(x: Tensor, heads: int) -> list[Tensor]:
 def mha(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Vaswani et al. 2017, section 3.2.2."""
     n = layer.num_heads
-    projected = (_slices(_linear(p, z), n) for p, z in ((layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y)))
+    projected = (
+        _slices(_linear(p, z), n)
+        for p, z in ((layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y))
+    )
     return _combine(layer, *projected, 1 / math.sqrt(layer.head_dim), mask)
 
 
@@ -69,7 +79,9 @@ def mhe_add(layer, x: Tensor, y: Tensor, mask: Tensor):
 def sha(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Xue & Aletras 2023, section 4: one head, repeated."""
     n = layer.num_heads
-    projected = ([_linear(p, z)] * n for p, z in ((layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y)))
+    projected = (
+        [_linear(p, z)] * n for p, z in ((layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y))
+    )
     return _combine(layer, *projected, 1 / math.sqrt(layer.head_dim), mask)
 
 
@@ -79,7 +91,9 @@ def gqa(layer, x: Tensor, y: Tensor, mask: Tensor):
     k, v = _slices(_linear(layer.k_proj, y), g), _slices(_linear(layer.v_proj, y), g)
     groups = [i // (n // g) for i in range(n)]
     queries = _slices(_linear(layer.q_proj, x), n)
-    return _combine(layer, queries, [k[j] for j in groups], [v[j] for j in groups], layer.head_dim**-0.5, mask)
+    return _combine(
+        layer, queries, [k[j] for j in groups], [v[j] for j in groups], layer.head_dim**-0.5, mask
+    )
 
 
 def skv(layer, x: Tensor, y: Tensor, mask: Tensor):
@@ -93,7 +107,12 @@ def el(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Xue & Aletras 2023, section 4: slice i of Y is key and value of head i."""
     slices = _slices(y, layer.num_heads)
     return _combine(
-        layer, _slices(_linear(layer.q_proj, x), layer.num_heads), slices, slices, layer.head_dim**-0.5, mask
+        layer,
+        _slices(_linear(layer.q_proj, x), layer.num_heads),
+        slices,
+        slices,
+        layer.head_dim**-0.5,
+        mask,
     )
 
 
@@ -106,7 +125,9 @@ def collaborative(layer, x: Tensor, y: Tensor, mask: Tensor):
     for i, v in enumerate(values):
         scores = torch.einsum("tbd,sbd->bts", q, k * layer.mixing[i]) * scale
         if layer.content_proj is not None:
-            scores = scores + torch.einsum("sbc,c->bs", y, layer.content_proj.weight[i]).unsqueeze(1)
+            scores = scores + torch.einsum("sbc,c->bs", y, layer.content_proj.weight[i]).unsqueeze(
+                1
+            )
         w = torch.softmax(scores.masked_fill(mask, float("-inf")), dim=-1)
         outputs.append(torch.einsum("bts,sbd->tbd", w, v))
         weights.append(w)

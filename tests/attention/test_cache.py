@@ -11,7 +11,9 @@ from tests.attention.conftest import random
 def filled(rows: int = 2, length: int = 3, same: bool = False) -> KeyValueCache:
     cache = KeyValueCache()
     key = random(rows, 1, length, 4, dtype=torch.float32)
-    cache.append(key, key if same else random(rows, 1, length, 4, dtype=torch.float32, seed=1), None)
+    cache.append(
+        key, key if same else random(rows, 1, length, 4, dtype=torch.float32, seed=1), None
+    )
     return cache
 
 

@@ -8,7 +8,13 @@ import torch
 from hypothesis import given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_mhe.attention.kernel import as_additive, attend, attend_reference, causal_mask, pads_on_the_right
+from fairseq_mhe.attention.kernel import (
+    as_additive,
+    attend,
+    attend_reference,
+    causal_mask,
+    pads_on_the_right,
+)
 from tests.attention.conftest import random, right_padding
 
 # float64 sums in another order
@@ -76,13 +82,17 @@ class LargestTensor(TorchDispatchMode):
             return out
         for tensor in out if isinstance(out, (tuple, list)) else (out,):
             if isinstance(tensor, torch.Tensor):
-                self.elements = max(self.elements, tensor.untyped_storage().nbytes() // tensor.element_size())
+                self.elements = max(
+                    self.elements, tensor.untyped_storage().nbytes() // tensor.element_size()
+                )
         return out
 
 
 @pytest.mark.parametrize("beam", [1, 4])
 @pytest.mark.parametrize(("key_heads", "value_heads"), [(1, 1), (2, 2), (8, 8), (1, 8)])
-def test_one_decoding_step_never_writes_the_heads_out(key_heads: int, value_heads: int, beam: int) -> None:
+def test_one_decoding_step_never_writes_the_heads_out(
+    key_heads: int, value_heads: int, beam: int
+) -> None:
     """One query against S keys writes scores (S a head and hypothesis), but no copy of the cache, expanded or not."""
     sentences, heads, keys, width = 3, 8, 50, 64
     q = random(sentences * beam, heads, 1, width, dtype=torch.float32)

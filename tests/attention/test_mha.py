@@ -11,14 +11,18 @@ from fairseq_mhe.attention.kernel import causal_mask
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
 
 EXACT = {"rtol": 0, "atol": 1e-12}
-# With static_kv fairseq computes its softmax in float32 whatever the input: 24 bits on values and gradients up to 100.
+# With static_kv fairseq computes its softmax in float32 whatever the input: 24 bits on values and
+# gradients up to 100.
 FLOAT32_SOFTMAX = {"rtol": 1e-5, "atol": 1e-5, "check_dtype": False}
 B, T, S = 3, 5, 7
 
 
 def fairseqs(layer, place: str) -> FairseqAttention:
     theirs = FairseqAttention(
-        EMBED_DIM, HEADS, self_attention=place != "cross", encoder_decoder_attention=place == "cross"
+        EMBED_DIM,
+        HEADS,
+        self_attention=place != "cross",
+        encoder_decoder_attention=place == "cross",
     ).double()
     theirs.load_state_dict(layer.state_dict())
     return theirs.eval()
@@ -27,23 +31,45 @@ def fairseqs(layer, place: str) -> FairseqAttention:
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize(
     ("place", "causal"),
-    [("encoder", False), ("encoder", True), ("decoder", False), ("decoder", True), ("cross", False)],
+    [
+        ("encoder", False),
+        ("encoder", True),
+        ("decoder", False),
+        ("decoder", True),
+        ("cross", False),
+    ],
 )
 @pytest.mark.parametrize("static_kv", [False, True])
-def test_equals_fairseqs_forward_and_backward(place: str, padded: bool, causal: bool, static_kv: bool) -> None:
+def test_equals_fairseqs_forward_and_backward(
+    place: str, padded: bool, causal: bool, static_kv: bool
+) -> None:
     ours = make_layer("mha", place, bias=True)
     theirs = fairseqs(ours, place)
     x = random(T, B, EMBED_DIM).requires_grad_()
     y = random(S, B, EMBED_DIM, seed=1).requires_grad_() if place == "cross" else x
     padding = right_padding(B, y.size(0)) if padded else None
     mask = causal_mask(T) if causal else None
-    theirs_mask = None if mask is None else torch.zeros(T, T, dtype=torch.float64).masked_fill(mask, float("-inf"))
+    theirs_mask = (
+        None
+        if mask is None
+        else torch.zeros(T, T, dtype=torch.float64).masked_fill(mask, float("-inf"))
+    )
     real = ~padding.t() if padded and place != "cross" else torch.ones(T, B, dtype=torch.bool)
 
-    out, weights = ours(x, y, y, key_padding_mask=padding, attn_mask=mask, need_weights=True, static_kv=static_kv)
-    fused, _ = ours(x, y, y, key_padding_mask=padding, attn_mask=mask, need_weights=False, static_kv=static_kv)
+    out, weights = ours(
+        x, y, y, key_padding_mask=padding, attn_mask=mask, need_weights=True, static_kv=static_kv
+    )
+    fused, _ = ours(
+        x, y, y, key_padding_mask=padding, attn_mask=mask, need_weights=False, static_kv=static_kv
+    )
     expected, expected_weights = theirs(
-        x, y, y, key_padding_mask=padding, attn_mask=theirs_mask, need_weights=True, static_kv=static_kv
+        x,
+        y,
+        y,
+        key_padding_mask=padding,
+        attn_mask=theirs_mask,
+        need_weights=True,
+        static_kv=static_kv,
     )
     tolerance = FLOAT32_SOFTMAX if static_kv else EXACT
     torch.testing.assert_close(out[real], expected[real], **tolerance)
@@ -65,7 +91,11 @@ def test_equals_fairseqs_forward_and_backward(place: str, padded: bool, causal: 
 def test_head_weights_equal_fairseqs() -> None:
     ours = make_layer("mha", "cross", bias=True)
     x, y = random(T, B, EMBED_DIM), random(S, B, EMBED_DIM, seed=1)
-    arguments = {"key_padding_mask": right_padding(B, S), "need_head_weights": True, "static_kv": True}
+    arguments = {
+        "key_padding_mask": right_padding(B, S),
+        "need_head_weights": True,
+        "static_kv": True,
+    }
     expected = fairseqs(ours, "cross")(x, y, y, **arguments)[1]
     torch.testing.assert_close(ours(x, y, y, **arguments)[1], expected, **FLOAT32_SOFTMAX)
 
@@ -77,5 +107,7 @@ def test_is_initialised_as_fairseqs() -> None:
     for name, parameter in theirs.named_parameters():
         other = ours.get_parameter(name)
         # uniform on the same interval: 256 or more draws come near its ends and its deviation
-        assert other.abs().max().item() == pytest.approx(parameter.abs().max().item(), rel=0.02), name
+        assert other.abs().max().item() == pytest.approx(parameter.abs().max().item(), rel=0.02), (
+            name
+        )
         assert other.std().item() == pytest.approx(parameter.std().item(), rel=0.1), name

@@ -19,13 +19,19 @@ def test_unknown_name_lists_the_known_ones() -> None:
         ((10, 4), {}, "embed_dim 10 is not divisible by num_heads 4"),
         ((8, 0), {}, "num_heads 0 must both be positive"),
         ((8, 2), {"head_dim": 0}, "head_dim must be positive, not 0"),
-        ((8, 2), {"self_attention": True, "kdim": 4}, "self-attention needs kdim and vdim equal to embed_dim 8"),
+        (
+            (8, 2),
+            {"self_attention": True, "kdim": 4},
+            "self-attention needs kdim and vdim equal to embed_dim 8",
+        ),
         ((8, 2), {"self_attention": True, "encoder_decoder_attention": True}, "not both"),
         ((8, 2), {"q_noise": 0.1}, "quantisation noise"),
         ((8, 2), {"colour": 1}, "does not use colour"),
     ],
 )
-def test_bad_sizes_and_options_are_named(kind: str, sizes: tuple[int, int], options: dict, message: str) -> None:
+def test_bad_sizes_and_options_are_named(
+    kind: str, sizes: tuple[int, int], options: dict, message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         build_attention(kind, *sizes, **options)
 
@@ -48,4 +54,6 @@ def test_every_kind_is_documented_with_its_source() -> None:
     for name, cls in VARIANTS.items():
         module = __import__(cls.__module__, fromlist=["_"])
         assert "20" in module.__doc__, f"{name}: the module's docstring names no publication"
-        assert "Parameters" in module.__doc__, f"{name}: the module's docstring gives no parameter formula"
+        assert "Parameters" in module.__doc__, (
+            f"{name}: the module's docstring gives no parameter formula"
+        )

@@ -34,7 +34,8 @@ def copy_shared(one: Attention, other: Attention) -> None:
 def collaborative_as_mha(mha: Attention, sizes: dict) -> Attention:
     """D = n d, all of MHA's queries and keys side by side, of which head i mixes its own block.
 
-    MHA's biases leave one term that depends on the key alone, b_Q^i (Y W_K^i)^T; the softmax ignores the others.
+    MHA's biases leave one term that depends on the key alone, b_Q^i (Y W_K^i)^T; the softmax
+    ignores the others.
     """
     width = mha.num_heads * mha.head_dim
     layer = make_layer("collaborative", **sizes, collaborative_dim=width)
@@ -76,8 +77,12 @@ def mha_from_gqa(gqa: Attention, sizes: dict) -> Attention:
     copy_shared(layer, gqa)
     repeats = gqa.num_heads // gqa.key_heads
     for name in ("k_proj", "v_proj"):
-        for own, shared in zip(getattr(layer, name).parameters(), getattr(gqa, name).parameters(), strict=True):
-            own.copy_(heads_of(shared, gqa.key_heads).repeat_interleave(repeats, dim=0).flatten(0, 1))
+        for own, shared in zip(
+            getattr(layer, name).parameters(), getattr(gqa, name).parameters(), strict=True
+        ):
+            own.copy_(
+                heads_of(shared, gqa.key_heads).repeat_interleave(repeats, dim=0).flatten(0, 1)
+            )
     return layer
 
 
@@ -105,7 +110,9 @@ def mha_from_sha(sha: Attention, sizes: dict) -> Attention:
     layer = make_layer("mha", **sizes)
     copy_shared(layer, sha)
     for name in ("q_proj", "k_proj", "v_proj"):
-        for own, shared in zip(getattr(layer, name).parameters(), getattr(sha, name).parameters(), strict=True):
+        for own, shared in zip(
+            getattr(layer, name).parameters(), getattr(sha, name).parameters(), strict=True
+        ):
             own.copy_(torch.cat([shared] * sha.num_heads))
     return layer
 
@@ -138,7 +145,9 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     need_weights=st.booleans(),
 )
 @torch.no_grad()
-def test_relation(relation, place, batch, queries, keys, heads, head_dim, bias, padded, need_weights) -> None:
+def test_relation(
+    relation, place, batch, queries, keys, heads, head_dim, bias, padded, need_weights
+) -> None:
     kind, convert = RELATIONS[relation]
     sizes = {"place": place, "embed_dim": heads * head_dim, "num_heads": heads, "bias": bias}
     one = make_layer(kind, **sizes)
@@ -152,11 +161,18 @@ def test_relation(relation, place, batch, queries, keys, heads, head_dim, bias, 
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "need_head_weights": need_weights}
     expected, expected_weights = one(x, y, y, need_weights=need_weights, **arguments)
     found, weights = other(x, y, y, need_weights=need_weights, **arguments)
-    # What a padded query sees of its past is not defined (and ignored by fairseq's loss): compare the real ones.
-    real = torch.ones(queries, batch, dtype=torch.bool) if padding is None or place != "decoder" else ~padding.t()
+    # What a padded query sees of its past is not defined (and ignored by fairseq's loss): compare
+    # the real ones.
+    real = (
+        torch.ones(queries, batch, dtype=torch.bool)
+        if padding is None or place != "decoder"
+        else ~padding.t()
+    )
     torch.testing.assert_close(found[real], expected[real], **EXACT)
     if need_weights:
-        by_query = (w.permute(2, 1, 0, 3)[real] for w in (weights, expected_weights))  # (H, B, T, S) -> (T, B, H, S)
+        by_query = (
+            w.permute(2, 1, 0, 3)[real] for w in (weights, expected_weights)
+        )  # (H, B, T, S) -> (T, B, H, S)
         torch.testing.assert_close(*by_query, **EXACT)
 
 

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from fairseq_mhe.attention import VARIANTS, build_attention
 from fairseq_mhe.attention.kernel import causal_mask
-from tests.attention.conftest import EMBED_DIM, HEADS, NEEDED, PLACES, make_layer, random, right_padding
+from tests.attention.conftest import (
+    EMBED_DIM,
+    HEADS,
+    NEEDED,
+    PLACES,
+    make_layer,
+    random,
+    right_padding,
+)
 from tests.attention.equations import EQUATIONS
 
 # float64 against float64: only the order of additions differs.
@@ -41,10 +49,15 @@ def as_float(mask: Tensor) -> Tensor:
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize(
     ("place", "mask_kind"),
-    [("cross", "none"), *((p, m) for p in ("encoder", "decoder") for m in ("none", "causal", "boolean", "float"))],
+    [
+        ("cross", "none"),
+        *((p, m) for p in ("encoder", "decoder") for m in ("none", "causal", "boolean", "float")),
+    ],
 )
 @pytest.mark.parametrize("bias", [False, True])
-def test_equals_the_plain_equation(kind: str, place: str, padded: bool, mask_kind: str, bias: bool) -> None:
+def test_equals_the_plain_equation(
+    kind: str, place: str, padded: bool, mask_kind: str, bias: bool
+) -> None:
     layer = make_layer(kind, place, bias=bias)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0)) if padded else None
@@ -53,12 +66,15 @@ def test_equals_the_plain_equation(kind: str, place: str, padded: bool, mask_kin
         mask = mask.clone()  # the same numbers without the mark that they are causal
     elif mask_kind == "float":
         mask = as_float(mask)
-    expected, expected_weights = EQUATIONS[kind](layer, x, y, hidden(x, y, padding, mask is not None))
+    expected, expected_weights = EQUATIONS[kind](
+        layer, x, y, hidden(x, y, padding, mask is not None)
+    )
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "static_kv": place == "cross"}
     fused, none = layer(x, y, y, need_weights=False, **arguments)
     plain, weights = layer(x, y, y, need_head_weights=True, **arguments)
     _, mean_weights = layer(x, y, y, need_weights=True, **arguments)
-    # Right-padded queries see nothing but their own past, which fairseq's loss ignores: compare the real ones.
+    # Right-padded queries see nothing but their own past, which fairseq's loss ignores: compare the
+    # real ones.
     real = slice(None) if padding is None or place == "cross" else ~padding.t()
     torch.testing.assert_close(fused[real], expected[real], **EXACT)
     torch.testing.assert_close(plain[real], expected[real], **EXACT)
@@ -73,7 +89,9 @@ def test_gradients_equal_the_plain_equations(kind: str, place: str) -> None:
     padding = right_padding(B, y.size(0))
     mask = hidden(x, y, padding, causal=False)
     arguments = [*layer.parameters(), x.requires_grad_(), y.requires_grad_()]
-    expected = torch.autograd.grad(EQUATIONS[kind](layer, x, y, mask)[0].square().sum(), arguments, allow_unused=True)
+    expected = torch.autograd.grad(
+        EQUATIONS[kind](layer, x, y, mask)[0].square().sum(), arguments, allow_unused=True
+    )
     out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
     found = torch.autograd.grad(out.square().sum(), arguments, allow_unused=True)
     for one, other in zip(found, expected, strict=True):
@@ -98,13 +116,20 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
     if padding is not None:
         padding[:, -1] = False
     mask = causal_mask(T).clone() if padding is not None else causal_mask(T)
-    whole, whole_weights = layer(x, x, x, attn_mask=mask, key_padding_mask=padding, need_head_weights=True)
+    whole, whole_weights = layer(
+        x, x, x, attn_mask=mask, key_padding_mask=padding, need_head_weights=True
+    )
     state: dict = {}
     for t in range(T):
         step = x[t : t + 1]
         step_padding = None if padding is None else padding[:, t : t + 1]
         out, weights = layer(
-            step, step, step, incremental_state=state, key_padding_mask=step_padding, need_head_weights=True
+            step,
+            step,
+            step,
+            incremental_state=state,
+            key_padding_mask=step_padding,
+            need_head_weights=True,
         )
         real = slice(None) if padding is None else ~padding[:, t]
         torch.testing.assert_close(out[0][real], whole[t][real], **EXACT)
@@ -112,11 +137,20 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
 
 
 @settings(max_examples=25)
-@given(data=st.data(), kind=st.sampled_from(sorted(VARIANTS)), beam=st.integers(1, 4), sentences=st.integers(1, 3))
-def test_any_beam_reordering_equals_recomputing(data: st.DataObject, kind: str, beam: int, sentences: int) -> None:
+@given(
+    data=st.data(),
+    kind=st.sampled_from(sorted(VARIANTS)),
+    beam=st.integers(1, 4),
+    sentences=st.integers(1, 3),
+)
+def test_any_beam_reordering_equals_recomputing(
+    data: st.DataObject, kind: str, beam: int, sentences: int
+) -> None:
     """Self-attention: hypotheses are copied and dropped, sentences finish; the cache must follow exactly."""
     layer = make_layer(kind, "decoder")
-    history = random(1, sentences * beam, EMBED_DIM)  # (t, N, C): the inputs each live hypothesis has had
+    history = random(
+        1, sentences * beam, EMBED_DIM
+    )  # (t, N, C): the inputs each live hypothesis has had
     state: dict = {}
     layer(history[-1:], incremental_state=state)
     for step in range(data.draw(st.integers(1, 4))):
@@ -130,8 +164,15 @@ def test_any_beam_reordering_equals_recomputing(data: st.DataObject, kind: str, 
 
 
 @settings(max_examples=25)
-@given(data=st.data(), kind=st.sampled_from(sorted(VARIANTS)), beam=st.integers(1, 4), sentences=st.integers(1, 3))
-def test_cross_attention_kept_once_a_sentence(data: st.DataObject, kind: str, beam: int, sentences: int) -> None:
+@given(
+    data=st.data(),
+    kind=st.sampled_from(sorted(VARIANTS)),
+    beam=st.integers(1, 4),
+    sentences=st.integers(1, 3),
+)
+def test_cross_attention_kept_once_a_sentence(
+    data: st.DataObject, kind: str, beam: int, sentences: int
+) -> None:
     """One row of keys a sentence, however many hypotheses read it, through any reordering, equals one row each."""
     layer = make_layer(kind, "cross")
     memory = random(S, sentences, EMBED_DIM, seed=1)
@@ -142,10 +183,17 @@ def test_cross_attention_kept_once_a_sentence(data: st.DataObject, kind: str, be
         x = random(1, len(owner), EMBED_DIM, seed=step)
         arguments = {"static_kv": True, "need_head_weights": True}
         out, weights = layer(
-            x, memory, memory, incremental_state=state, key_padding_mask=padding if step == 0 else None, **arguments
+            x,
+            memory,
+            memory,
+            incremental_state=state,
+            key_padding_mask=padding if step == 0 else None,
+            **arguments,
         )
         expanded = memory[:, owner]
-        expected, expected_weights = layer(x, expanded, expanded, key_padding_mask=padding[owner], **arguments)
+        expected, expected_weights = layer(
+            x, expanded, expanded, key_padding_mask=padding[owner], **arguments
+        )
         torch.testing.assert_close(out, expected, **EXACT)
         torch.testing.assert_close(weights, expected_weights, **EXACT)
         order = torch.tensor(data.draw(beam_orders(len(owner), beam)))
@@ -182,7 +230,11 @@ def test_cache_holds_only_the_kept_heads(kind: str, place: str) -> None:
     cache = layer._get_input_buffer(state)
     assert cache["prev_key"].shape == (B, layer.key_heads, y.size(0), layer.key_head_dim)
     assert cache["prev_value"].shape == (B, layer.value_heads, y.size(0), layer.head_dim)
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in cache.values() if t is not None}
+    storages = {
+        t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
+        for t in cache.values()
+        if t is not None
+    }
     assert sum(storages.values()) == cache.nbytes == layer.cached_values * 4 * B * y.size(0)
 
 
@@ -194,9 +246,21 @@ def test_padding_does_not_matter(kind: str, place: str) -> None:
     noise = random(*y.shape, seed=5) * padding.t().unsqueeze(-1)
     other = y + 100 * noise
     causal = causal_mask(T) if place == "decoder" else None
-    one, _ = layer(x if place == "cross" else y, y, y, key_padding_mask=padding, attn_mask=causal, need_weights=False)
+    one, _ = layer(
+        x if place == "cross" else y,
+        y,
+        y,
+        key_padding_mask=padding,
+        attn_mask=causal,
+        need_weights=False,
+    )
     two, _ = layer(
-        x if place == "cross" else other, other, other, key_padding_mask=padding, attn_mask=causal, need_weights=False
+        x if place == "cross" else other,
+        other,
+        other,
+        key_padding_mask=padding,
+        attn_mask=causal,
+        need_weights=False,
     )
     real = slice(None) if place == "cross" else ~padding.t()
     torch.testing.assert_close(one[real], two[real], **EXACT)
@@ -209,7 +273,9 @@ def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
     for t in range(T - 1):
         changed = x.clone()
         changed[t + 1 :] += 10
-        one, two = (layer(z, attn_mask=causal_mask(T), need_weights=need_weights)[0] for z in (x, changed))
+        one, two = (
+            layer(z, attn_mask=causal_mask(T), need_weights=need_weights)[0] for z in (x, changed)
+        )
         torch.testing.assert_close(one[: t + 1], two[: t + 1], **EXACT)
         assert not torch.allclose(one[t + 1 :], two[t + 1 :])
 
@@ -225,7 +291,9 @@ def test_half_precision(kind: str, place: str, dtype: torch.dtype, tolerance: fl
         assert out.dtype == dtype
         exact = make_layer(kind, place)
         exact.load_state_dict(layer.state_dict())
-        expected, _ = exact(x.double(), y.double(), y.double(), key_padding_mask=padding, need_weights=False)
+        expected, _ = exact(
+            x.double(), y.double(), y.double(), key_padding_mask=padding, need_weights=False
+        )
         scale = expected.abs().max().item()
         torch.testing.assert_close(out.double(), expected, rtol=0, atol=tolerance * scale)
 
@@ -233,7 +301,9 @@ def test_half_precision(kind: str, place: str, dtype: torch.dtype, tolerance: fl
 def test_half_precision_gradients_are_finite(kind: str, place: str) -> None:
     layer = make_layer(kind, place, dtype=torch.bfloat16).train()
     x, y = inputs(place, torch.bfloat16)
-    layer(x, y, y, key_padding_mask=right_padding(B, y.size(0)), need_weights=False)[0].sum().backward()
+    layer(x, y, y, key_padding_mask=right_padding(B, y.size(0)), need_weights=False)[
+        0
+    ].sum().backward()
     assert all(torch.isfinite(p.grad).all() for p in layer.parameters())
 
 
@@ -249,7 +319,11 @@ def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
 
     _, weights = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
     drawn = layer.queries(x).size(1)  # H, or 1 where one head is repeated, dropped weights and all
-    changed = dropped(weights[:drawn].transpose(0, 1).contiguous()).transpose(0, 1).expand(HEADS, -1, -1, -1)
+    changed = (
+        dropped(weights[:drawn].transpose(0, 1).contiguous())
+        .transpose(0, 1)
+        .expand(HEADS, -1, -1, -1)
+    )
     softmax, torch.softmax = torch.softmax, _replay(changed)
     try:
         expected, _ = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
@@ -270,9 +344,13 @@ def _replay(weights: Tensor):
 def test_before_softmax_gives_scores_and_values(kind: str, place: str) -> None:
     layer = make_layer(kind, place)
     x, y = inputs(place)
-    scores, values = layer(x, y, y, key_padding_mask=right_padding(B, y.size(0)), before_softmax=True)
+    scores, values = layer(
+        x, y, y, key_padding_mask=right_padding(B, y.size(0)), before_softmax=True
+    )
     assert values.shape == (B * layer.value_heads, y.size(0), layer.head_dim)
-    _, weights = layer(x, y, y, key_padding_mask=right_padding(B, y.size(0)), need_head_weights=True)
+    _, weights = layer(
+        x, y, y, key_padding_mask=right_padding(B, y.size(0)), need_head_weights=True
+    )
     found = scores.view(B, HEADS, T, y.size(0)).softmax(-1).transpose(0, 1)
     torch.testing.assert_close(found, weights, **EXACT)
 
@@ -327,10 +405,17 @@ def test_any_shape(kind, place, batch, queries, keys, heads, head_dim, beam, pad
         padding[:, 0] = False  # a row of nothing but padding has no defined output
     causal = place == "decoder"
     expanded = y.repeat_interleave(beam, 1)
-    mask = hidden(x, expanded, None if padding is None else padding.repeat_interleave(beam, 0), causal)
+    mask = hidden(
+        x, expanded, None if padding is None else padding.repeat_interleave(beam, 0), causal
+    )
     expected, _ = EQUATIONS[kind](layer, x, expanded, mask)
     found, _ = layer(
-        x, y, y, key_padding_mask=padding, attn_mask=causal_mask(queries) if causal else None, need_weights=False
+        x,
+        y,
+        y,
+        key_padding_mask=padding,
+        attn_mask=causal_mask(queries) if causal else None,
+        need_weights=False,
     )
     real = ~padding.t() if padded and place == "decoder" else slice(None)
     tolerance = 1e-11 if dtype == torch.float64 else 1e-4

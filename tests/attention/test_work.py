@@ -28,7 +28,9 @@ class Work(TorchDispatchMode):
         self.written: list[int] = []
         self.kernel_inputs: list[Tensor] = []
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         out = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__
         if name in ("bmm", "baddbmm") or "scaled_dot_product" in name:
@@ -53,7 +55,13 @@ def _after_many_steps(kind: str, place: str) -> tuple[Attention, dict, dict[str,
     layer, state = _layer(kind, place), {}
     if place == "cross":
         memory = random(PAST, SENTENCES, WIDTH, dtype=torch.float32)
-        rest = {"key": memory, "value": memory, "static_kv": True, "incremental_state": state, "need_weights": False}
+        rest = {
+            "key": memory,
+            "value": memory,
+            "static_kv": True,
+            "incremental_state": state,
+            "need_weights": False,
+        }
         layer(random(1, ROWS, WIDTH, dtype=torch.float32), **rest)
         return layer, state, rest
     rest = {"incremental_state": state, "need_weights": False}
@@ -75,21 +83,35 @@ def _cache(layer: Attention, state: dict) -> KeyValueCache:
 
 
 @pytest.mark.parametrize("place", ["decoder", "cross"])
-def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(kind: str, place: str) -> None:
+def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
+    kind: str, place: str
+) -> None:
     layer, state, rest = _after_many_steps(kind, place)
     work = _work_of_a_step(layer, rest)
     cache = _cache(layer, state)
     scores = ROWS * HEADS * cache.key.size(2) * FLOAT
-    vectors = ROWS * HEADS * max(layer.key_head_dim, layer.head_dim) * FLOAT  # queries or heads of one position
+    vectors = (
+        ROWS * HEADS * max(layer.key_head_dim, layer.head_dim) * FLOAT
+    )  # queries or heads of one position
     one_tensor = max(cache.key.numel(), cache.value.numel()) * FLOAT
-    summed_output = WIDTH * layer.head_dim * FLOAT if kind == "sha" else 0  # its W_O, summed over equal heads
+    summed_output = (
+        WIDTH * layer.head_dim * FLOAT if kind == "sha" else 0
+    )  # its W_O, summed over equal heads
     bound = max(scores, vectors, summed_output, one_tensor if place == "decoder" else 0)
     assert max(work.written) <= bound
     kept = layer.key_heads + layer.value_heads
     if kept < 2 * HEADS:
-        expanded = HEADS * max(layer.key_head_dim, layer.head_dim) * cache.key.size(0) * cache.key.size(2) * FLOAT
+        expanded = (
+            HEADS
+            * max(layer.key_head_dim, layer.head_dim)
+            * cache.key.size(0)
+            * cache.key.size(2)
+            * FLOAT
+        )
         assert layer.value_heads == HEADS or max(work.written) < expanded
-    for given in work.kernel_inputs:  # each stored number is read once: nothing was repeated in memory to get there
+    for given in (
+        work.kernel_inputs
+    ):  # each stored number is read once: nothing was repeated in memory to get there
         assert given.untyped_storage().nbytes() <= max(bound, cache.nbytes)
 
 

@@ -13,7 +13,14 @@ VOCABULARY = 120
 
 def make_settings(bench: str, **other: Any) -> Settings:
     """The tiny row on one CPU thread."""
-    common = {"row": "tiny", "device": "cpu", "threads": 1, "vocabulary": VOCABULARY, "seed": 1, "seconds": 1e-4}
+    common = {
+        "row": "tiny",
+        "device": "cpu",
+        "threads": 1,
+        "vocabulary": VOCABULARY,
+        "seed": 1,
+        "seconds": 1e-4,
+    }
     return Settings(bench, **{**common, **other})
 
 

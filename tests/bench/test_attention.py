@@ -43,7 +43,9 @@ def test_inputs_want_gradients_and_are_what_the_layer_was_given(variant: str) ->
     workload = prepared(variant, "encoder")
     assert workload._calls[0]["query"].requires_grad
     assert workload._calls[0]["query"].is_leaf
-    assert workload._calls[0]["query"].detach().std() == pytest.approx(1, abs=0.3)  # real activations
+    assert workload._calls[0]["query"].detach().std() == pytest.approx(
+        1, abs=0.3
+    )  # real activations
 
 
 @pytest.mark.parametrize("place", STEP_PLACES)
@@ -56,7 +58,9 @@ def test_steps_are_one_call_a_token_with_a_cache(variant: str, place: str) -> No
 
     def spy(*args, **kwargs):
         out = forward(*args, **kwargs)
-        lengths.append(workload._layer._get_input_buffer(kwargs["incremental_state"])["prev_key"].size(2))
+        lengths.append(
+            workload._layer._get_input_buffer(kwargs["incremental_state"])["prev_key"].size(2)
+        )
         return out
 
     workload._layer.forward = spy
@@ -105,4 +109,6 @@ def test_the_kernel_is_known(kind: str) -> None:
 def test_half_precision(variant: str, dtype: str) -> None:
     workload = prepared(variant, "cross_steps", dtype=dtype)
     workload.repetition()
-    assert workload._calls[0]["query"].dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+    assert (
+        workload._calls[0]["query"].dtype == {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+    )

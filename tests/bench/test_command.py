@@ -14,13 +14,42 @@ import torch
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench import command
 from fairseq_mhe.bench.compare import Outcome
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
-SMALL = ("--row", "tiny", "--attention", "mhe_mul", "--device", "cpu", "--threads", "1", "--vocab-size", "64")
+SMALL = (
+    "--row",
+    "tiny",
+    "--attention",
+    "mhe_mul",
+    "--device",
+    "cpu",
+    "--threads",
+    "1",
+    "--vocab-size",
+    "64",
+)
 BENCHMARKS = {
-    "attention": ("--places", "decoder,cross_steps", "--lengths", "6", "--tokens", "12", "--seconds", "0.001"),
+    "attention": (
+        "--places",
+        "decoder,cross_steps",
+        "--lengths",
+        "6",
+        "--tokens",
+        "12",
+        "--seconds",
+        "0.001",
+    ),
     "training": ("--max-tokens", "64", "--batches", "1", "--dtype", "float32,bf16"),
-    "generation": ("--beams", "1,2", "--lengths", "4", "--batch-sizes", "2", "--source-length", "5"),
+    "generation": (
+        "--beams",
+        "1,2",
+        "--lengths",
+        "4",
+        "--batch-sizes",
+        "2",
+        "--source-length",
+        "5",
+    ),
 }
 COMMON_KEYS = {
     *("status", "seconds", "median", "quartiles", "relative", "peak_bytes", "weight_bytes"),
@@ -67,7 +96,9 @@ def test_from_end_to_end(bench: str, tmp_path: Path, capsys: pytest.CaptureFixtu
         assert list(entry["variants"]) == ["stock", "mhe_mul"]
         for result in entry["variants"].values():
             assert result.keys() == COMMON_KEYS | KEYS[bench]
-            assert all(len(seconds) == 2 and min(seconds) > 0 for seconds in result["seconds"].values())
+            assert all(
+                len(seconds) == 2 and min(seconds) > 0 for seconds in result["seconds"].values()
+            )
             assert result["median"].keys() == result["quartiles"].keys() == result["seconds"].keys()
         stock, ours = entry["variants"].values()
         assert stock["relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
@@ -79,7 +110,16 @@ def test_from_end_to_end(bench: str, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_int8_is_measured_beside_each_kind(tmp_path: Path) -> None:
-    run("generation", *SMALL, *BENCHMARKS["generation"], "--int8", "--repetitions", "1", "--out", str(tmp_path / "x"))
+    run(
+        "generation",
+        *SMALL,
+        *BENCHMARKS["generation"],
+        "--int8",
+        "--repetitions",
+        "1",
+        "--out",
+        str(tmp_path / "x"),
+    )
     for entry in json.loads((tmp_path / "x.json").read_text())["cells"]:
         assert list(entry["variants"]) == ["stock", "mhe_mul", "mhe_mul_int8"]
         assert entry["variants"]["mhe_mul_int8"]["status"] == "ok"
@@ -90,7 +130,13 @@ def fake_measure(log: list[Any], stop_after: int | None = None):
         if len(log) == stop_after:
             raise KeyboardInterrupt
         log.append(cell)
-        facts = {"units": 2, "weight_bytes": 1, "peak_bytes": 1, "cache_bytes": 1, "encoder_output_bytes": 1}
+        facts = {
+            "units": 2,
+            "weight_bytes": 1,
+            "peak_bytes": 1,
+            "cache_bytes": 1,
+            "encoder_output_bytes": 1,
+        }
         seconds = {"total": [1.0] * repetitions, "reorder": [0.1] * repetitions}
         return {name: Outcome(seconds=dict(seconds), facts=dict(facts)) for name in workers}
 
@@ -100,7 +146,18 @@ def fake_measure(log: list[Any], stop_after: int | None = None):
 def test_a_stopped_run_goes_on_and_a_finished_one_is_measured_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ("generation", *SMALL, "--lengths", "3,4,5", "--beams", "2", "--batch-sizes", "1", "--out", f"{tmp_path}/r")
+    words = (
+        "generation",
+        *SMALL,
+        "--lengths",
+        "3,4,5",
+        "--beams",
+        "2",
+        "--batch-sizes",
+        "1",
+        "--out",
+        f"{tmp_path}/r",
+    )
     log: list[Any] = []
     monkeypatch.setattr(command, "measure", fake_measure(log, stop_after=2))
     with pytest.raises(KeyboardInterrupt):
@@ -110,13 +167,28 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_measured_anew(
     run(*words)
     assert [cell["length"] for cell in log] == [3, 4, 5]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.md"]
-    assert [entry["cell"]["length"] for entry in json.loads((tmp_path / "r.json").read_text())["cells"]] == [3, 4, 5]
+    assert [
+        entry["cell"]["length"] for entry in json.loads((tmp_path / "r.json").read_text())["cells"]
+    ] == [3, 4, 5]
     run(*words)
     assert [cell["length"] for cell in log[3:]] == [3, 4, 5]
 
 
-def test_what_was_measured_with_other_code_is_not_mixed_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("generation", *SMALL, "--lengths", "3,4", "--beams", "2", "--batch-sizes", "1", "--out", f"{tmp_path}/r")
+def test_what_was_measured_with_other_code_is_not_mixed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (
+        "generation",
+        *SMALL,
+        "--lengths",
+        "3,4",
+        "--beams",
+        "2",
+        "--batch-sizes",
+        "1",
+        "--out",
+        f"{tmp_path}/r",
+    )
     log: list[Any] = []
     monkeypatch.setattr(command, "measure", fake_measure(log, stop_after=1))
     with pytest.raises(KeyboardInterrupt):
@@ -131,16 +203,24 @@ def test_by_default_everything_that_was_asked_for_is_compared() -> None:
     assert parse("generation").attention == list(VARIANTS)
     cells = command.cells(parse("generation", "--device", "cpu"))
     assert {cell["beam"] for cell in cells} == {1, 5}
-    assert {(cell["length"], cell["source_length"]) for cell in cells} == {(25, 25), (100, 100), (400, 400)}
+    assert {(cell["length"], cell["source_length"]) for cell in cells} == {
+        (25, 25),
+        (100, 100),
+        (400, 400),
+    }
     cells = command.cells(parse("attention", "--device", "cpu", "--dtype", "all"))
     assert {cell["length"] for cell in cells} == {32, 64, 128, 256, 512, 1024}
     assert {cell["length"] * cell["batch"] for cell in cells} == {2048}
     assert {cell["dtype"] for cell in cells} == {"float32", "bf16", "fp16"}
-    assert command.cells(parse("training", "--device", "cpu")) == [{"max_tokens": 1024, "dtype": "float32"}]
+    assert command.cells(parse("training", "--device", "cpu")) == [
+        {"max_tokens": 1024, "dtype": "float32"}
+    ]
 
 
 def test_the_command_line_measures_the_same_again() -> None:
-    args = parse("generation", *SMALL, "--source-length", "7", "--ctranslate2", "--out", "with space.json")
+    args = parse(
+        "generation", *SMALL, "--source-length", "7", "--ctranslate2", "--out", "with space.json"
+    )
     line = command.command_line(args)
     assert line.startswith("fairseq-mhe bench generation --row tiny --attention mhe_mul")
     assert "--out 'with space.json'" in line
@@ -157,7 +237,9 @@ def test_the_command_line_measures_the_same_again() -> None:
         (("--int8", "--dtype", "bf16"), "--int8 is for --device cpu and --dtype float32"),
     ],
 )
-def test_what_cannot_work_ends_before_anything_is_measured(words: tuple[str, ...], message: str) -> None:
+def test_what_cannot_work_ends_before_anything_is_measured(
+    words: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         run("generation", *words)
 
@@ -171,11 +253,17 @@ def test_no_gpu_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("generation", "--attention", "mha,nonsense"), "unknown 'nonsense'; choose of: mha, mhe_mul"),
+        (
+            ("generation", "--attention", "mha,nonsense"),
+            "unknown 'nonsense'; choose of: mha, mhe_mul",
+        ),
         (("generation", "--beams", "0"), "'0' is no whole number of at least 1"),
         (("generation", "--batch-sizes", "1,x"), "'x' is no whole number"),
         (("generation", "--vocab-size", "8"), "'8' is no whole number of at least 16"),
-        (("attention", "--places", "nowhere"), "unknown 'nowhere'; choose of: encoder, decoder, cross"),
+        (
+            ("attention", "--places", "nowhere"),
+            "unknown 'nowhere'; choose of: encoder, decoder, cross",
+        ),
         (("attention", "--seconds", "-1"), "'-1' is no positive number of seconds"),
         (("attention", "--dtype", "int8"), "unknown 'int8'; choose of: float32, bf16, fp16"),
     ],

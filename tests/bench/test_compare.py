@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_mhe.bench.compare import Outcome, measure, quartiles, summaries
 from fairseq_mhe.bench.worker import DIED, FAILED, OK, OUT_OF_MEMORY, REFUSED, Answer
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 
 CELL = {"length": 3}
 
@@ -99,14 +99,21 @@ def test_bad_options_and_bugs_end_the_run() -> None:
 
 def test_progress_is_told_of_every_turn() -> None:
     turns = []
-    measure({"stock": Scripted("stock", []), "mha": Scripted("mha", [])}, CELL, 3, lambda: turns.append(1))
+    measure(
+        {"stock": Scripted("stock", []), "mha": Scripted("mha", [])},
+        CELL,
+        3,
+        lambda: turns.append(1),
+    )
     assert len(turns) == 6
 
 
 def test_ratios_are_of_the_same_round() -> None:
     """While the machine is slow for a round, it is slow for all: the ratio stays."""
     stock = Outcome(seconds={"total": [2.0, 20.0, 4.0]}, facts={"units": 8})
-    ours = Outcome(seconds={"total": [1.0, 10.0, 2.0], "reorder": [0.5, 0.5, 0.25]}, facts={"units": 8})
+    ours = Outcome(
+        seconds={"total": [1.0, 10.0, 2.0], "reorder": [0.5, 0.5, 0.25]}, facts={"units": 8}
+    )
     found = summaries({"stock": stock, "mha": ours})["mha"]
     assert found["relative"] == {"median": 2.0, "low": 2.0, "high": 2.0}
     assert found["median"] == {"total": 2.0, "reorder": 0.5}

@@ -9,11 +9,13 @@ import pytest
 from fairseq_mhe.bench import ctranslate
 from fairseq_mhe.bench.ctranslate import CTranslate2Workload
 from fairseq_mhe.bench.settings import CTRANSLATE2
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from tests.bench.conftest import make_settings
 
 
-@pytest.mark.skipif(importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed")
+@pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
+)
 def test_it_translates_whole_sentences_to_the_length_asked_for() -> None:
     workload = CTranslate2Workload(CTRANSLATE2, make_settings("generation"))
     workload.prepare({"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"})

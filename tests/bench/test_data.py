@@ -26,7 +26,9 @@ def test_training_batches_fill_max_tokens_with_padding_included(max_tokens: int)
         assert max(source.numel(), target.numel()) <= max_tokens
         assert batch["ntokens"] == target.ne(PAD).sum()
         assert target[target.ne(PAD)].ge(EOS).all()
-    filled = [max(b["target"].numel(), b["net_input"]["src_tokens"].numel()) / max_tokens for b in batches]
+    filled = [
+        max(b["target"].numel(), b["net_input"]["src_tokens"].numel()) / max_tokens for b in batches
+    ]
     assert np.median(filled) > 0.75
 
 
@@ -36,7 +38,9 @@ def test_training_batches_have_realistic_lengths() -> None:
     assert 22 <= np.median(lengths) <= 26
     assert np.log(lengths).std() == pytest.approx(0.68, abs=0.1)
     padding = np.mean([batch["target"].eq(PAD).float().mean().item() for batch in batches])
-    assert 0.02 < padding < 0.3  # batches are made of similar lengths, but targets differ from their sources
+    assert (
+        0.02 < padding < 0.3
+    )  # batches are made of similar lengths, but targets differ from their sources
 
 
 def test_same_seed_same_data_other_seed_other_data() -> None:

@@ -27,7 +27,12 @@ def base(bench: str):
 @pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
 def test_attention(kind: str) -> None:
     def found(place: str):
-        return floor(kind, base("attention"), {"place": place, "length": 10, "batch": 3, "dtype": "float32"}, {})
+        return floor(
+            kind,
+            base("attention"),
+            {"place": place, "length": 10, "batch": 3, "dtype": "float32"},
+            {},
+        )
 
     projections, weights = QUERY[kind] + KEY[kind], QUERY[kind] + KEY[kind] + EMBEDDINGS[kind]
     assert found("encoder").multiply_adds == 3 * 3 * (10 * projections + 100 * PAIR)
@@ -36,7 +41,8 @@ def test_attention(kind: str) -> None:
     assert found("cross").multiply_adds == found("encoder").multiply_adds
     assert found("encoder").bytes == 4 * (weights + 30 * (WIDTH + KEPT[kind]))
     assert found("cross").bytes == 4 * (weights + 30 * (2 * WIDTH + KEPT[kind]))
-    # One step of decoding: the query's work, half of all pairs on average, and what is cached by then.
+    # One step of decoding: the query's work, half of all pairs on average, and what is cached by
+    # then.
     assert found("decoder_steps").multiply_adds == 3 * (projections + 5.5 * PAIR)
     assert found("decoder_steps").bytes == 4 * (weights + 3 * 5.5 * KEPT[kind])
     assert found("cross_steps").multiply_adds == 3 * (projections + 10 * PAIR)
@@ -49,13 +55,30 @@ def test_generation(kind: str, dtype: str, width: int) -> None:
     cell = {"beam": 5, "length": 21, "source_length": 30, "batch": 4, "dtype": dtype}
     found = floor(kind, base("generation"), cell, {})
     projections = QUERY[kind] + KEY[kind]
-    encoder = 4 * 30 * LAYERS * (projections + 30 * PAIR + FEED_FORWARD + KEY[kind])  # and cross-attention's keys
-    step = LAYERS * (projections + 11 * PAIR + QUERY[kind] + 30 * PAIR + FEED_FORWARD) + WIDTH * VOCABULARY
+    encoder = (
+        4 * 30 * LAYERS * (projections + 30 * PAIR + FEED_FORWARD + KEY[kind])
+    )  # and cross-attention's keys
+    step = (
+        LAYERS * (projections + 11 * PAIR + QUERY[kind] + 30 * PAIR + FEED_FORWARD)
+        + WIDTH * VOCABULARY
+    )
     assert found.multiply_adds == encoder + 20 * 21 * step
-    norms_and_biases = {"encoder": 2 * 2 * WIDTH + FFN + WIDTH, "decoder": 3 * 2 * WIDTH + FFN + WIDTH}
-    encoder_weights = LAYERS * (projections + EMBEDDINGS[kind] + FEED_FORWARD + norms_and_biases["encoder"])
+    norms_and_biases = {
+        "encoder": 2 * 2 * WIDTH + FFN + WIDTH,
+        "decoder": 3 * 2 * WIDTH + FFN + WIDTH,
+    }
+    encoder_weights = LAYERS * (
+        projections + EMBEDDINGS[kind] + FEED_FORWARD + norms_and_biases["encoder"]
+    )
     decoder_weights = (
-        LAYERS * (projections + QUERY[kind] + 2 * EMBEDDINGS[kind] + FEED_FORWARD + norms_and_biases["decoder"])
+        LAYERS
+        * (
+            projections
+            + QUERY[kind]
+            + 2 * EMBEDDINGS[kind]
+            + FEED_FORWARD
+            + norms_and_biases["decoder"]
+        )
         + WIDTH * VOCABULARY
     )
     cache = LAYERS * KEPT[kind] * (4 * 30 + 20 * 11)
@@ -68,9 +91,13 @@ def test_training() -> None:
     found = floor("mhe_mul", base("training"), {"max_tokens": 64, "dtype": "float32"}, facts)
     query, key = QUERY["mhe_mul"], KEY["mhe_mul"]
     source = LAYERS * (query + key + 10 * PAIR + FEED_FORWARD + key)
-    target = LAYERS * (query + key + 6 * PAIR + query + 10 * PAIR + FEED_FORWARD) + WIDTH * VOCABULARY
+    target = (
+        LAYERS * (query + key + 6 * PAIR + query + 10 * PAIR + FEED_FORWARD) + WIDTH * VOCABULARY
+    )
     assert found.multiply_adds == 3 * (100 * source + 110 * target)
-    twice = floor("mhe_mul", base("training"), {"max_tokens": 64, "dtype": "float32"}, {**facts, "updates": 4})
+    twice = floor(
+        "mhe_mul", base("training"), {"max_tokens": 64, "dtype": "float32"}, {**facts, "updates": 4}
+    )
     assert twice.bytes == 2 * found.bytes
 
 

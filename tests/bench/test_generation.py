@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_mhe.bench.generation import PARTS, GenerationWorkload, storage_bytes
-from fairseq_mhe.models.accounting import cache_bytes
+from fairseq_mhe.models.counting import cache_bytes
 from tests.bench.conftest import make_settings
 
 CELL = {"beam": 3, "length": 8, "source_length": 11, "batch": 2, "dtype": "float32"}
@@ -23,7 +23,9 @@ def test_every_output_takes_the_steps_asked_for(variant: str, beam: int) -> None
     workload = prepared(variant, beam=beam)
     steps = []
     forward = workload._model.decoder.forward
-    workload._model.decoder.forward = lambda *args, **kwargs: steps.append(len(args[0])) or forward(*args, **kwargs)
+    workload._model.decoder.forward = lambda *args, **kwargs: (
+        steps.append(len(args[0])) or forward(*args, **kwargs)
+    )
     seconds = workload.repetition()
     assert steps == [2 * beam] * 8
     assert 0 < seconds["reorder"] < seconds["total"]
@@ -36,7 +38,9 @@ def test_every_output_takes_the_steps_asked_for(variant: str, beam: int) -> None
 def test_another_length_is_noticed() -> None:
     workload = prepared("mha")
     workload._generator.max_len_b = workload._generator.min_len = 5
-    with pytest.raises(RuntimeError, match=r"outputs of 8 tokens were forced, but there are some of \[6\]"):
+    with pytest.raises(
+        RuntimeError, match=r"outputs of 8 tokens were forced, but there are some of \[6\]"
+    ):
         workload.repetition()
 
 
@@ -92,6 +96,11 @@ def test_one_worker_measures_several_cells() -> None:
 
 def test_storage_is_counted_once_and_whole() -> None:
     block = torch.zeros(10, 4)
-    assert storage_bytes({"a": block, "b": [block[:2], block.T], "c": {"d": None}, "e": (torch.zeros(3),)}) == 172
+    assert (
+        storage_bytes(
+            {"a": block, "b": [block[:2], block.T], "c": {"d": None}, "e": (torch.zeros(3),)}
+        )
+        == 172
+    )
     assert storage_bytes(block[:1]) == 160
     assert storage_bytes(None) == 0

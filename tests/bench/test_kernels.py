@@ -12,9 +12,12 @@ from fairseq_mhe.bench.attention import PLACES, AttentionWorkload
 from fairseq_mhe.bench.kernels import FUSED, NONE, PLAIN, attention_kernel
 from tests.bench.conftest import make_settings
 
-#: Kinds whose keys and values are kept in as many heads of the same width, which fused kernels ask for.
+#: Kinds whose keys and values are kept in as many heads of the same width, which fused kernels ask
+#: for.
 FUSIBLE = ("mha", "mhe_mul", "mhe_add", "sha", "mqa", "gqa", "skv", "el")
-needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: asserts which CUDA kernel runs")
+needs_gpu = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a GPU: asserts which CUDA kernel runs"
+)
 
 
 def test_fused_plain_and_none() -> None:
@@ -24,7 +27,9 @@ def test_fused_plain_and_none() -> None:
     assert attention_kernel(lambda: q @ q.mT) == NONE
 
 
-def kernels(kind: str, places: tuple[str, ...], dtypes: tuple[str, ...]) -> dict[tuple[str, str], str]:
+def kernels(
+    kind: str, places: tuple[str, ...], dtypes: tuple[str, ...]
+) -> dict[tuple[str, str], str]:
     """What runs on the GPU, by place and dtype."""
     found = {}
     for place, dtype in itertools.product(places, dtypes):

@@ -33,7 +33,9 @@ def test_peak_counts_what_came_and_went() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads Linux's own count")
 def test_memory_that_the_allocator_kept_counts_when_it_is_used_again() -> None:
-    small = [torch.ones(60_000, dtype=torch.uint8) for _ in range(1000)]  # too small to be given back one by one
+    small = [
+        torch.ones(60_000, dtype=torch.uint8) for _ in range(1000)
+    ]  # too small to be given back one by one
     last = torch.ones(60_000, dtype=torch.uint8)  # keeps the heap from shrinking
     del small
     memory = PeakMemory(CPU)

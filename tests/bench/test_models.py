@@ -9,9 +9,9 @@ from fairseq.modules import MultiheadAttention
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench import models
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.models.accounting import total_parameters
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.counting import total_parameters
 from tests.bench.conftest import VOCABULARY, make_settings
 
 SETTINGS = make_settings("generation")
@@ -38,7 +38,9 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
     stock, mha = build("stock", row), build("mha", row)
     width, layers = ({**ROWS, **SMALL_ROWS}[row].embed_dim, {**ROWS, **SMALL_ROWS}[row].layers)
     assert total_parameters(stock) - total_parameters(mha) == 3 * layers * 4 * width
-    assert [m.p for m in stock.modules() if hasattr(m, "p")].count({**ROWS, **SMALL_ROWS}[row].dropout) > 0
+    assert [m.p for m in stock.modules() if hasattr(m, "p")].count(
+        {**ROWS, **SMALL_ROWS}[row].dropout
+    ) > 0
     stock_layer, mha_layer = stock.encoder.layers[0], mha.encoder.layers[0]
     assert stock_layer.self_attn.num_heads == mha_layer.self_attn.num_heads
     assert stock_layer.normalize_before == mha_layer.normalize_before

@@ -11,7 +11,11 @@ CELL = {"beam": 5, "source_length": 100, "dtype": "float32"}
 
 
 def result(relative: float | None, **other):
-    ratio = None if relative is None else {"median": relative, "low": relative - 0.1, "high": relative + 0.1}
+    ratio = (
+        None
+        if relative is None
+        else {"median": relative, "low": relative - 0.1, "high": relative + 0.1}
+    )
     return {
         "status": "ok",
         "seconds": {"total": [2.0], "reorder": [0.5]},
@@ -64,15 +68,26 @@ def test_where_generation_spends_its_time() -> None:
     given = results("generation", stock=result(1.0, median=of_time), ctranslate2_int8=result(2.0))
     given["cells"][0]["cell"] = {**CELL, "length": 10}
     text = markdown(given)
-    assert "|  | encoder | self-attention | cross-attention | feed-forward | output projection | softmax |" in text
-    assert text.endswith("| stock | 1.00 | 2.00 | 3.00 | 4.00 | 5.00 | 6.00 | 7.00 | 50.00 | 122.00 |\n")
+    assert (
+        "|  | encoder | self-attention | cross-attention | feed-forward | output projection | softmax |"
+        in text
+    )
+    assert text.endswith(
+        "| stock | 1.00 | 2.00 | 3.00 | 4.00 | 5.00 | 6.00 | 7.00 | 50.00 | 122.00 |\n"
+    )
 
 
 @pytest.mark.parametrize("bench", ["attention", "training", "generation"])
 def test_every_row_has_every_column(bench: str) -> None:
     failed = {"status": "out of memory", "reason": "no room"}
-    without_floor = {k: v for k, v in result(9.0).items() if k not in ("multiply_adds", "bytes", "arithmetic_limit")}
-    text = markdown(results(bench, stock=failed, mha=result(None), mhe_mul=failed, other=without_floor))
+    without_floor = {
+        k: v
+        for k, v in result(9.0).items()
+        if k not in ("multiply_adds", "bytes", "arithmetic_limit")
+    }
+    text = markdown(
+        results(bench, stock=failed, mha=result(None), mhe_mul=failed, other=without_floor)
+    )
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
     assert len(tables) == 2
     for lines in tables:

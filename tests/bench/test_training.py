@@ -29,7 +29,9 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
     assert trainer.get_num_updates() == 2
     assert isinstance(trainer.optimizer, FairseqAdam) is (dtype == "float32")
     if dtype == "float32":  # in bf16 a warm-up's first updates are too small to show
-        assert any(not torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True))
+        assert any(
+            not torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True)
+        )
 
 
 def test_facts_count_the_real_tokens() -> None:
@@ -38,7 +40,9 @@ def test_facts_count_the_real_tokens() -> None:
     facts = workload.facts()
     batches = workload._batches
     assert facts["units"] == sum(int(b["target"].ne(pad).sum()) for b in batches)
-    assert facts["source_tokens"] == sum(int(b["net_input"]["src_tokens"].ne(pad).sum()) for b in batches)
+    assert facts["source_tokens"] == sum(
+        int(b["net_input"]["src_tokens"].ne(pad).sum()) for b in batches
+    )
     assert facts["sentences"] == sum(len(b["target"]) for b in batches)
     assert facts["padding"] == 1 - facts["units"] / sum(b["target"].numel() for b in batches)
     assert facts["updates"] == 2

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairseq_mhe.bench.worker import DIED, FAILED, OK, OUT_OF_MEMORY, REFUSED, Session, Worker
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from tests.bench.conftest import make_settings
 
 CELL = {"beam": 2, "length": 4, "source_length": 4, "batch": 1, "dtype": "float32"}
@@ -50,9 +50,15 @@ def test_a_worker_ends_when_nobody_is_left_to_ask() -> None:
 @pytest.mark.parametrize(
     ("error", "status", "value"),
     [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried\nto allocate"), OUT_OF_MEMORY, "CUDA out of memory. Tried"),
         (
-            RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
+            torch.OutOfMemoryError("CUDA out of memory. Tried\nto allocate"),
+            OUT_OF_MEMORY,
+            "CUDA out of memory. Tried",
+        ),
+        (
+            RuntimeError(
+                "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"
+            ),
             OUT_OF_MEMORY,
             None,
         ),
@@ -63,7 +69,9 @@ def test_a_worker_ends_when_nobody_is_left_to_ask() -> None:
         (SystemExit("fairseq-mhe: error: not like that"), REFUSED, "not like that"),
     ],
 )
-def test_what_goes_wrong_is_told_apart(error: BaseException, status: str, value: str | None) -> None:
+def test_what_goes_wrong_is_told_apart(
+    error: BaseException, status: str, value: str | None
+) -> None:
     session = Session("mha", make_settings("generation"))
 
     def fail() -> None:

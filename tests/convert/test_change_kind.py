@@ -12,12 +12,12 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe import cli
-from fairseq_mhe.convert.checkpoint import Source, open_source
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.convert.fit import FITS
 from fairseq_mhe.convert.fold import fold
-from tests.convert.conftest import save, trained
 from tests.convert.test_fold import logits
-from tests.models.conftest import make_model
+from tests.fixtures.checkpoints import save, trained
+from tests.fixtures.models import make_model
 
 
 def convert(kind: str, source: Path, output: Path, *words: str) -> None:
@@ -39,17 +39,25 @@ def test_an_mha_that_is_of_the_kind_already_loses_nothing(
     torch.testing.assert_close(logits(made.model), logits(source.model), rtol=0, atol=2e-4)
 
 
-def test_mhe_mul_by_its_mean_loses_nothing_either(make_source: Callable[..., Source], tmp_path: Path) -> None:
+def test_mhe_mul_by_its_mean_loses_nothing_either(
+    make_source: Callable[..., Source], tmp_path: Path
+) -> None:
     source = make_source(attention="mhe_mul")
     fold(source, tmp_path / "mha.pt", None, 1, "test", Console(quiet=True))
     convert("mhe_mul", tmp_path / "mha.pt", tmp_path / "out.pt", "--method", "mean")
-    torch.testing.assert_close(logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=2e-4)
+    torch.testing.assert_close(
+        logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=2e-4
+    )
 
 
-def test_gqa_with_every_head_its_own_is_the_model_itself(make_source: Callable[..., Source], tmp_path: Path) -> None:
+def test_gqa_with_every_head_its_own_is_the_model_itself(
+    make_source: Callable[..., Source], tmp_path: Path
+) -> None:
     source = make_source(attention="mha", attention_bias=True)
     for method in ("fit", "mean"):
-        convert("gqa", source.path, tmp_path / f"{method}.pt", "--kv-heads", "4", "--method", method)
+        convert(
+            "gqa", source.path, tmp_path / f"{method}.pt", "--kv-heads", "4", "--method", method
+        )
         made = open_source(tmp_path / f"{method}.pt")
         torch.testing.assert_close(logits(made.model), logits(source.model), rtol=0, atol=2e-4)
 
@@ -57,7 +65,11 @@ def test_gqa_with_every_head_its_own_is_the_model_itself(make_source: Callable[.
 @pytest.mark.parametrize("options", [{}, {"attention_bias": True}], ids=["no bias", "bias"])
 @pytest.mark.parametrize("kind", FITS)
 def test_on_trained_weights_least_squares_lose_less_than_means(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], kind: str, options: dict[str, Any]
+    tmp_path: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    kind: str,
+    options: dict[str, Any],
 ) -> None:
     path = save(tmp_path / "a.pt", trained(attention="mha", **options), attention="mha", **options)
     convert(kind, path, tmp_path / "out.pt", "--data", str(data), "--json")
@@ -71,10 +83,14 @@ def test_on_trained_weights_least_squares_lose_less_than_means(
 
 
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
-def test_half_precision(make_source: Callable[..., Source], tmp_path: Path, half: torch.dtype) -> None:
+def test_half_precision(
+    make_source: Callable[..., Source], tmp_path: Path, half: torch.dtype
+) -> None:
     source = make_source(attention="mha", half=half)
     convert("gqa", source.path, tmp_path / "out.pt", "--kv-heads", "4")
-    torch.testing.assert_close(logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=2e-4)
+    torch.testing.assert_close(
+        logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=2e-4
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from torch import nn
 
 from fairseq_mhe.convert.compare import logit_difference, loss, search
 from fairseq_mhe.convert.corpus import random_batches
-from tests.convert.conftest import trained
-from tests.models.conftest import make_batch, make_dictionary, make_model
+from tests.fixtures.checkpoints import trained
+from tests.fixtures.models import make_batch, make_dictionary, make_model
 
 PAD = 1
 
@@ -36,7 +36,9 @@ def test_the_largest_difference_at_real_positions() -> None:
     batches = [{"net_input": make_batch(seed=seed)} for seed in (0, 1)]
     found = logit_difference(model, Shifted(model).eval(), batches, PAD)
     assert found.largest == pytest.approx(0.5, abs=1e-6)
-    assert found.positions == sum(int(b["net_input"]["prev_output_tokens"].ne(PAD).sum()) for b in batches)
+    assert found.positions == sum(
+        int(b["net_input"]["prev_output_tokens"].ne(PAD).sum()) for b in batches
+    )
     assert found.relative == pytest.approx(0.5 / max(1, found.largest_logit), rel=1e-5)
 
 
@@ -48,16 +50,22 @@ def test_the_loss_is_the_mean_over_words() -> None:
     with torch.inference_mode():
         chances = model(**inputs)[0].log_softmax(dim=-1)
     rows, columns = target.ne(PAD).nonzero(as_tuple=True)
-    by_hand = -sum(float(chances[r, c, target[r, c]]) for r, c in zip(rows, columns, strict=True)) / len(rows)
-    assert math.isclose(loss(model, [{"net_input": inputs, "target": target}], PAD), by_hand, rel_tol=1e-5)
+    by_hand = -sum(
+        float(chances[r, c, target[r, c]]) for r, c in zip(rows, columns, strict=True)
+    ) / len(rows)
+    assert math.isclose(
+        loss(model, [{"net_input": inputs, "target": target}], PAD), by_hand, rel_tol=1e-5
+    )
 
 
 def test_searches_end_in_the_end_of_sentence_and_are_known_by_their_number() -> None:
-    from fairseq_mhe.convert.checkpoint import _made_up_task
+    from fairseq_mhe.checkpoints.checkpoint import _made_up_task
 
     task = _made_up_task(len(make_dictionary()), len(make_dictionary()))
     batches = random_batches(task, sentences=60, longest=8)
     assert [len(batch["id"]) for batch in batches] == [50, 10]
     found = search(trained(attention="mha"), task, batches, beam=2, limit=6)
     assert sorted(found) == list(range(60))
-    assert all(tokens[-1] == task.target_dictionary.eos() and len(tokens) <= 7 for tokens in found.values())
+    assert all(
+        tokens[-1] == task.target_dictionary.eos() and len(tokens) <= 7 for tokens in found.values()
+    )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.corpus import batches, open_data, sentence_pairs
-from fairseq_mhe.errors import UserError
-from tests.convert.conftest import SENTENCES
+from tests.fixtures.checkpoints import SENTENCES
 
 
 def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
@@ -26,7 +26,13 @@ def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
 
 def test_a_prepared_folder(tmp_path: Path, data: Path) -> None:
     shutil.copytree(data, tmp_path / "bin")
-    steps = {"format": 1, "state": "complete", "source_lang": "en", "target_lang": "de", "steps": {}}
+    steps = {
+        "format": 1,
+        "state": "complete",
+        "source_lang": "en",
+        "target_lang": "de",
+        "steps": {},
+    }
     (tmp_path / "manifest.json").write_text(json.dumps(steps))
     assert open_data(tmp_path).folder == tmp_path / "bin"
 

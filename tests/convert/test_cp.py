@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.cp import Components, decompose
-from fairseq_mhe.errors import UserError
 
 N, A, B, RANK = 4, 10, 9, 3
 
@@ -43,15 +43,22 @@ def test_fewer_shared_components_are_found_where_there_are_no_more() -> None:
     assert len(rounds) >= found.iterations > 0
 
 
-def test_the_error_is_the_relative_frobenius_norm_and_falls_with_more_components(forms: Tensor) -> None:
+def test_the_error_is_the_relative_frobenius_norm_and_falls_with_more_components(
+    forms: Tensor,
+) -> None:
     found = [decompose(forms, dimensions, RANK, iterations=60) for dimensions in (2, 4, 8)]
     for each in found:
-        assert each.error == pytest.approx(float((product(each) - forms).norm() / forms.norm()), abs=1e-10)
+        assert each.error == pytest.approx(
+            float((product(each) - forms).norm() / forms.norm()), abs=1e-10
+        )
     assert found[0].error > found[1].error > found[2].error
 
 
 def test_iterations_do_not_make_it_worse(forms: Tensor) -> None:
-    assert decompose(forms, 6, RANK, iterations=50).error < decompose(forms, 6, RANK, iterations=1).error + 1e-9
+    assert (
+        decompose(forms, 6, RANK, iterations=50).error
+        < decompose(forms, 6, RANK, iterations=1).error + 1e-9
+    )
 
 
 def test_components_are_balanced(forms: Tensor) -> None:
@@ -65,7 +72,9 @@ def test_heads_of_nothing_need_no_components() -> None:
     assert product(found).abs().max() == 0
 
 
-def test_without_tensorly_there_is_one_clear_line(forms: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorly_there_is_one_clear_line(
+    forms: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "tensorly.decomposition", None)
     with pytest.raises(UserError, match=r"pip install 'fairseq-mhe\[convert\]'"):
         decompose(forms, 2, RANK, iterations=5)

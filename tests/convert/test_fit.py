@@ -13,7 +13,7 @@ from fairseq_mhe.convert.fit import FITS, Target, fit
 from fairseq_mhe.convert.heads import Heads, write_out
 from fairseq_mhe.convert.moments import Inputs, Moments
 from fairseq_mhe.convert.pool import pool
-from tests.convert.conftest import stir
+from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
 
@@ -99,7 +99,9 @@ def test_the_offset_of_mhe_mul_counts() -> None:
     found = []
     for offset in (1.0, 0.0):
         parameters = fit("mhe_mul", heads, inputs, Target(C // N, bias=True, offset=offset))
-        found.append(errors(heads, write_out(made("mhe_mul", parameters, head_embedding_offset=offset)), x))
+        found.append(
+            errors(heads, write_out(made("mhe_mul", parameters, head_embedding_offset=offset)), x)
+        )
     assert found[0] == pytest.approx(found[1])
 
 

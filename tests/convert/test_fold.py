@@ -14,18 +14,19 @@ from rich.console import Console
 
 import fairseq_mhe
 from fairseq_mhe import cli
+from fairseq_mhe.checkpoints.average import average_checkpoints
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert import heads
-from fairseq_mhe.convert.average import average_checkpoints
-from fairseq_mhe.convert.checkpoint import Source, open_source
 from fairseq_mhe.convert.fold import fold, load_stock
 from fairseq_mhe.convert.heads import NOT_LINEAR
-from fairseq_mhe.errors import UserError
-from tests.convert.conftest import FOLDABLE, SENTENCES, save, stir, trained
-from tests.models.conftest import make_batch, make_model, search
+from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
+from tests.fixtures.models import make_batch, make_model, search
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_add", "cross_attention": "mhe_mul"}
-#: A process that translates as fairseq-generate does, and says whether this package was ever imported.
+#: A process that translates as fairseq-generate does, and says whether this package was ever
+#: imported.
 PLAIN_GENERATE = """
 import sys
 from fairseq_cli.generate import cli_main
@@ -70,9 +71,13 @@ def test_logits_and_hypotheses_are_the_same(
 
 @pytest.mark.parametrize("place", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("kind", FOLDABLE)
-def test_each_place_alone(make_source: Callable[..., Source], tmp_path: Path, kind: str, place: str) -> None:
+def test_each_place_alone(
+    make_source: Callable[..., Source], tmp_path: Path, kind: str, place: str
+) -> None:
     source = make_source(attention="mha", **{f"{place}_attention": kind})
-    torch.testing.assert_close(logits(folded(source, tmp_path / "out.pt")), logits(source.model), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        logits(folded(source, tmp_path / "out.pt")), logits(source.model), rtol=0, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,11 @@ def test_each_place_alone(make_source: Callable[..., Source], tmp_path: Path, ki
         {"attention": "mhe_mul", "attention_head_dim": 3},
         {"attention": "mqa", "attention_head_dim": 2, "attention_bias": True},
         {"attention": "mhe_mul", "encoder_embed_dim": 24, "share_all_embeddings": False},
-        {"attention": "mhe_add", "encoder_normalize_before": True, "decoder_normalize_before": True},
+        {
+            "attention": "mhe_add",
+            "encoder_normalize_before": True,
+            "decoder_normalize_before": True,
+        },
         {"attention": "mhe_mul", "head_embedding_offset": 0.5},
         {"attention": "gqa", "attention_kv_heads": 2, "share_all_embeddings": False},
         {"attention": "collaborative", "collaborative_dim": 4},
@@ -109,7 +118,9 @@ def test_half_precision_folds_in_float32(
     torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-5)
 
 
-def test_the_checkpoint_holds_plain_types_only(make_source: Callable[..., Source], tmp_path: Path) -> None:
+def test_the_checkpoint_holds_plain_types_only(
+    make_source: Callable[..., Source], tmp_path: Path
+) -> None:
     folded(make_source(attention="mhe_mul"), tmp_path / "out.pt")
     safe = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
@@ -118,33 +129,53 @@ def test_the_checkpoint_holds_plain_types_only(make_source: Callable[..., Source
     finally:
         torch.serialization.add_safe_globals(safe)
     assert state["cfg"]["model"]["_name"] == "transformer"
-    assert not any("attention_bias" in name or "mhe" in str(value) for name, value in state["cfg"]["model"].items())
+    assert not any(
+        "attention_bias" in name or "mhe" in str(value)
+        for name, value in state["cfg"]["model"].items()
+    )
     assert state["cfg"]["common"]["user_dir"] is None
     assert state["optimizer_history"][-1]["num_updates"] == 7
 
 
 def generate(program: list[str], data: Path, path: Path, *words: str) -> list[str]:
     """The lines that a process prints when it translates the test set."""
-    options = ["--path", str(path), "--cpu", "--beam", "5", "--max-len-b", "12", "--required-batch-size-multiple", "1"]
+    options = [
+        "--path",
+        str(path),
+        "--cpu",
+        "--beam",
+        "5",
+        "--max-len-b",
+        "12",
+        "--required-batch-size-multiple",
+        "1",
+    ]
     command = [*program, str(data), *options, "--gen-subset", "test", "--max-tokens", "200", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.splitlines()
 
 
-def test_a_process_that_never_imports_the_package_translates_the_same(tmp_path: Path, data: Path) -> None:
+def test_a_process_that_never_imports_the_package_translates_the_same(
+    tmp_path: Path, data: Path
+) -> None:
     path = save(tmp_path / "model.pt", trained(**MIXED), **MIXED)
     assert cli.main(["fold", str(path), str(tmp_path / "folded.pt")]) == 0
     script = str(Path(sys.executable).with_name("fairseq-generate"))
     ours = generate([script], data, path, "--user-dir", USER_DIR)
     plain = generate([sys.executable, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
     assert "IMPORTED False" in plain
-    tokens = [[line.split("\t")[::2] for line in lines if line.startswith("H-")] for lines in (ours, plain)]
+    tokens = [
+        [line.split("\t")[::2] for line in lines if line.startswith("H-")]
+        for lines in (ours, plain)
+    ]
     assert len(tokens[0]) == SENTENCES
     assert tokens[0] == tokens[1]
 
 
-def test_the_command_compares_on_data(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_compares_on_data(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = save(tmp_path / "model.pt", trained(attention="mhe_mul"), attention="mhe_mul")
     words = ["fold", str(path), str(tmp_path / "out.pt"), "--data", str(data), "--sentences", "40"]
     assert cli.main(words) == 0
@@ -159,14 +190,22 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
     """The same where the fold is linear; where it is not, averaging folded checkpoints is refused, with the reason."""
     paths = []
     for seed in (1, 2):
-        path = save(tmp_path / f"{seed}.pt", stir(make_model(attention=kind), seed), updates=seed, attention=kind)
+        path = save(
+            tmp_path / f"{seed}.pt",
+            stir(make_model(attention=kind), seed),
+            updates=seed,
+            attention=kind,
+        )
         folded(open_source(path), tmp_path / f"folded{seed}.pt")
         paths.append(path)
     average_checkpoints(paths, tmp_path / "average.pt")
     averaged_first = folded(open_source(tmp_path / "average.pt"), tmp_path / "average-folded.pt")
     parts = [tmp_path / f"folded{seed}.pt" for seed in (1, 2)]
     if kind in NOT_LINEAR:
-        with pytest.raises(UserError, match="the mean of products is not the product of means: average the checkpoint"):
+        with pytest.raises(
+            UserError,
+            match="the mean of products is not the product of means: average the checkpoint",
+        ):
             average_checkpoints(parts, tmp_path / "folded-average.pt")
         return
     average_checkpoints(parts, tmp_path / "folded-average.pt")
@@ -178,7 +217,13 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
 def test_mhe_mul_is_refused_for_a_reason(tmp_path: Path) -> None:
     """The mean of folded MHE-Mul checkpoints is another model than the fold of their mean."""
     sources = [
-        open_source(save(tmp_path / f"{seed}.pt", stir(make_model(attention="mhe_mul"), seed), attention="mhe_mul"))
+        open_source(
+            save(
+                tmp_path / f"{seed}.pt",
+                stir(make_model(attention="mhe_mul"), seed),
+                attention="mhe_mul",
+            )
+        )
         for seed in (1, 2)
     ]
     states = [folded(source, tmp_path / "folded.pt").state_dict() for source in sources]
@@ -195,7 +240,10 @@ def test_collaborative_attention_wider_than_a_head_is_refused(
     path = save(tmp_path / "model.pt", make_model(**options), **options)
     assert cli.main(["fold", str(path), str(tmp_path / "out.pt")]) == 2
     error = capsys.readouterr().err
-    assert "(collaborative) has no exact stock form: its heads' keys are 8 wide and only 4 fit" in error
+    assert (
+        "(collaborative) has no exact stock form: its heads' keys are 8 wide and only 4 fit"
+        in error
+    )
     assert error.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["model.pt"]
 
@@ -204,21 +252,29 @@ def test_a_fold_that_is_not_exact_is_not_kept(
     make_source: Callable[..., Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command does not trust itself."""
-    monkeypatch.setitem(heads.RULES, "mhe_add", lambda a: heads._sha(a))  # forgets the head embeddings
+    monkeypatch.setitem(
+        heads.RULES, "mhe_add", lambda a: heads._sha(a)
+    )  # forgets the head embeddings
     source = make_source(attention="mhe_add")
     with pytest.raises(UserError, match="is not exact: its logits differ by up to"):
         fold(source, tmp_path / "out.pt", None, 1, "test", Console(quiet=True))
     assert [p.name for p in tmp_path.iterdir()] == ["source.pt"]
 
 
-def test_data_of_another_vocabulary_are_refused(make_source: Callable[..., Source], tmp_path: Path, data: Path) -> None:
+def test_data_of_another_vocabulary_are_refused(
+    make_source: Callable[..., Source], tmp_path: Path, data: Path
+) -> None:
     other = tmp_path / "other"
     other.mkdir()
     for path in data.iterdir():
         text = path.read_bytes()
-        (other / path.name).write_bytes(text + b"more 1\n" if path.name.startswith("dict") else text)
+        (other / path.name).write_bytes(
+            text + b"more 1\n" if path.name.startswith("dict") else text
+        )
     with pytest.raises(UserError, match=r"do.*not belong to .*dictionaries have 45 and 45 words"):
-        fold(make_source(attention="mqa"), tmp_path / "out.pt", other, 5, "test", Console(quiet=True))
+        fold(
+            make_source(attention="mqa"), tmp_path / "out.pt", other, 5, "test", Console(quiet=True)
+        )
     assert not (tmp_path / "out.pt").exists()
 
 

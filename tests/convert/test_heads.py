@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention import VARIANTS, Attention, build_attention
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.heads import Heads, kind_of, stock_parameters, write_out
-from fairseq_mhe.errors import UserError
-from tests.convert.conftest import stir
+from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
 
@@ -30,7 +30,9 @@ def by_hand(heads: Heads, x: Tensor, y: Tensor) -> Tensor:
 
 def sublayer(kind: str, **options: Any) -> Attention:
     torch.manual_seed(2)
-    return stir(build_attention(kind, C, N, encoder_decoder_attention=True, **options)).eval().double()
+    return (
+        stir(build_attention(kind, C, N, encoder_decoder_attention=True, **options)).eval().double()
+    )
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -40,9 +42,13 @@ def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:
     generator = torch.Generator().manual_seed(5)
     x, y = (torch.randn(length, C, generator=generator, dtype=torch.float64) for length in (4, 6))
     expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
-    torch.testing.assert_close(by_hand(write_out(attention), x, y), expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        by_hand(write_out(attention), x, y), expected, rtol=1e-10, atol=1e-10
+    )
     if kind != "collaborative":  # whose keys are wider than a stock head
-        torch.testing.assert_close(by_hand(write_out(attention).of_width(8), x, y), expected, rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(
+            by_hand(write_out(attention).of_width(8), x, y), expected, rtol=1e-10, atol=1e-10
+        )
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.5])
@@ -77,7 +83,9 @@ def test_stock_parameters_have_fairseqs_names_and_shapes() -> None:
     found = stock_parameters(write_out(sublayer("mhe_mul")).of_width(4))
     shapes = {name: tuple(value.shape) for name, value in found.items()}
     assert shapes == {
-        f"{p}_proj.{s}": (C, C) if s == "weight" else (C,) for p in ("q", "k", "v", "out") for s in ("weight", "bias")
+        f"{p}_proj.{s}": (C, C) if s == "weight" else (C,)
+        for p in ("q", "k", "v", "out")
+        for s in ("weight", "bias")
     }
     assert all(value.dtype == torch.float32 for value in found.values())
 
@@ -86,7 +94,9 @@ def test_forms_are_what_heads_do_with_them() -> None:
     heads = write_out(sublayer("mha", bias=True))
     x, y = torch.randn(2, C, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     score = heads.scale * (heads.query[1] @ x + heads.query_bias[1]) @ (heads.key[1] @ y)
-    assert math.isclose(float(x @ heads.scores()[1] @ y + heads.content()[1] @ y), float(score), rel_tol=1e-9)
+    assert math.isclose(
+        float(x @ heads.scores()[1] @ y + heads.content()[1] @ y), float(score), rel_tol=1e-9
+    )
     assert heads.scaled(0.3).scores().allclose(heads.scores())
 
 

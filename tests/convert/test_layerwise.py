@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.convert.checkpoint import Source, changed_options, sublayers
+from fairseq_mhe.checkpoints.checkpoint import Source, changed_options, sublayers
 from fairseq_mhe.convert.fit import Target
 from fairseq_mhe.convert.heads import write_out
 from fairseq_mhe.convert.layerwise import Converted, LayerStore, convert_model
@@ -24,14 +24,20 @@ class Work:
         self.done: list[str] = []
         self.killed_at = killed_at
 
-    def __call__(self, name: str, old: Attention, new: Attention, advance: Callable[[], None]) -> Converted:
+    def __call__(
+        self, name: str, old: Attention, new: Attention, advance: Callable[[], None]
+    ) -> Converted:
         if len(self.done) == self.killed_at:
             raise KeyboardInterrupt
         self.done.append(name)
-        return Converted(pool("mqa", write_out(old), Target(new.head_dim)), error=0.25, iterations=3)
+        return Converted(
+            pool("mqa", write_out(old), Target(new.head_dim)), error=0.25, iterations=3
+        )
 
 
-def run(source: Source, folder: Path, work: Work, **settings: object) -> tuple[dict[str, torch.Tensor], list[float]]:
+def run(
+    source: Source, folder: Path, work: Work, **settings: object
+) -> tuple[dict[str, torch.Tensor], list[float]]:
     store = LayerStore(folder, settings)
     options = changed_options(source, "mqa", bias=False)
     model, reports = convert_model(source, options, work, store, Console(quiet=True))
@@ -39,7 +45,9 @@ def run(source: Source, folder: Path, work: Work, **settings: object) -> tuple[d
     return model.state_dict(), [report.seconds for report in reports]
 
 
-def test_finished_sublayers_are_not_done_again(make_source: Callable[..., Source], tmp_path: Path) -> None:
+def test_finished_sublayers_are_not_done_again(
+    make_source: Callable[..., Source], tmp_path: Path
+) -> None:
     source = make_source(attention="mha", stirred=False)
     names = [name for name, _, _ in sublayers(source.model)]
     first, second = Work(killed_at=4), Work()

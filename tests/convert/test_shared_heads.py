@@ -18,7 +18,9 @@ def full(groups: int, self_attention: bool) -> Any:
     random = np.random.default_rng(1)
 
     def rows(count: int) -> Any:
-        return np.repeat(random.normal(size=(count, WIDTH, C)), HEADS // count, axis=0).reshape(-1, C)
+        return np.repeat(random.normal(size=(count, WIDTH, C)), HEADS // count, axis=0).reshape(
+            -1, C
+        )
 
     query, key, value = rows(HEADS), rows(groups), rows(groups)
     key_bias = np.repeat(random.normal(size=(groups, WIDTH)), HEADS // groups, axis=0).reshape(-1)
@@ -34,7 +36,9 @@ def full(groups: int, self_attention: bool) -> Any:
 
 def attend(spec: Any, kept: int, x: Any) -> Any:
     """(T, C) -> (T, C): what CTranslate2 computes with ``kept`` key and value heads."""
-    rows = [x @ np.asarray(linear.weight).T + np.asarray(linear.bias) for linear in spec.linear[:-1]]
+    rows = [
+        x @ np.asarray(linear.weight).T + np.asarray(linear.bias) for linear in spec.linear[:-1]
+    ]
     query, key, value = np.split(np.concatenate(rows, axis=1), [C, C + kept * WIDTH], axis=1)
     heads = []
     for i in range(HEADS):
@@ -49,22 +53,38 @@ def attend(spec: Any, kept: int, x: Any) -> Any:
 
 @pytest.mark.parametrize("self_attention", [True, False])
 @pytest.mark.parametrize("groups", [1, 2, 4])
-def test_equal_heads_are_kept_once_and_the_output_is_the_same(groups: int, self_attention: bool) -> None:
+def test_equal_heads_are_kept_once_and_the_output_is_the_same(
+    groups: int, self_attention: bool
+) -> None:
     before = full(groups, self_attention)
     after = with_shared_heads(before, HEADS)
     assert int(getattr(after, "num_heads_kv", HEADS)) == groups
-    assert sum(np.asarray(linear.weight).shape[0] for linear in after.linear[:-1]) == C + 2 * groups * WIDTH
+    assert (
+        sum(np.asarray(linear.weight).shape[0] for linear in after.linear[:-1])
+        == C + 2 * groups * WIDTH
+    )
     x = np.random.default_rng(2).normal(size=(5, C)).astype(np.float32)
-    np.testing.assert_allclose(attend(after, groups, x), attend(before, HEADS, x), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(
+        attend(after, groups, x), attend(before, HEADS, x), rtol=1e-4, atol=1e-4
+    )
 
 
 def test_the_decoders_self_attention_caches_one_head_where_there_is_one() -> None:
     assert with_shared_heads(full(1, True), HEADS, cached=True).multi_query
-    for spec in (with_shared_heads(full(2, True), HEADS, cached=True), with_shared_heads(full(1, True), HEADS)):
+    for spec in (
+        with_shared_heads(full(2, True), HEADS, cached=True),
+        with_shared_heads(full(1, True), HEADS),
+    ):
         assert not getattr(spec, "multi_query", False)
 
 
 def test_heads_that_differ_in_one_number_are_not_shared() -> None:
     spec = full(1, True)
     spec.linear[0].weight[C + 3, 0] += 1e-3  # a row of the second head's key
-    assert sum(np.asarray(linear.weight).shape[0] for linear in with_shared_heads(spec, HEADS).linear[:-1]) == 3 * C
+    assert (
+        sum(
+            np.asarray(linear.weight).shape[0]
+            for linear in with_shared_heads(spec, HEADS).linear[:-1]
+        )
+        == 3 * C
+    )

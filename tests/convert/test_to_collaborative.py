@@ -16,10 +16,10 @@ import torch
 
 import fairseq_mhe
 from fairseq_mhe import cli
-from fairseq_mhe.convert.checkpoint import Source, open_source, sublayers
-from tests.convert.conftest import flat_options, save, stir, trained
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, sublayers
 from tests.convert.test_fold import logits, same_hypotheses
-from tests.models.conftest import make_model
+from tests.fixtures.checkpoints import flat_options, save, stir, trained
+from tests.fixtures.models import make_model
 
 WIDTH = 16  # n d of the small models
 
@@ -67,24 +67,34 @@ def test_half_precision_is_read_in_float32(
 ) -> None:
     source = make_source(attention="mha", half=half)
     convert(source.path, tmp_path / "out.pt", WIDTH)
-    torch.testing.assert_close(logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=1e-4
+    )
 
 
-def test_fewer_dimensions_lose_more(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fewer_dimensions_lose_more(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = save(tmp_path / "a.pt", trained(attention="mha"), attention="mha")
     reports = []
     for dim in (2, 6, 12):
-        convert(path, tmp_path / f"{dim}.pt", dim, "--data", str(data), "--sentences", "20", "--json")
+        convert(
+            path, tmp_path / f"{dim}.pt", dim, "--data", str(data), "--sentences", "20", "--json"
+        )
         reports.append(json.loads(capsys.readouterr().out))
     for few, more in itertools.pairwise(reports):
         assert few["logits"]["largest"] > more["logits"]["largest"]
-        assert all(f["error"] > m["error"] > 0 for f, m in zip(few["layers"], more["layers"], strict=True))
+        assert all(
+            f["error"] > m["error"] > 0 for f, m in zip(few["layers"], more["layers"], strict=True)
+        )
     assert all(report["weighted"] and report["loss_after"] > 0 for report in reports)
     assert open_source(tmp_path / "6.pt").options["collaborative_dim"] == 6
 
 
 @pytest.mark.parametrize("dim", ["0", "-3", "17", "x"])
-def test_a_dimension_that_cannot_be(tmp_path: Path, dim: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dimension_that_cannot_be(
+    tmp_path: Path, dim: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = save(tmp_path / "a.pt", make_model(attention="mha"), attention="mha")
     try:
         code = cli.main(["to-collaborative", f"--dim={dim}", str(path), str(tmp_path / "out.pt")])
@@ -95,18 +105,36 @@ def test_a_dimension_that_cannot_be(tmp_path: Path, dim: str, capsys: pytest.Cap
     assert not (tmp_path / "out.pt").exists()
 
 
-def test_fairseq_train_goes_on_from_it(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fairseq_train_goes_on_from_it(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the flags that the command prints; after one update with a learning rate of nothing it is what it was."""
-    path = save(tmp_path / "a.pt", trained(attention="mha", attention_bias=True), attention="mha", attention_bias=True)
+    path = save(
+        tmp_path / "a.pt",
+        trained(attention="mha", attention_bias=True),
+        attention="mha",
+        attention_bias=True,
+    )
     out = tmp_path / "out.pt"
     convert(path, out, 10, "--data", str(data), "--sentences", "20")
     printed = capsys.readouterr().out
-    flags = re.search(r"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\.", printed)[1].split()
+    flags = re.search(
+        r"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\.", printed
+    )[1].split()
     done = subprocess.run(
         [
             Path(sys.executable).with_name("fairseq-train"),
             *(str(data), "--user-dir", str(Path(fairseq_mhe.__file__).parent), *flags, "--cpu"),
-            *("--optimizer", "adam", "--lr", "1e-30", "--criterion", "cross_entropy", "--max-tokens", "200"),
+            *(
+                "--optimizer",
+                "adam",
+                "--lr",
+                "1e-30",
+                "--criterion",
+                "cross_entropy",
+                "--max-tokens",
+                "200",
+            ),
             *("--max-update", "1", "--save-dir", str(tmp_path / "run"), "--num-workers", "0"),
         ],
         capture_output=True,
@@ -115,5 +143,7 @@ def test_fairseq_train_goes_on_from_it(tmp_path: Path, data: Path, capsys: pytes
     )
     assert done.returncode == 0, done.stderr[-2000:]
     trained_on = open_source(tmp_path / "run" / "checkpoint_last.pt")
-    assert trained_on.state["optimizer_history"][-1]["num_updates"] == 1  # the old training's updates do not count
+    assert (
+        trained_on.state["optimizer_history"][-1]["num_updates"] == 1
+    )  # the old training's updates do not count
     torch.testing.assert_close(logits(trained_on.model), logits(open_source(out).model))

@@ -12,10 +12,10 @@ import ctranslate2
 import pytest
 
 from fairseq_mhe import cli
+from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.convert import to_ctranslate2
-from fairseq_mhe.convert.checkpoint import Source
-from tests.convert.conftest import save, trained
-from tests.models.conftest import make_model
+from tests.fixtures.checkpoints import save, trained
+from tests.fixtures.models import make_model
 
 MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_add", "cross_attention": "mhe_mul"}
 #: What each decoder sublayer can share: sizes only depend on the kind where heads are equal.
@@ -28,8 +28,20 @@ CASES = [
 ]
 
 
-def convert(path: Path, data: Path, out: Path, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    command = ["to-ctranslate2", str(path), "--data", str(data), "--out", str(out), "--sentences", "30", "--json"]
+def convert(
+    path: Path, data: Path, out: Path, capsys: pytest.CaptureFixture[str], *words: str
+) -> dict[str, Any]:
+    command = [
+        "to-ctranslate2",
+        str(path),
+        "--data",
+        str(data),
+        "--out",
+        str(out),
+        "--sentences",
+        "30",
+        "--json",
+    ]
     assert cli.main([*command, *words]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -55,14 +67,22 @@ def test_quantized_models_translate_nearly_the_same(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], quantization: str
 ) -> None:
     path = save(tmp_path / "a.pt", trained(attention="mhe_mul"), attention="mhe_mul")
-    found = convert(path, data, tmp_path / "out", capsys, "--shared-heads", "--quantization", quantization)
+    found = convert(
+        path, data, tmp_path / "out", capsys, "--shared-heads", "--quantization", quantization
+    )
     assert found["quantization"] == quantization
     assert min(found["greedy"], found["beam"]) >= 20
 
 
-def test_shared_heads_are_stored_once(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shared_heads_are_stored_once(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = save(tmp_path / "a.pt", make_model(attention="mhe_mul"), attention="mhe_mul")
-    for name, words in (("plain", []), ("shared", ["--shared-heads"]), ("int8", ["--quantization", "int8"])):
+    for name, words in (
+        ("plain", []),
+        ("shared", ["--shared-heads"]),
+        ("int8", ["--quantization", "int8"]),
+    ):
         convert(path, data, tmp_path / name, capsys, *words)
     sizes = {p.name: (p / "model.bin").stat().st_size for p in tmp_path.iterdir() if p.is_dir()}
     # 6 sublayers: keys and values of 3 of 4 heads, 4 wide, of 16 inputs and a bias, in 4 bytes
@@ -81,15 +101,23 @@ def test_a_model_that_translates_otherwise_is_not_kept(
     path = save(tmp_path / "a.pt", trained(attention="mhe_mul"), attention="mhe_mul")
     right = to_ctranslate2.convert
     monkeypatch.setattr(to_ctranslate2, "convert", lambda source, *rest: right(other, *rest))
-    assert cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]) == 2
+    assert (
+        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
+        == 2
+    )
     assert "of 60 sentences as fairseq does" in capsys.readouterr().err
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pt", "other.pt"]
 
 
-def test_an_existing_folder_is_left_alone(tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_existing_folder_is_left_alone(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = save(tmp_path / "a.pt", make_model(attention="mqa"), attention="mqa")
     (tmp_path / "out").mkdir()
-    assert cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]) == 2
+    assert (
+        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
+        == 2
+    )
     assert "out exists: remove it, or name another folder" in capsys.readouterr().err
 
 
@@ -98,7 +126,10 @@ def test_what_ctranslate2_cannot_hold_is_one_line(
 ) -> None:
     options = {"attention": "mha", "activation_fn": "tanh"}
     path = save(tmp_path / "a.pt", make_model(**options), **options)
-    assert cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]) == 2
+    assert (
+        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
+        == 2
+    )
     error = capsys.readouterr().err
     assert "CTranslate2 cannot hold" in error
     assert error.count("\n") == 1
@@ -110,6 +141,9 @@ def test_without_it_there_is_one_clear_line(
 ) -> None:
     path = save(tmp_path / "a.pt", make_model(attention="mqa"), attention="mqa")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]) == 2
+    assert (
+        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
+        == 2
+    )
     assert "pip install 'fairseq-mhe[convert]'" in capsys.readouterr().err
     assert "ctranslate2" in sys.modules  # so that it was the command's own check that spoke

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from fairseq_mhe.attention import VARIANTS, build_attention
 from fairseq_mhe.experiments.params import build_setting
-from fairseq_mhe.models.accounting import attention_parameters, cache_bytes
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from tests.attention import equations, test_variants
 from tests.attention.conftest import PLACES
-from tests.models.conftest import make_batch, make_model, search
+from tests.fixtures.models import make_batch, make_model, search
 
 PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
 (EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -28,7 +28,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding=
 ROWS = {
     cells[0].strip("`"): cells[1:]
     for line in PAGE.split("\n")
-    if (cells := [cell.strip() for cell in line.strip("|").split("|")])[0].strip("`") in VARIANTS and len(cells) == 4
+    if (cells := [cell.strip() for cell in line.strip("|").split("|")])[0].strip("`") in VARIANTS
+    and len(cells) == 4
 }
 NEW = "qk_shared"
 #: One projection for both sides cannot serve an encoder of another width, and says so.
@@ -65,7 +66,9 @@ def test_formulas_are_what_is_built(kind: str, width: int, heads: int) -> None:
 
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_the_column_of_bert_base_is_counted(kind: str) -> None:
-    assert int(ROWS[kind][2].replace(",", "")) == attention_parameters(build_setting("bert-base", kind))
+    assert int(ROWS[kind][2].replace(",", "")) == attention_parameters(
+        build_setting("bert-base", kind)
+    )
 
 
 def test_numbers_in_the_text() -> None:
@@ -85,7 +88,10 @@ def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
     queries, keys, values = [], [], []
     for i in range(n):
         rows = slice(i * width, (i + 1) * width)
-        weight, bias = layer.qk_proj.weight[rows], 0 if layer.qk_proj.bias is None else layer.qk_proj.bias[rows]
+        weight, bias = (
+            layer.qk_proj.weight[rows],
+            0 if layer.qk_proj.bias is None else layer.qk_proj.bias[rows],
+        )
         queries.append(x @ weight.t() + bias)
         unscaled = y @ weight.t() + bias
         keys.append(unscaled / unscaled.square().sum(-1, keepdim=True).sqrt())
@@ -119,7 +125,12 @@ def test_the_example_is_short() -> None:
 
 def suite() -> Iterator[tuple[str, dict[str, object]]]:
     """Every test of the kinds' suite, with every value of its arguments, as far as they are not drawn at random."""
-    values = {"place": PLACES, "padded": [False, True], "bias": [False, True], "need_weights": [False, True]}
+    values = {
+        "place": PLACES,
+        "padded": [False, True],
+        "bias": [False, True],
+        "need_weights": [False, True],
+    }
     values["mask_kind"] = ["none", "causal", "boolean", "float"]
     for name, test in inspect.getmembers(test_variants, inspect.isfunction):
         names = list(inspect.signature(test).parameters)
@@ -132,9 +143,15 @@ def suite() -> Iterator[tuple[str, dict[str, object]]]:
         cases: list[dict[str, object]] = [{}]
         for argument in names:
             if argument != "kind":
-                cases = [{**case, argument: choice} for case in cases for choice in values[argument]]
+                cases = [
+                    {**case, argument: choice} for case in cases for choice in values[argument]
+                ]
         # Cross-attention has no causal mask.
-        yield from ((name, case) for case in cases if (case.get("place"), case.get("mask_kind", "none")) not in MASKED)
+        yield from (
+            (name, case)
+            for case in cases
+            if (case.get("place"), case.get("mask_kind", "none")) not in MASKED
+        )
 
 
 CASES = list(suite())
@@ -143,9 +160,14 @@ CASES = list(suite())
 def test_the_suite_has_what_the_page_promises() -> None:
     """Equal to its plain equation, cached decoding equal to full, in every place."""
     names = {name for name, _ in CASES}
-    assert {"test_equals_the_plain_equation", "test_decoding_step_by_step_equals_all_at_once"} <= names
+    assert {
+        "test_equals_the_plain_equation",
+        "test_decoding_step_by_step_equals_all_at_once",
+    } <= names
     assert len(names) > 10
-    assert {case.get("place") for name, case in CASES if name == "test_equals_the_plain_equation"} == set(PLACES)
+    assert {
+        case.get("place") for name, case in CASES if name == "test_equals_the_plain_equation"
+    } == set(PLACES)
 
 
 @pytest.mark.parametrize(("name", "case"), CASES)

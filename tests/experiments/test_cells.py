@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.experiments.dataset import open_dataset
-from fairseq_mhe.experiments.recipes import RECIPES, Recipe
-from fairseq_mhe.experiments.runs import open_run
-from tests.experiments.conftest import settings
+from fairseq_mhe.prepare.data_folder import open_dataset
+from fairseq_mhe.runs.recipes import RECIPES, Recipe
+from fairseq_mhe.runs.run import open_run
+from tests.fixtures.runs import settings
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -74,7 +74,9 @@ def test_a_disk_that_is_too_small_is_said_before_training(
     runs = [open_run(tmp_path / kind, settings(kind), {}) for kind in ("mha", "mhe_mul")]
     cells.check_disk(runs, data)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 50_000_000))
-    with pytest.raises(UserError, match=r"of 2 trainings need about 0\.1 GB, and .* has 0\.1 GB free"):
+    with pytest.raises(
+        UserError, match=r"of 2 trainings need about 0\.1 GB, and .* has 0\.1 GB free"
+    ):
         cells.check_disk(runs, data)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 500_000_000))
     cells.check_disk(runs, data)

@@ -15,14 +15,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.experiments.cost import Cost, attention_work, costs
-from fairseq_mhe.models.accounting import cache_bytes
+from fairseq_mhe.models.counting import cache_bytes
 from tests.attention.conftest import make_layer
-from tests.models.conftest import make_dictionary, make_model, search
+from tests.fixtures.models import make_dictionary, make_model, search
 
 SENTENCES, SOURCE, BEAM = 3, 7, 4
 TARGET = 13  # the most that `search` lets a hypothesis have, its end included
 KINDS = sorted(VARIANTS)
-#: Several sizes that no two kinds share by chance; mixed places; biases, which add to collaborative's keys.
+#: Several sizes that no two kinds share by chance; mixed places; biases, which add to
+#: collaborative's keys.
 MODELS = [
     *({"attention": kind} for kind in KINDS),
     {"attention": "collaborative", "attention_bias": True, "collaborative_dim": 5},
@@ -40,7 +41,9 @@ MODELS = [
 
 def sources() -> dict[str, Tensor]:
     """Sentences of equal length, so that there is no padding."""
-    words = torch.randint(4, len(make_dictionary()), (SENTENCES, SOURCE), generator=torch.Generator().manual_seed(1))
+    words = torch.randint(
+        4, len(make_dictionary()), (SENTENCES, SOURCE), generator=torch.Generator().manual_seed(1)
+    )
     return {"src_tokens": words, "src_lengths": torch.full((SENTENCES,), SOURCE)}
 
 
@@ -84,7 +87,9 @@ def test_cache_is_what_a_beam_search_holds(options: dict, dtype: torch.dtype) ->
 def test_el_shares_the_encoders_output_while_all_sentences_are_searched() -> None:
     """Its cross-attention's keys are the encoder's output itself; each sublayer has a copy once a sentence has left."""
     *_, state = state_after_each_step(make_model(attention="el"))
-    cross = [buffer["prev_key"] for buffer in state.values() if buffer["prev_key"].size(0) == SENTENCES]
+    cross = [
+        buffer["prev_key"] for buffer in state.values() if buffer["prev_key"].size(0) == SENTENCES
+    ]
     assert len(cross) == 2
     assert len({key.untyped_storage().data_ptr() for key in cross}) == 1
 
@@ -124,7 +129,8 @@ def test_multiply_adds_of_decoding_step_by_step(options: dict) -> None:
     assert flops(decode) == 2 * SENTENCES * (SOURCE * total.source + TARGET * total.target)
 
 
-# C, n, d = 24, 4, 6; g = 2 kept heads of gqa, D = 6 of collaborative. Per query, per key, per pair of both.
+# C, n, d = 24, 4, 6; g = 2 kept heads of gqa, D = 6 of collaborative. Per query, per key, per pair
+# of both.
 FORMULAS = {
     "mha": (2 * 24 * 24, 2 * 24 * 24, 2 * 24),
     "mhe_mul": (24 * 6 + 24 * 24, 2 * 24 * 6, 2 * 24),
@@ -156,7 +162,19 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_json_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     """C = 512, feed-forward 2048, vocabulary 1000, 6 + 6 layers; 10 source and 4 target tokens."""
-    words = ("base", "mha", "--source", "10", "--target", "4", "--beam", "3", "--vocab-size", "1000", "--json")
+    words = (
+        "base",
+        "mha",
+        "--source",
+        "10",
+        "--target",
+        "4",
+        "--beam",
+        "3",
+        "--vocab-size",
+        "1000",
+        "--json",
+    )
     report = json.loads(printed(capsys, *words))
     square, ffn = 512 * 512, 2 * 512 * 2048
     encoder, keys = 6 * (4 * square + 2 * 512 * 10), 6 * 2 * square
@@ -179,26 +197,44 @@ def test_json_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     norms_and_biases = 6 * (2048 + 512) * 2 + 6 * 2 * 2 * 512 + 6 * 3 * 2 * 512
     assert report["total_parameters"] == 18 * 4 * square + 12 * ffn + 1000 * 512 + norms_and_biases
     assert report["attention"] == {"encoder": "mha", "decoder": "mha", "cross": "mha"}
-    assert all(isinstance(number, int) for part in report["multiply_adds"].values() for number in part.values())
+    assert all(
+        isinstance(number, int)
+        for part in report["multiply_adds"].values()
+        for number in part.values()
+    )
 
 
 def test_half_precision_halves_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
     whole, half = (
-        json.loads(printed(capsys, "tiny", "mqa", "--json", "--dtype", dtype)) for dtype in ("float32", "float16")
+        json.loads(printed(capsys, "tiny", "mqa", "--json", "--dtype", dtype))
+        for dtype in ("float32", "float16")
     )
-    assert whole["cache_bytes"] == {name: 2 * number for name, number in half["cache_bytes"].items()}
+    assert whole["cache_bytes"] == {
+        name: 2 * number for name, number in half["cache_bytes"].items()
+    }
     assert whole["multiply_adds"] == half["multiply_adds"]
 
 
 def test_options_reach_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("gqa", "--kv-heads", "4", "--cross-attention", "collaborative", "--collaborative-dim", "8", "--json")
+    words = (
+        "gqa",
+        "--kv-heads",
+        "4",
+        "--cross-attention",
+        "collaborative",
+        "--collaborative-dim",
+        "8",
+        "--json",
+    )
     report = json.loads(printed(capsys, "tiny", *words))  # C = 128, n = 4, d = 32, 2 + 2 layers
     assert report["attention"] == {"encoder": "gqa", "decoder": "gqa", "cross": "collaborative"}
     assert report["cache_bytes"]["per_target_token"] == 2 * 2 * 4 * 32 * 4
     assert report["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4
 
 
-def test_the_table_fits_80_columns_and_says_what_it_counts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_fits_80_columns_and_says_what_it_counts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     out = printed(capsys, "big", "collaborative")
     assert max(map(len, out.split("\n"))) <= 80
     assert "…" not in out
@@ -216,15 +252,23 @@ def test_the_table_fits_80_columns_and_says_what_it_counts(capsys: pytest.Captur
         (["huge", "mha"], "unknown row 'huge'; choose one of: base"),
         (["base", "mhe"], "unknown attention 'mhe'; choose one of: mha"),
         (["base", "mha", "--cross-attention", "x"], "unknown attention 'x'"),
-        (["base", "mha", "--kv-heads", "2"], "--attention-kv-heads has no effect on --attention mha: leave it out"),
+        (
+            ["base", "mha", "--kv-heads", "2"],
+            "--attention-kv-heads has no effect on --attention mha: leave it out",
+        ),
         (["base", "gqa", "--kv-heads", "3"], "kv_heads 3 does not divide num_heads 8"),
-        (["base", "collaborative", "--collaborative-dim", "0"], "collaborative_dim must be positive, not 0"),
+        (
+            ["base", "collaborative", "--collaborative-dim", "0"],
+            "collaborative_dim must be positive, not 0",
+        ),
         (["base", "mha", "--beam", "0"], "--beam must be 1 or more, not 0"),
         (["base", "mha", "--source", "-1"], "--source must be 1 or more, not -1"),
         (["base", "mha", "--vocab-size", "2"], "a vocabulary of 2 has no words"),
     ],
 )
-def test_bad_input_ends_in_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_ends_in_one_line(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["cost", *words]) == 2
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)

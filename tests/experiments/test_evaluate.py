@@ -9,14 +9,16 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.experiments.runs import read_run
-from tests.experiments.conftest import HELD_OUT
+from fairseq_mhe.runs.run import read_run
 from tests.experiments.test_run_table import SIZE, UPDATES, snapshot, table
+from tests.fixtures.runs import HELD_OUT
 
 __all__ = ["table"]  # the fixture
 
 
-def test_a_scored_run_is_printed_and_not_scored_again(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_scored_run_is_printed_and_not_scored_again(
+    table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = table / "tiny-mha-seed1"
     before = snapshot(run)
     assert cli.main(["evaluate", str(run), "--cpu"]) == 0
@@ -30,7 +32,9 @@ def test_a_scored_run_is_printed_and_not_scored_again(table: Path, capsys: pytes
     assert snapshot(run) == before
 
 
-def test_a_trained_run_is_not_trained_again(miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trained_run_is_not_trained_again(
+    miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = snapshot(table)
     words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *SIZE]
     assert cli.main([*words, "--evaluate"]) == 0
@@ -71,7 +75,9 @@ def test_other_data_are_refused(
     assert "is not the data that" in capsys.readouterr().err
 
 
-def test_a_half_trained_run_is_refused(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_half_trained_run_is_refused(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "tiny-mha-seed1"
     shutil.copytree(table / run.name, run)
     (run / "model.pt").unlink()
@@ -92,7 +98,10 @@ def test_an_average_that_is_missing_is_made_again_without_training(
     (run / "model.pt").unlink()
     (run / "checkpoints" / "checkpoint_best.pt.tmp").touch()
     trained = read_run(run).metrics.stat().st_mtime_ns
-    assert cli.main(["train", "tiny", "mha", "--data", str(miniature), "--out", str(tmp_path), *SIZE]) == 0
+    assert (
+        cli.main(["train", "tiny", "mha", "--data", str(miniature), "--out", str(tmp_path), *SIZE])
+        == 0
+    )
     assert (run / "model.pt").is_file()
     assert read_run(run).metrics.stat().st_mtime_ns == trained
 
@@ -103,7 +112,10 @@ def test_an_average_that_is_missing_is_made_again_without_training(
         (["huge", "mha"], "unknown row 'huge'; choose of: base"),
         (["base", "nonsense"], "unknown attention 'nonsense'; choose of: mha"),
         (["base", "mha", "--gpus", "64"], "--gpus 64 was asked for, but torch sees"),
-        (["base", "mha", "--processes", "3"], "which 3 devices cannot share evenly: take 1, 2, 4, 8 devices"),
+        (
+            ["base", "mha", "--processes", "3"],
+            "which 3 devices cannot share evenly: take 1, 2, 4, 8 devices",
+        ),
         (["base", "mha", "--out", "with:colon"], "fairseq splits paths at colons"),
     ],
 )
@@ -116,7 +128,9 @@ def test_bad_input_is_one_line_and_nothing_is_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["train", *words[:2], "--data", str(miniature), "--out", "runs", *words[2:]]) == 2
+    assert (
+        cli.main(["train", *words[:2], "--data", str(miniature), "--out", "runs", *words[2:]]) == 2
+    )
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

@@ -15,16 +15,25 @@ from rich.console import Console
 from scipy import stats
 
 from fairseq_mhe import cli
-from fairseq_mhe.convert.safe_load import load_checkpoint
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import gap_study
-from fairseq_mhe.experiments.dataset import Dataset
-from fairseq_mhe.experiments.gap_study import MHA, MHE, QUESTIONS, Variant, adjusted, chosen, noise_of, variants
+from fairseq_mhe.experiments.gap_study import (
+    MHA,
+    MHE,
+    QUESTIONS,
+    Variant,
+    adjusted,
+    chosen,
+    noise_of,
+    variants,
+)
 from fairseq_mhe.experiments.params import build_on_meta
-from fairseq_mhe.experiments.recipes import RECIPES
-from fairseq_mhe.experiments.runs import PLACES, Run
 from fairseq_mhe.experiments.studies import Study
-from fairseq_mhe.models.accounting import attention_parameters
+from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.runs.recipes import RECIPES
+from fairseq_mhe.runs.run import PLACES, Run
 from tests.experiments.test_run_table import SIZE, snapshot, table
 
 __all__ = ["table"]  # the fixture
@@ -38,10 +47,14 @@ def parameters(row: str, variant: Variant) -> int:
     """Of the attention in the model that fairseq-train's words would build."""
     words = dict(zip(variant.options[::2], variant.options[1::2], strict=True))
     options = {name.removeprefix("--").replace("-", "_"): value for name, value in words.items()}
-    numbers = {name: value if name.endswith("_init") else float(value) for name, value in options.items()}
+    numbers = {
+        name: value if name.endswith("_init") else float(value) for name, value in options.items()
+    }
     numbers = {n: int(v) if n.endswith(("heads", "dim")) else v for n, v in numbers.items()}
     places = {f"{place}_attention": kind for place, kind in variant.attention.items()}
-    return attention_parameters(build_on_meta(row, variant.attention["encoder"], **places, **numbers))
+    return attention_parameters(
+        build_on_meta(row, variant.attention["encoder"], **places, **numbers)
+    )
 
 
 @pytest.mark.parametrize("row", ["tiny", "small", "iwslt", "base"])
@@ -67,7 +80,12 @@ def test_a_variant_changes_one_thing_of_the_recipe() -> None:
         "mha-lr-double": {"lr": 0.006},
     }
     for variant in every():
-        assert bool(variant.options) + bool(variant.changes) + (len(set(variant.attention.values())) > 1) <= 1
+        assert (
+            bool(variant.options)
+            + bool(variant.changes)
+            + (len(set(variant.attention.values())) > 1)
+            <= 1
+        )
 
 
 def test_some_can_be_chosen() -> None:
@@ -76,7 +94,10 @@ def test_some_can_be_chosen() -> None:
         *("only-encoder", "only-decoder", "only-cross"),
     ]
     assert len(chosen(every(), None)) == len(every()) == 21
-    with pytest.raises(UserError, match=r"--only nothing: there is no such variant; choose of the questions reference"):
+    with pytest.raises(
+        UserError,
+        match=r"--only nothing: there is no such variant; choose of the questions reference",
+    ):
         chosen(every(), "place,nothing")
 
 
@@ -84,7 +105,9 @@ def test_with_two_groups_the_test_is_students() -> None:
     bleus = {"one": [20.1, 20.9, 20.4], "other": [19.5, 19.9, 19.1]}
     noise = noise_of(bleus)
     assert noise is not None
-    assert noise.p_value(bleus, "one", "other") == pytest.approx(stats.ttest_ind(*bleus.values()).pvalue)
+    assert noise.p_value(bleus, "one", "other") == pytest.approx(
+        stats.ttest_ind(*bleus.values()).pvalue
+    )
     assert noise_of({"one": [1.0], "other": [2.0], "third": [3.0]}) is None
     equal = {"one": [1.0, 1.0], "same": [1.0, 1.0], "other": [2.0, 2.0]}
     same = noise_of(equal)
@@ -92,7 +115,12 @@ def test_with_two_groups_the_test_is_students() -> None:
     assert (same.p_value(equal, "one", "same"), same.p_value(equal, "one", "other")) == (1.0, 0.0)
 
 
-STEADY = {"a": [20.1, 20.5, 20.3], "b": [19.8, 20.3, 20.0], "c": [19.0, 19.2, 19.5], "d": [21.0, 20.6, 20.7]}
+STEADY = {
+    "a": [20.1, 20.5, 20.3],
+    "b": [19.8, 20.3, 20.0],
+    "c": [19.0, 19.2, 19.5],
+    "d": [21.0, 20.6, 20.7],
+}
 
 
 def test_unstable_variants_do_not_hide_what_others_show() -> None:
@@ -107,7 +135,11 @@ def test_unstable_variants_do_not_hide_what_others_show() -> None:
     bleus = {**STEADY, **wild}
     assert noise.p_value(bleus, "a", "c") == plain.p_value(STEADY, "a", "c") < 0.01
     welch = stats.ttest_ind(bleus["wild"], bleus["a"], equal_var=False).pvalue
-    assert noise.p_value(bleus, "wild", "a") == noise.p_value(bleus, "a", "wild") == pytest.approx(welch)
+    assert (
+        noise.p_value(bleus, "wild", "a")
+        == noise.p_value(bleus, "a", "wild")
+        == pytest.approx(welch)
+    )
 
 
 @pytest.mark.parametrize("ratio", [0.99, 1.01])
@@ -131,7 +163,10 @@ def test_equal_variants_are_rarely_told_apart_and_different_ones_are() -> None:
     chance = random.Random(1)
 
     def finds(shift: float) -> int:
-        groups = {str(n): [chance.gauss(20 + (shift if n == 1 else 0), 0.3) for _ in range(3)] for n in range(21)}
+        groups = {
+            str(n): [chance.gauss(20 + (shift if n == 1 else 0), 0.3) for _ in range(3)]
+            for n in range(21)
+        }
         noise = noise_of(groups)
         assert noise is not None
         p_values = adjusted([noise.p_value(groups, name, "0") for name in groups if name != "0"])
@@ -141,20 +176,34 @@ def test_equal_variants_are_rarely_told_apart_and_different_ones_are() -> None:
     assert sum(finds(2) for _ in range(50)) > 45
 
 
-def test_the_report_says_what_is_beyond_the_noise(make_run: Callable[..., Run], tmp_path: Path) -> None:
+def test_the_report_says_what_is_beyond_the_noise(
+    make_run: Callable[..., Run], tmp_path: Path
+) -> None:
     plain = {name: Variant(name, "reference", dict.fromkeys(PLACES, name)) for name in (MHA, MHE)}
     other = {
-        name: Variant(name, "embeddings", dict.fromkeys(PLACES, MHE)) for name in ("mhe_add", "sha", "mqa")
+        name: Variant(name, "embeddings", dict.fromkeys(PLACES, MHE))
+        for name in ("mhe_add", "sha", "mqa")
     }  # the names of kinds, so that the runs' folders differ
-    wrong = {MHA: (4, 5, 4), MHE: (12, 11, 12), "mhe_add": (4, 5, 5), "sha": (11, 12, 12), "mqa": (18, 19, 18)}
+    wrong = {
+        MHA: (4, 5, 4),
+        MHE: (12, 11, 12),
+        "mhe_add": (4, 5, 5),
+        "sha": (11, 12, 12),
+        "mqa": (18, 19, 18),
+    }
     done = {
         variant: [make_run(name, wrong[name][seed - 1], seed) for seed in (1, 2, 3)]
         for name, variant in {**plain, **other}.items()
     }
     data = Dataset(tmp_path / "the data", {"source_lang": "en", "target_lang": "de", "steps": {}})
-    study = Study(tmp_path / "out", data, "test", False, Console(file=io.StringIO()), "fairseq-mhe gap-study")
+    study = Study(
+        tmp_path / "out", data, "test", False, Console(file=io.StringIO()), "fairseq-mhe gap-study"
+    )
     found = {summary["variant"]: summary for summary in gap_study.summarise(study, done)}
-    against = {name: found[name][f"against_{MHE}"]["beyond_noise"] for name in (MHA, "mhe_add", "sha", "mqa")}
+    against = {
+        name: found[name][f"against_{MHE}"]["beyond_noise"]
+        for name in (MHA, "mhe_add", "sha", "mqa")
+    }
     assert against == {MHA: True, "mhe_add": True, "sha": False, "mqa": True}
     assert found["mhe_add"][f"against_{MHA}"]["beyond_noise"] is False
     assert f"against_{MHE}" not in found[MHE]
@@ -162,8 +211,17 @@ def test_the_report_says_what_is_beyond_the_noise(make_run: Callable[..., Run], 
     assert found[MHE]["prr_low"] < found[MHE]["prr"] < found[MHE]["prr_high"]
     gap_study._report(study, RECIPES["tiny"], done, ["std-0.1"], False)
     text = (study.out / "gap.md").read_text()
-    rows = {cells[1]: cells for cells in (re.split(r" *\| *", line) for line in text.split("\n")) if len(cells) > 12}
-    assert [rows[name][11] for name in (MHE, "mhe_add", "sha", "mqa")] == ["", "better", "within the noise", "worse"]
+    rows = {
+        cells[1]: cells
+        for cells in (re.split(r" *\| *", line) for line in text.split("\n"))
+        if len(cells) > 12
+    }
+    assert [rows[name][11] for name in (MHE, "mhe_add", "sha", "mqa")] == [
+        "",
+        "better",
+        "within the noise",
+        "worse",
+    ]
     assert "The best with MHE in all places: mhe_add" in text
     assert "(10 degrees of freedom)" in text
     assert "Not done yet: std-0.1." in text
@@ -187,18 +245,24 @@ def test_from_data_to_the_report_each_model_once(
     assert screen.out == (out / "gap.md").read_text(), "once, at the end"
     assert "3 of 5 models to do" in screen.err
     assert references.items() <= snapshot(out).items()
-    found = {summary["variant"]: summary for summary in json.loads((out / "gap.json").read_text())["variants"]}
+    found = {
+        summary["variant"]: summary
+        for summary in json.loads((out / "gap.json").read_text())["variants"]
+    }
     assert list(found) == [MHA, MHE, "init-head", "decay-1", "only-cross"]
     assert found["init-head"]["attention_parameters"] == found[MHE]["attention_parameters"]
     assert found[MHE]["attention_parameters"] < found["only-cross"]["attention_parameters"]
     assert "One seed: nothing can be said of noise." in screen.out
     assert (out / "gap.png").read_bytes().startswith(b"\x89PNG")
     options = {
-        name: load_checkpoint(out / f"tiny-{name}-seed1" / "model.pt")["cfg"] for name in ("init-head", "decay-1")
+        name: load_checkpoint(out / f"tiny-{name}-seed1" / "model.pt")["cfg"]
+        for name in ("init-head", "decay-1")
     }
     assert options["init-head"]["model"]["shared_projection_init"] == "head"
     assert options["decay-1"]["optimizer"]["head_embedding_weight_decay"] == 1.0
-    assert not list((out / "tiny-decay-1-seed1" / "checkpoints").glob("checkpoint_*_*.pt")), "room for others"
+    assert not list((out / "tiny-decay-1-seed1" / "checkpoints").glob("checkpoint_*_*.pt")), (
+        "room for others"
+    )
     before = snapshot(out)
     assert cli.main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
     changed = {name for name, time in snapshot(out).items() if before[name] != time}
@@ -216,7 +280,11 @@ def test_from_data_to_the_report_each_model_once(
     ],
 )
 def test_bad_input_is_one_line(
-    miniature: Path, tmp_path: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    miniature: Path,
+    tmp_path: Path,
+    more: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = ["gap-study", "--data", str(miniature), "--out", str(tmp_path / "out"), *SIZE, *more]
     assert cli.main(line) == 2

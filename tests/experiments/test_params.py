@@ -8,12 +8,13 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments.params import PUBLISHED, SETTINGS, build_on_meta, build_setting
-from fairseq_mhe.models.accounting import attention_parameters
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.counting import attention_parameters
 
-# Xue & Aletras 2023, BERT-base setting, 12 sublayers of d_m 768, n 12, d 64: the formula, and what it comes to.
+# Xue & Aletras 2023, BERT-base setting, 12 sublayers of d_m 768, n 12, d 64: the formula, and what
+# it comes to.
 BERT_BASE = {
     "sha": (lambda c, n, d: 3 * c * d + n * d * c, 8_847_360),
     "mha": (lambda c, n, d: 4 * c * c, 28_311_552),
@@ -67,7 +68,9 @@ def test_json_of_rows_is_attention_parameters(capsys: pytest.CaptureFixture[str]
     assert (counts["iwslt"]["mha"], counts["iwslt"]["mhe_mul"]) == (18_874_368, 8_285_184)
 
 
-def test_the_table_has_every_row_and_nothing_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_every_row_and_nothing_is_cut_short(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = printed(capsys)
     assert "…" not in text
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.split("\n")]
@@ -81,8 +84,16 @@ def test_the_table_has_every_row_and_nothing_is_cut_short(capsys: pytest.Capture
     [
         ("bigger", {}, "unknown row 'bigger'; choose one of: base"),
         ("base", {"attention": "mhe"}, "unknown attention 'mhe'; choose one of: mha"),
-        ("base", {"attention": "gqa", "attention_kv_heads": 3}, "kv_heads 3 does not divide num_heads 8"),
-        ("base", {"attention_kv_heads": 2}, "--attention-kv-heads has no effect on --attention mha"),
+        (
+            "base",
+            {"attention": "gqa", "attention_kv_heads": 3},
+            "kv_heads 3 does not divide num_heads 8",
+        ),
+        (
+            "base",
+            {"attention_kv_heads": 2},
+            "--attention-kv-heads has no effect on --attention mha",
+        ),
         ("base", {"vocabulary": 4}, "a vocabulary of 4 has no words"),
     ],
 )
@@ -92,6 +103,8 @@ def test_what_cannot_be_built_is_named(row: str, options: dict, message: str) ->
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--setting", "bert-base"]])
-def test_a_vocabulary_that_would_be_ignored_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_vocabulary_that_would_be_ignored_is_refused(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["params", "--vocab-size", "1000", *words]) == 2
     assert f"and {words[0]} prints none" in capsys.readouterr().err

@@ -19,9 +19,9 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from fairseq_mhe import cli
-from fairseq_mhe.convert.safe_load import load_checkpoint, updates_made
-from fairseq_mhe.experiments.scoring import read_lines
-from fairseq_mhe.experiments.table import FILES
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.report.table import FILES
+from fairseq_mhe.runs.scoring import read_lines
 
 UPDATES = 20
 KINDS = ("mha", "mhe_mul")
@@ -42,7 +42,11 @@ class Finished:
 
 def quickstart(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *WORDS, "--out", str(out), *words], capture_output=True, text=True, check=False, timeout=600
+        [*COMMAND, *WORDS, "--out", str(out), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
 
 
@@ -76,17 +80,18 @@ def test_it_ends_in_the_table(finished: Finished) -> None:
     assert mha["attention_parameters"] == 6 * 4 * 128**2
     assert mhe["attention_parameters"] == 6 * (3 * 128 * 32 + 3 * 4 * 32 + 128**2)
     assert (
-        mha["total_parameters"] - mhe["total_parameters"] == mha["attention_parameters"] - mhe["attention_parameters"]
+        mha["total_parameters"] - mhe["total_parameters"]
+        == mha["attention_parameters"] - mhe["attention_parameters"]
     )
     assert mha["kv_bytes_per_token"] == 4 * mhe["kv_bytes_per_token"] == 4 * (2 * 2 * 32) * 4
     assert min(mha["tokens_per_second"], mhe["tokens_per_second"]) > 0
     assert min(mha["sentences_per_second"], mhe["sentences_per_second"]) > 0
 
 
-def test_only_progress_and_real_warnings_reach_the_screen(
-    finished: Finished,
-) -> None:
-    assert [line for line in finished.stderr.splitlines() if any(word in line for word in FAMILIES)] == []
+def test_only_progress_and_real_warnings_reach_the_screen(finished: Finished) -> None:
+    assert [
+        line for line in finished.stderr.splitlines() if any(word in line for word in FAMILIES)
+    ] == []
     assert "step 2 of 4: train mha, mhe_mul" in finished.stderr
 
 
@@ -100,26 +105,33 @@ def test_no_sentence_is_lost(finished: Finished) -> None:
         assert len(hypotheses) == len(references)
         assert read_lines(folder / "references.txt") == references
         expected = BLEU().corpus_score(hypotheses, [references]).score
-        assert json.loads((folder / "scores.json").read_text())["bleu"]["score"] == pytest.approx(expected, abs=1e-3)
+        assert json.loads((folder / "scores.json").read_text())["bleu"]["score"] == pytest.approx(
+            expected, abs=1e-3
+        )
 
 
 def test_training_sees_every_sentence(finished: Finished) -> None:
     out = finished.out
-    train = [line for line in (run_folder(out, "mha") / "train.log").read_text().split("\n") if "| train | " in line]
+    train = [
+        line
+        for line in (run_folder(out, "mha") / "train.log").read_text().split("\n")
+        if "| train | " in line
+    ]
     first_epoch = json.loads(train[0].partition("| train | ")[2])
     sentences = float(first_epoch["train_bsz"]) * float(first_epoch["train_num_updates"])
     lines = len(read_lines(out / "data-limit200" / "raw" / "train.de"))
     assert sentences == pytest.approx(lines, abs=0.5)
 
 
-def test_the_averages_are_the_last_checkpoints_mean(
-    finished: Finished,
-) -> None:
+def test_the_averages_are_the_last_checkpoints_mean(finished: Finished) -> None:
     out = finished.out
     for kind in KINDS:
         state = load_checkpoint(run_folder(out, kind) / "model.pt")
         assert len(state["averaged_from"]) == 5
-        sources = [load_checkpoint(run_folder(out, kind) / "checkpoints" / name) for name in state["averaged_from"]]
+        sources = [
+            load_checkpoint(run_folder(out, kind) / "checkpoints" / name)
+            for name in state["averaged_from"]
+        ]
         updates = [updates_made(source) for source in sources]
         assert updates == list(range(UPDATES - 4, UPDATES + 1)), "none is lost to an epoch's end"
         name = "decoder.layers.0.fc1.weight"
@@ -137,28 +149,50 @@ def test_a_second_run_does_nothing(finished: Finished) -> None:
 
 def snapshot(out: Path) -> dict[str, int]:
     """When each result was written (config.json and locks are no results)."""
-    files = (path for path in out.rglob("*") if path.is_file() and path.name not in ("config.json", ".lock"))
+    files = (
+        path
+        for path in out.rglob("*")
+        if path.is_file() and path.name not in ("config.json", ".lock")
+    )
     return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
 
 
-def test_other_settings_in_the_same_folder_are_refused(finished: Finished, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_settings_in_the_same_folder_are_refused(
+    finished: Finished, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = finished.out
     before = snapshot(out)
-    words = ["quickstart", "--limit", "200", "--updates", str(UPDATES + 1), "--cpu", "--out", str(out)]
+    words = [
+        "quickstart",
+        "--limit",
+        "200",
+        "--updates",
+        str(UPDATES + 1),
+        "--cpu",
+        "--out",
+        str(out),
+    ]
     assert cli.main(words) == 2
     last = capsys.readouterr().err.strip().split("\n")[-1]
     assert "was made with other settings (training updates: 20, now 21)" in last
     assert snapshot(out) == before
 
 
-def test_killed_in_the_middle_it_goes_on_to_the_same_result(finished: Finished, tmp_path: Path) -> None:
+def test_killed_in_the_middle_it_goes_on_to_the_same_result(
+    finished: Finished, tmp_path: Path
+) -> None:
     """Killed by -9 while both train, with the last checkpoint of one cut in half: same weights, same translations."""
     whole = finished.out
     shutil.copytree(whole / "data-limit200", tmp_path / "data-limit200")
     killed = subprocess.Popen([*COMMAND, *WORDS, "--out", str(tmp_path)], stderr=subprocess.DEVNULL)
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
     try:
-        wait_until(lambda: all(len(list(f.glob("checkpoints/checkpoint_[0-9]*.pt"))) >= 3 for f in folders), killed)
+        wait_until(
+            lambda: all(
+                len(list(f.glob("checkpoints/checkpoint_[0-9]*.pt"))) >= 3 for f in folders
+            ),
+            killed,
+        )
     finally:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
@@ -170,16 +204,25 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(finished: Finished, 
     assert done.returncode == 0, done.stderr
     for kind, folder in zip(KINDS, folders, strict=True):
         log = (folder / "train.log").read_text()
-        starts = [line.partition("from update ")[2] for line in log.split("\n") if line.startswith("--- ")]
-        assert [start.partition(",")[0] == "0" for start in starts] == [True, False], "it began anew"
-        expected, found = (load_checkpoint(run_folder(out, kind) / "model.pt")["model"] for out in (whole, tmp_path))
+        starts = [
+            line.partition("from update ")[2] for line in log.split("\n") if line.startswith("--- ")
+        ]
+        assert [start.partition(",")[0] == "0" for start in starts] == [True, False], (
+            "it began anew"
+        )
+        expected, found = (
+            load_checkpoint(run_folder(out, kind) / "model.pt")["model"]
+            for out in (whole, tmp_path)
+        )
         assert all(torch.equal(found[name], value) for name, value in expected.items())
         assert (folder / "test" / "hypotheses.txt").read_text() == (
             run_folder(whole, kind) / "test" / "hypotheses.txt"
         ).read_text()
 
 
-def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 300) -> None:
+def wait_until(
+    condition: Callable[[], bool], process: subprocess.Popen[bytes], seconds: float = 300
+) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, "it ended before it could be killed"
@@ -193,9 +236,21 @@ def test_a_poisoned_checkpoint_is_refused_in_one_line(finished: Finished, tmp_pa
     proof = tmp_path / "it-ran"
     state = load_checkpoint(run_folder(out, "mha") / "model.pt")
     torch.save({**state, "extra_state": Poison(proof)}, tmp_path / "model.pt")
-    words = [str(out / "data-limit200" / "bin"), "--user-dir", str(Path(cli.__file__).parent), "--cpu"]
+    words = [
+        str(out / "data-limit200" / "bin"),
+        "--user-dir",
+        str(Path(cli.__file__).parent),
+        "--cpu",
+    ]
     done = subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.generate", *words, "--path", str(tmp_path / "model.pt")],
+        [
+            sys.executable,
+            "-m",
+            "fairseq_cli.generate",
+            *words,
+            "--path",
+            str(tmp_path / "model.pt"),
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "quickstart.sh"
-#: A Python of some version: `-m venv` copies it into the environment with a fairseq-mhe, `-m pip` notes its words.
+#: A Python of some version: `-m venv` copies it into the environment with a fairseq-mhe, `-m pip`
+#: notes its words.
 STUB = r"""#!/usr/bin/env bash
 case "$*" in
     -c*) echo "$VERSION" ;;
@@ -51,7 +52,11 @@ class Sandbox:
         path.chmod(0o755)
 
     def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "PIP_LOG": str(self.pip_log), "HOME": str(self.bin)}
+        env = {
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+            "PIP_LOG": str(self.pip_log),
+            "HOME": str(self.bin),
+        }
         script = str(self.repository / "scripts" / "quickstart.sh")
         return subprocess.run(
             ["bash", script, *words],

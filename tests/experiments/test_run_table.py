@@ -20,21 +20,21 @@ from PIL import Image
 
 from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
-from fairseq_mhe.experiments.paper_table import FILES
-from fairseq_mhe.experiments.pipeline import Plan
-from fairseq_mhe.experiments.recipes import RECIPES, Recipe
-from fairseq_mhe.experiments.runs import read_run
-from fairseq_mhe.experiments.scoring import compare_seeds, read_lines
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.steps import read_manifest
-from tests.experiments.conftest import HELD_OUT, REPOSITORY, shared
+from fairseq_mhe.report.paper_table import FILES
+from fairseq_mhe.runs.pipeline import Plan
+from fairseq_mhe.runs.recipes import RECIPES, Recipe
+from fairseq_mhe.runs.run import read_run
+from fairseq_mhe.runs.scoring import compare_seeds, read_lines
+from tests.fixtures.runs import HELD_OUT, REPOSITORY, shared
 
 ROWS, KINDS = ("tiny", "small"), ("mha", "mhe_mul")
 UPDATES = 24
 #: Updates of two mini-batches.
 SIZE = ["--updates", str(UPDATES), "--batch-tokens", "512", "--max-tokens", "256", "--cpu"]
-#: How often the table is killed; the seconds that a start has at most until then, and how many more the next one has
-#: after one that came to nothing, as on a slow machine.
+#: How often the table is killed; the seconds that a start has at most until then, and how many more
+#: the next one has after one that came to nothing, as on a slow machine.
 KILLS, LONGEST, MORE = 20, 5.0, 1.5
 #: What depends on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
@@ -49,7 +49,9 @@ def script(environment: Path, *more: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def table(miniature: Path, environment: Path, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+def table(
+    miniature: Path, environment: Path, tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> Path:
     """The folder of a table that scripts/run_table.sh made, two rows by two kinds; the test processes share one."""
     with shared(tmp_path_factory, worker_id, "table") as folder:
         out = folder / "the table"
@@ -81,13 +83,18 @@ def test_it_ends_in_the_table(table: Path) -> None:
     manifest = read_manifest(table.parent / "miniature data")
     assert manifest["source"]["corpus"] == "wmt14"
     pairs = manifest["lines"]["train"]
-    assert (table / "table.md").read_text().startswith(f"# en-de, {pairs} pairs, {UPDATES} updates\n")
+    assert (
+        (table / "table.md").read_text().startswith(f"# en-de, {pairs} pairs, {UPDATES} updates\n")
+    )
 
 
 def test_the_batch_arithmetic_and_the_overview_are_shown(table: Path) -> None:
     screen = (table.parent / "table.stderr").read_text()
     assert "4 of 4 cells to do, on the CPU" in screen
-    assert f"small: {UPDATES} updates, 512 tokens an update = 256 tokens x 1 device x update-freq 2" in screen
+    assert (
+        f"small: {UPDATES} updates, 512 tokens an update = 256 tokens x 1 device x update-freq 2"
+        in screen
+    )
     assert "Traceback" not in screen
 
 
@@ -101,7 +108,9 @@ def test_the_formats_agree(table: Path) -> None:
     latex = (table / "table.tex").read_text()
     assert latex.count(r"\toprule") == latex.count(r"\bottomrule") == 2
     assert r"mhe\_mul" in latex
-    markdown = [line for line in (table / "table.md").read_text().split("\n") if line.startswith("| small")]
+    markdown = [
+        line for line in (table / "table.md").read_text().split("\n") if line.startswith("| small")
+    ]
     assert [re.split(r" *\| *", line)[8:11] for line in markdown[:2]] == [
         ["mha", "2.36", f"{expected[2]['bleu']:.2f}"],
         ["mhe_mul", "1.04", f"{expected[3]['bleu']:.2f}"],
@@ -115,10 +124,16 @@ def test_every_cell_has_all_scores(table: Path) -> None:
         run = read_run(table / f"small-{kind}-seed1")
         scores = json.loads((run.subset("test") / "scores.json").read_text())
         assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
-        assert len(read_lines(run.subset("test") / "hypotheses.txt")) == scores["sentences"] == HELD_OUT
+        assert (
+            len(read_lines(run.subset("test") / "hypotheses.txt"))
+            == scores["sentences"]
+            == HELD_OUT
+        )
 
 
-def test_a_second_run_trains_nothing(miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_run_trains_nothing(
+    miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = snapshot(table)
     assert cli.main(["run-table", *words(miniature, table)]) == 0
     assert capsys.readouterr().out == (table / "table.md").read_text()
@@ -127,20 +142,31 @@ def test_a_second_run_trains_nothing(miniature: Path, table: Path, capsys: pytes
 
 def snapshot(folder: Path) -> dict[str, int]:
     """When each result was written (config.json and locks are no results)."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in ("config.json", ".lock"))
+    files = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("config.json", ".lock")
+    )
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in files}
 
 
-def test_the_table_of_what_is_finished_names_the_rest(miniature: Path, table: Path, tmp_path: Path) -> None:
+def test_the_table_of_what_is_finished_names_the_rest(
+    miniature: Path, table: Path, tmp_path: Path
+) -> None:
     for name in ("tiny-mha-seed1", "tiny-mhe_mul-seed1"):
         shutil.copytree(table / name, tmp_path / name)
     assert cli.main(["run-table", *words(miniature, tmp_path, "--finished-only")]) == 0
     assert [cell["row"] for cell in cells(tmp_path)] == ["tiny", "tiny"]
-    assert "Not finished, and left out: small-mha-seed1, small-mhe_mul-seed1." in (tmp_path / "table.md").read_text()
+    assert (
+        "Not finished, and left out: small-mha-seed1, small-mhe_mul-seed1."
+        in (tmp_path / "table.md").read_text()
+    )
     assert not (tmp_path / "small-mha-seed1" / "checkpoints").exists()
 
 
-def test_seeds_become_a_mean_with_its_deviation(miniature: Path, table: Path, tmp_path: Path) -> None:
+def test_seeds_become_a_mean_with_its_deviation(
+    miniature: Path, table: Path, tmp_path: Path
+) -> None:
     """The second seeds are copies whose translations are changed, so that nothing has to be trained."""
     for kind in KINDS:
         shutil.copytree(table / f"tiny-{kind}-seed1", tmp_path / f"tiny-{kind}-seed1")
@@ -155,12 +181,21 @@ def test_seeds_become_a_mean_with_its_deviation(miniature: Path, table: Path, tm
         scores["bleu"]["score"] = 100.0
         (other / "test" / "scores.json").write_text(json.dumps(scores))
     assert (
-        cli.main(["run-table", *words(miniature, tmp_path, "--seeds", "1,2", "--finished-only", rows=("tiny",))]) == 0
+        cli.main(
+            [
+                "run-table",
+                *words(miniature, tmp_path, "--seeds", "1,2", "--finished-only", rows=("tiny",)),
+            ]
+        )
+        == 0
     )
     mha, mhe = cells(tmp_path)
     assert mha["seeds"] == [1, 2]
     assert mha["bleu_deviation"] == pytest.approx((100 - 2 * (mha["bleu"] - 50)) / 2**0.5, abs=1e-3)
-    runs = {kind: [read_lines(tmp_path / f"tiny-{kind}-seed{n}/test/hypotheses.txt") for n in (1, 2)] for kind in KINDS}
+    runs = {
+        kind: [read_lines(tmp_path / f"tiny-{kind}-seed{n}/test/hypotheses.txt") for n in (1, 2)]
+        for kind in KINDS
+    }
     assert mhe["p_value"] == compare_seeds(runs["mhe_mul"], runs["mha"], references).p_value
 
 
@@ -185,7 +220,8 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
 ) -> None:
     """One row, two kinds: each start is killed by -9 after a random time; a table that ends before has a successor.
 
-    The processes that are killed are forked from one that has imported everything, which saves seconds each time.
+    The processes that are killed are forked from one that has imported everything, which saves
+    seconds each time.
     """
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["fairseq_mhe.experiments.run_table"])
@@ -193,7 +229,9 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
     outs, finished = [tmp_path / "1"], {}
     longest, there, half_done = LONGEST, set(), 0
     while killed < KILLS:
-        process = processes.Process(target=begin, args=(["run-table", *words(miniature, outs[-1], rows=("tiny",))],))
+        process = processes.Process(
+            target=begin, args=(["run-table", *words(miniature, outs[-1], rows=("tiny",))],)
+        )
         process.start()
         process.join(chance.uniform(0, longest))
         ended = process.exitcode is not None
@@ -226,13 +264,24 @@ def assert_same_table(out: Path, table: Path) -> None:
         folder = f"tiny-{kind}-seed1/test/hypotheses.txt"
         assert (out / folder).read_text() == (table / folder).read_text()
         log = (out / f"tiny-{kind}-seed1" / "train.log").read_text().split("\n")
-        assert not [line for line in log if line.startswith("--- ") and f"from update {UPDATES}," in line]
+        assert not [
+            line for line in log if line.startswith("--- ") and f"from update {UPDATES}," in line
+        ]
     assert not list(out.rglob("*.part"))
 
 
-def test_the_papers_rows_can_be_named(miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_papers_rows_can_be_named(
+    miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """By the paper's names; they are too large to be trained here."""
-    line = ["--data", str(miniature), "--out", str(tmp_path), "--rows", "base,16x32,4x128,4L,8L,12H,big,iwslt"]
+    line = [
+        "--data",
+        str(miniature),
+        "--out",
+        str(tmp_path),
+        "--rows",
+        "base,16x32,4x128,4L,8L,12H,big,iwslt",
+    ]
     assert cli.main(["run-table", *line, "--finished-only"]) == 2
     assert "no cell of" in capsys.readouterr().err
     rows = {read_run(path).row for path in tmp_path.glob("*-seed1")}
@@ -246,9 +295,15 @@ def test_the_papers_rows_can_be_named(miniature: Path, tmp_path: Path, capsys: p
         (["--kinds", "mha,nonsense"], "unknown attention 'nonsense'; choose of: mha, mhe_mul"),
         (["--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
         (["--data", "nowhere"], "nowhere"),
-        (["--processes", "3"], "an update of 512 tokens is 2 mini-batches of 256, which 3 devices cannot share"),
+        (
+            ["--processes", "3"],
+            "an update of 512 tokens is 2 mini-batches of 256, which 3 devices cannot share",
+        ),
         (["--finished-only"], "is finished yet: there is nothing to tabulate"),
-        (["--updates", "9", "--out", "TABLE"], f"was made with other settings (training updates: {UPDATES}, now 9)"),
+        (
+            ["--updates", "9", "--out", "TABLE"],
+            f"was made with other settings (training updates: {UPDATES}, now 9)",
+        ),
     ],
 )
 def test_bad_input_is_one_line_before_anything_is_trained(
@@ -261,7 +316,9 @@ def test_bad_input_is_one_line_before_anything_is_trained(
 ) -> None:
     before = snapshot(table)
     more = [str(table) if word == "TABLE" else word for word in more]
-    line = [word for word in words(miniature, tmp_path) if word != "--cpu" or "--processes" not in more]
+    line = [
+        word for word in words(miniature, tmp_path) if word != "--cpu" or "--processes" not in more
+    ]
     assert cli.main(["run-table", *line, *more]) == 2
     last = capsys.readouterr().err.strip().split("\n")[-1]
     assert message in last
@@ -274,13 +331,17 @@ Usage = namedtuple("Usage", "total used free")
 
 
 def test_a_disk_that_is_too_small_is_said_before_training(
-    miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    miniature: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 10**8))
     assert cli.main(["run-table", *words(miniature, tmp_path)]) == 2
     error = capsys.readouterr().err
     assert re.fullmatch(
-        r"fairseq-mhe run-table: error: the checkpoints of 4 trainings need about \d\.\d GB, .*\n", error
+        r"fairseq-mhe run-table: error: the checkpoints of 4 trainings need about \d\.\d GB, .*\n",
+        error,
     )
     assert not list(tmp_path.glob("*/train.log"))
 
@@ -294,7 +355,12 @@ def test_a_disk_that_is_too_small_is_said_before_training(
     ],
 )
 def test_what_another_program_has_cut_off_is_named(
-    miniature: Path, table: Path, tmp_path: Path, damaged: str, message: str, capsys: pytest.CaptureFixture[str]
+    miniature: Path,
+    table: Path,
+    tmp_path: Path,
+    damaged: str,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """We never leave half a file; a full disk or a copy may."""
     shutil.copytree(miniature, tmp_path / "data")
@@ -311,13 +377,19 @@ def test_data_that_are_not_finished_are_said(
 ) -> None:
     shutil.copytree(miniature, tmp_path / "data")
     manifest = json.loads((miniature / "manifest.json").read_text())
-    (tmp_path / "data" / "manifest.json").write_text(json.dumps({**manifest, "state": "unfinished"}))
+    (tmp_path / "data" / "manifest.json").write_text(
+        json.dumps({**manifest, "state": "unfinished"})
+    )
     assert cli.main(["run-table", *words(tmp_path / "data", tmp_path / "out")]) == 2
-    assert capsys.readouterr().err.endswith("data is not finished: prepare it again, which goes on from where it was\n")
+    assert capsys.readouterr().err.endswith(
+        "data is not finished: prepare it again, which goes on from where it was\n"
+    )
     assert not (tmp_path / "out").exists()
 
 
-def test_a_gpu_that_is_not_there_is_said(miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gpu_that_is_not_there_is_said(
+    miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     line = [word for word in words(miniature, tmp_path) if word != "--cpu"]
     assert cli.main(["run-table", *line, "--gpus", "64"]) == 2
     assert "--gpus 64 was asked for, but torch sees" in capsys.readouterr().err
@@ -329,12 +401,17 @@ def rehearsed(**updates: int) -> str:
 
 def plan(row: str, updates: int) -> Plan:
     found = RECIPES[row]
-    return Plan(Recipe(row, found.training.shortened(updates), found.decoding), ("mha",), (1,), "test")
+    return Plan(
+        Recipe(row, found.training.shortened(updates), found.decoding), ("mha",), (1,), "test"
+    )
 
 
 def test_titles() -> None:
     assert rehearsed(base=100_000, big=300_000) == ", 100,000 to 300,000 updates"
-    assert rehearsed(base=1000, big=3000) == ", 1,000 to 3,000 updates: a rehearsal at 1% of the steps, no result"
+    assert (
+        rehearsed(base=1000, big=3000)
+        == ", 1,000 to 3,000 updates: a rehearsal at 1% of the steps, no result"
+    )
     assert rehearsed(base=3000, big=3000).endswith("a rehearsal at 1 to 3% of the steps, no result")
     assert rehearsed(tiny=1500) == ", 1,500 updates"
 

@@ -12,15 +12,15 @@ import pytest
 import torch
 
 from fairseq_mhe import cli
-from fairseq_mhe.convert.checkpoint import open_source
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.experiments import studies
-from fairseq_mhe.experiments.dataset import Dataset
-from fairseq_mhe.experiments.devices import Device
-from fairseq_mhe.experiments.runs import Run, open_run
-from fairseq_mhe.experiments.training import training_arguments
 from fairseq_mhe.models.packed import int8_available
-from tests.experiments.conftest import TRAINING, settings
+from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.run import Run, open_run
+from fairseq_mhe.runs.training import training_arguments
 from tests.experiments.test_quickstart import Finished, finished, run_folder  # noqa: F401
+from tests.fixtures.runs import TRAINING, settings
 
 
 @pytest.fixture
@@ -32,7 +32,11 @@ def source(finished: Finished) -> Path:  # noqa: F811
 
 def changed(folder: Path) -> dict[str, int]:
     """When each file was written last."""
-    return {str(p): p.stat().st_mtime_ns for p in folder.rglob("*") if p.suffix in (".pt", ".txt") and p.is_file()}
+    return {
+        str(p): p.stat().st_mtime_ns
+        for p in folder.rglob("*")
+        if p.suffix in (".pt", ".txt") and p.is_file()
+    }
 
 
 def twice(command: list[str], out: Path) -> None:
@@ -56,19 +60,40 @@ def reports(out: Path, name: str) -> dict:
 
 def test_collaborative_curve(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "curve"
-    words = ["--dims", "128", "--series", "decomposed,fine-tuned", "--iterations", "5", "--sentences", "20"]
+    words = [
+        "--dims",
+        "128",
+        "--series",
+        "decomposed,fine-tuned",
+        "--iterations",
+        "5",
+        "--sentences",
+        "20",
+    ]
     twice(["collaborative-curve", "--run", str(source), *words, "--fraction", "0.1"], out)
     found = reports(out, "collaborative-curve")
     assert set(found["bleu"]) == {"decomposed", "fine-tuned"}
     layers = found["conversions"]["128"]["layers"]
     assert len(layers) == 6
-    assert all(0 < layer["error"] < 1e-9 and layer["seconds"] >= 0 for layer in layers)  # D = n d is exact
+    assert all(
+        0 < layer["error"] < 1e-9 and layer["seconds"] >= 0 for layer in layers
+    )  # D = n d is exact
     exact = (out / "decomposed-D128-seed1" / "test" / "hypotheses.txt").read_text()
     assert exact == (source / "test" / "hypotheses.txt").read_text()
-    start, tuned = (open_source(out / f"{name}-D128-seed1" / "model.pt") for name in ("decomposed", "fine-tuned"))
-    assert (start.state["optimizer_history"][-1]["num_updates"], tuned.options["collaborative_dim"]) == (20, 128)
+    start, tuned = (
+        open_source(out / f"{name}-D128-seed1" / "model.pt")
+        for name in ("decomposed", "fine-tuned")
+    )
+    assert (
+        start.state["optimizer_history"][-1]["num_updates"],
+        tuned.options["collaborative_dim"],
+    ) == (20, 128)
     assert tuned.state["optimizer_history"][-1]["num_updates"] == 2  # a tenth of 20
-    near = [(tuned.model.state_dict()[n] - v).abs().max() for n, v in start.model.state_dict().items() if "proj" in n]
+    near = [
+        (tuned.model.state_dict()[n] - v).abs().max()
+        for n, v in start.model.state_dict().items()
+        if "proj" in n
+    ]
     assert max(near) < 0.1, "it did not begin with the decomposed weights"
 
 
@@ -84,7 +109,10 @@ def test_uptraining(source: Path, tmp_path: Path) -> None:
         ("mhe_mul", "uptrained from MHA"),
         ("mqa", "uptrained from MHA"),  # the quickstart has no mqa
     }
-    pair = [ways["mhe_mul", way]["attention_parameters"] for way in ("from scratch", "uptrained from MHA")]
+    pair = [
+        ways["mhe_mul", way]["attention_parameters"]
+        for way in ("from scratch", "uptrained from MHA")
+    ]
     assert pair[0] == pair[1]
     assert found["conversions"]["mqa"]["1"]["tried"].keys() == {"fit", "mean"}
     assert ways["mqa", "uptrained from MHA"]["updates"] == 2
@@ -93,15 +121,31 @@ def test_uptraining(source: Path, tmp_path: Path) -> None:
 def test_engines(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "engines"
     mhe = run_folder(source.parent, "mhe_mul")
-    twice(["compare-engines", "--mha", str(source), "--mhe", str(mhe), "--repetitions", "1", "--threads", "1"], out)
+    twice(
+        [
+            "compare-engines",
+            "--mha",
+            str(source),
+            "--mhe",
+            str(mhe),
+            "--repetitions",
+            "1",
+            "--threads",
+            "1",
+        ],
+        out,
+    )
     engines = reports(out, "engines")["engines"]
-    assert {name: result["status"] for name, result in engines.items()} == dict.fromkeys(engines, "ok")
+    assert {name: result["status"] for name, result in engines.items()} == dict.fromkeys(
+        engines, "ok"
+    )
     assert len(engines) == (11 if int8_available() else 9)
     assert engines["stock"]["relative"]["median"] == 1
     bleu = {name: result["bleu"]["score"] for name, result in engines.items()}
     assert bleu["stock"] == pytest.approx(bleu["fairseq_mhe mha float32"], abs=0.01)
     sizes = [
-        engines[f"CTranslate2 mhe_mul{name}"]["file_bytes"] for name in (" float32", " shared heads float32", " int8")
+        engines[f"CTranslate2 mhe_mul{name}"]["file_bytes"]
+        for name in (" float32", " shared heads float32", " int8")
     ]
     assert sizes[0] > sizes[1] > sizes[2]
     scores = json.loads((source / "test" / "scores.json").read_text())
@@ -112,7 +156,9 @@ def test_a_run_that_starts_from_weights_says_so_to_fairseq(tmp_path: Path) -> No
     start = tmp_path / "start.pt"
     torch.save({}, start)
     extra = {"options": ["--collaborative-dim", "16"], "start": "hash"}
-    run = open_run(tmp_path / "run", {**settings("collaborative"), **extra}, {"data": "d", "start": str(start)})
+    run = open_run(
+        tmp_path / "run", {**settings("collaborative"), **extra}, {"data": "d", "start": str(start)}
+    )
     data = Dataset(tmp_path, {})
     words = training_arguments(run, data, Device(False, 1, 1))
     assert words[words.index("--collaborative-dim") + 1] == "16"
@@ -122,7 +168,9 @@ def test_a_run_that_starts_from_weights_says_so_to_fairseq(tmp_path: Path) -> No
 
 
 def test_share() -> None:
-    short = studies.share(replace(TRAINING, updates=1000, warmup_updates=100, average=3), 0.2, lr=0.01)
+    short = studies.share(
+        replace(TRAINING, updates=1000, warmup_updates=100, average=3), 0.2, lr=0.01
+    )
     assert (short.updates, short.warmup_updates, short.checkpoints, short.lr) == (200, 20, 5, 0.01)
     assert studies.share(TRAINING, 0.0001, lr=None).updates == 1
     assert studies.share(TRAINING, 0.5, lr=None).lr == TRAINING.lr
@@ -134,7 +182,10 @@ def test_share() -> None:
         (["collaborative-curve", "--run", "RUN"], "is not finished: it has no model.pt"),
         (["uptrain", "--runs", "DIR", "--seeds", "1"], "is not finished: it has no model.pt"),
         (["uptrain", "--runs", "DIR", "--seeds", "9"], "is no run folder"),
-        (["compare-engines", "--mha", "RUN", "--mhe", "RUN"], "is not finished: it has no model.pt"),
+        (
+            ["compare-engines", "--mha", "RUN", "--mhe", "RUN"],
+            "is not finished: it has no model.pt",
+        ),
     ],
 )
 def test_runs_that_are_not_there_are_one_line(
@@ -146,7 +197,9 @@ def test_runs_that_are_not_there_are_one_line(
 ) -> None:
     run = make_run("mha", 0)
     places = {"RUN": str(run.folder), "DIR": str(tmp_path)}
-    assert cli.main([places.get(word, word) for word in words] + ["--out", str(tmp_path / "out")]) == 2
+    assert (
+        cli.main([places.get(word, word) for word in words] + ["--out", str(tmp_path / "out")]) == 2
+    )
     error = capsys.readouterr().err
     assert re.fullmatch(rf"fairseq-mhe [a-z-]+: error: .*{message}.*\n", error)
 
@@ -156,6 +209,14 @@ def test_no_conversion_to_another_width_than_heads_can_share(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    words = ["--run", str(run_folder(finished.out, "mha")), "--dims", "18", "--series", "mha", "--cpu"]
+    words = [
+        "--run",
+        str(run_folder(finished.out, "mha")),
+        "--dims",
+        "18",
+        "--series",
+        "mha",
+        "--cpu",
+    ]
     assert cli.main(["collaborative-curve", *words, "--out", str(tmp_path / "out")]) == 2
     assert "4 heads cannot share a key width of 18" in capsys.readouterr().err

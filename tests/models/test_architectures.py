@@ -11,11 +11,11 @@ from fairseq import options
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 
 from fairseq_mhe.experiments.params import PUBLISHED, build_on_meta
-from fairseq_mhe.models.accounting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.architectures import SMALL_ROWS, arch_name
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 
-# N = encoder + decoder layers, d_m, n, d, dropout, MHA and MHE counts (Xue & Aletras 2023, machine translation table;
-# counts to the last digit follow from the formulas).
+# N = encoder + decoder layers, d_m, n, d, dropout, MHA and MHE counts (Xue & Aletras 2023, machine
+# translation table; counts to the last digit follow from the formulas).
 TABLE = {
     "base": (12, 512, 8, 64, 0.1, 18_874_368, 6_515_712),
     "16x32": (12, 512, 16, 32, 0.1, 18_874_368, 5_630_976),
@@ -33,7 +33,11 @@ def test_row_has_the_published_size_and_counts(row: str) -> None:
     model = build_on_meta(row, "mha")
     assert len(model.encoder.layers) + len(model.decoder.layers) == layers
     attention = model.decoder.layers[0].encoder_attn
-    assert (attention.embed_dim, attention.num_heads, attention.head_dim) == (embed_dim, heads, head_dim)
+    assert (attention.embed_dim, attention.num_heads, attention.head_dim) == (
+        embed_dim,
+        heads,
+        head_dim,
+    )
     assert model.encoder.dropout_module.p == dropout
     assert model.decoder.layers[0].fc1.out_features == 4 * embed_dim
     assert attention_parameters(model) == mha
@@ -55,7 +59,9 @@ def test_cache_shrinks_by_the_number_of_heads() -> None:
         assert mha.per_target_token == heads * mhe.per_target_token
         assert mha.per_source_token == heads * mhe.per_source_token
     assert cache_bytes(build_on_meta("base", "mha")).per_target_token == 6 * 2 * 512 * 4
-    assert cache_bytes(build_on_meta("base", "mha"), 2).per_sentence(10, 20, beam=5) == 6 * 2 * 512 * 2 * (10 + 100)
+    assert cache_bytes(build_on_meta("base", "mha"), 2).per_sentence(
+        10, 20, beam=5
+    ) == 6 * 2 * 512 * 2 * (10 + 100)
 
 
 def test_bare_name_is_the_base_row_and_given_values_win() -> None:
@@ -75,7 +81,9 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
     args = options.parse_args_and_arch(options.get_training_parser(), words)
     dictionary = ours.encoder.dictionary
     with torch.device("meta"):
-        theirs = build_model(args, SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary))
+        theirs = build_model(
+            args, SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+        )
     assert {name: value.shape for name, value in ours.named_parameters()} == {
         name: value.shape for name, value in theirs.named_parameters()
     }
@@ -86,9 +94,13 @@ def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
     assert ours.encoder.dropout_module.p == 0.3
     assert attention_parameters(build_on_meta("iwslt", "mha")) == 18 * 4 * 512**2
     # C d for queries, keys and values, 3 n d, and n d C, with d = 128
-    assert attention_parameters(build_on_meta("iwslt", "mhe_mul")) == 18 * (3 * 512 * 128 + 3 * 4 * 128 + 512**2)
+    assert attention_parameters(build_on_meta("iwslt", "mhe_mul")) == 18 * (
+        3 * 512 * 128 + 3 * 4 * 128 + 512**2
+    )
 
 
 @pytest.mark.parametrize("row", SMALL_ROWS)
 def test_small_rows_build(row: str) -> None:
-    assert attention_parameters(build_on_meta(row, "mhe_mul")) < attention_parameters(build_on_meta(row, "mha"))
+    assert attention_parameters(build_on_meta(row, "mhe_mul")) < attention_parameters(
+        build_on_meta(row, "mha")
+    )

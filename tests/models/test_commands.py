@@ -16,7 +16,9 @@ SENTENCES = 13  # no multiple of 8, fairseq's --required-batch-size-multiple
 WORDS = ["a", "rose", "is", "red", "and", "the", "sky", "was", "blue", "over", "our", "old", "town"]
 
 
-def run(command: str, *words: str, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
+def run(
+    command: str, *words: str, check: bool = True, **options
+) -> subprocess.CompletedProcess[str]:
     """``fairseq-COMMAND`` with the user-dir."""
     script = Path(sys.executable).with_name(f"fairseq-{command}")
     done = subprocess.run([script, *words], capture_output=True, text=True, **options)
@@ -29,9 +31,25 @@ def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool =
     return run(
         "train",
         str(folder / "bin"),
-        *("--user-dir", USER_DIR, "--arch", "transformer_mhe_tiny", "--share-all-embeddings", "--cpu"),
+        *(
+            "--user-dir",
+            USER_DIR,
+            "--arch",
+            "transformer_mhe_tiny",
+            "--share-all-embeddings",
+            "--cpu",
+        ),
         *("--optimizer", "adam", "--lr", "0.001", "--criterion", "label_smoothed_cross_entropy"),
-        *("--max-tokens", "60", "--max-update", str(updates), "--save-dir", str(save), "--num-workers", "0"),
+        *(
+            "--max-tokens",
+            "60",
+            "--max-update",
+            str(updates),
+            "--save-dir",
+            str(save),
+            "--num-workers",
+            "0",
+        ),
         *("--log-format", "simple", *words),
         check=check,
     )
@@ -44,8 +62,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split in ("train", "valid"):
         lines = [" ".join(WORDS[i % 5 : i % 5 + 2 + i % 7]) for i in range(SENTENCES)]
         (folder / f"{split}.en").write_text("".join(f"{line}\n" for line in lines))
-        (folder / f"{split}.de").write_text("".join(f"{' '.join(line.split()[::-1])}\n" for line in lines))
-    words = ["-s", "en", "-t", "de", "--trainpref", str(folder / "train"), "--validpref", str(folder / "valid")]
+        (folder / f"{split}.de").write_text(
+            "".join(f"{' '.join(line.split()[::-1])}\n" for line in lines)
+        )
+    words = [
+        "-s",
+        "en",
+        "-t",
+        "de",
+        "--trainpref",
+        str(folder / "train"),
+        "--validpref",
+        str(folder / "valid"),
+    ]
     run("preprocess", *words, "--destdir", str(folder / "bin"), "--joined-dictionary")
     for kind in ("mha", "mhe_mul", "mhe_add"):
         train(folder, folder / kind, "--attention", kind)
@@ -58,7 +87,17 @@ def generate(folder: Path, *words: str, kind: str = "mhe_mul"):
     return run(
         "generate",
         str(folder / "bin"),
-        *("--user-dir", USER_DIR, "--path", path, "--gen-subset", "valid", "--cpu", "--max-len-b", "9"),
+        *(
+            "--user-dir",
+            USER_DIR,
+            "--path",
+            path,
+            "--gen-subset",
+            "valid",
+            "--cpu",
+            "--max-len-b",
+            "9",
+        ),
         *("--max-tokens", "60", "--num-workers", "0", *words),
     ).stdout
 
@@ -90,7 +129,14 @@ def test_training_is_quiet(folder: Path, tmp_path: Path) -> None:
 
 
 def test_post_norm(folder: Path, tmp_path: Path) -> None:
-    words = ["--arch", "transformer_mhe_base", "--encoder-embed-dim", "16", "--decoder-embed-dim", "16"]
+    words = [
+        "--arch",
+        "transformer_mhe_base",
+        "--encoder-embed-dim",
+        "16",
+        "--decoder-embed-dim",
+        "16",
+    ]
     done = train(folder, tmp_path / "run", *words, "--encoder-layers", "1", "--decoder-layers", "1")
     assert "num_updates 2" in done.stderr + done.stdout
 
@@ -100,8 +146,13 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
     pattern = re.compile(r"valid on 'valid' subset \| loss (\S+) .*num_updates 4")
     whole = train(folder, tmp_path / "whole", "--dropout", "0", updates=4)
     train(folder, tmp_path / "parts", "--dropout", "0", "--save-interval-updates", "2", updates=2)
-    rest = train(folder, tmp_path / "parts", "--dropout", "0", "--save-interval-updates", "2", updates=4)
-    assert pattern.findall(whole.stderr + whole.stdout)[-1] == pattern.findall(rest.stderr + rest.stdout)[-1]
+    rest = train(
+        folder, tmp_path / "parts", "--dropout", "0", "--save-interval-updates", "2", updates=4
+    )
+    assert (
+        pattern.findall(whole.stderr + whole.stdout)[-1]
+        == pattern.findall(rest.stderr + rest.stdout)[-1]
+    )
 
 
 @pytest.mark.parametrize("kind", ["mha", "mhe_mul", "mhe_add", "mha+mhe_mul+mhe_add"])
@@ -111,7 +162,9 @@ def test_generation_translates_every_sentence(folder: Path, kind: str, options: 
 
 
 def test_sampling(folder: Path) -> None:
-    output = generate(folder, *["--sampling", "--sampling-topk", "5", "--beam", "3", "--nbest", "3"])
+    output = generate(
+        folder, *["--sampling", "--sampling-topk", "5", "--beam", "3", "--nbest", "3"]
+    )
     assert hypotheses(output) == sorted([*range(SENTENCES)] * 3)
 
 
@@ -119,7 +172,9 @@ def test_forced_prefixes_are_kept(folder: Path) -> None:
     output = generate(folder, "--beam", "3", "--prefix-size", "2")
     targets = dict(re.findall(r"^T-(\d+)\t(.*)$", output, re.MULTILINE))
     found = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", output, re.MULTILINE))
-    assert {k: v.split()[:2] for k, v in found.items()} == {k: v.split()[:2] for k, v in targets.items()}
+    assert {k: v.split()[:2] for k, v in found.items()} == {
+        k: v.split()[:2] for k, v in targets.items()
+    }
 
 
 def test_alignments_are_printed(folder: Path) -> None:
@@ -129,14 +184,38 @@ def test_alignments_are_printed(folder: Path) -> None:
 
 
 def test_interactive(folder: Path) -> None:
-    words = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", str(folder / "mhe_mul" / "checkpoint_last.pt")]
-    done = run("interactive", *words, "--cpu", "--beam", "2", "--max-len-b", "9", input="a rose\nthe sky\n")
+    words = [
+        str(folder / "bin"),
+        "--user-dir",
+        USER_DIR,
+        "--path",
+        str(folder / "mhe_mul" / "checkpoint_last.pt"),
+    ]
+    done = run(
+        "interactive", *words, "--cpu", "--beam", "2", "--max-len-b", "9", input="a rose\nthe sky\n"
+    )
     assert hypotheses(done.stdout) == [0, 1]
 
 
 def test_validate(folder: Path) -> None:
-    words = [str(folder / "bin"), "--task", "translation", "--user-dir", USER_DIR, "--cpu", "--valid-subset", "valid"]
-    done = run("validate", *words, "--path", str(folder / "mhe_mul" / "checkpoint_last.pt"), "--max-tokens", "60")
+    words = [
+        str(folder / "bin"),
+        "--task",
+        "translation",
+        "--user-dir",
+        USER_DIR,
+        "--cpu",
+        "--valid-subset",
+        "valid",
+    ]
+    done = run(
+        "validate",
+        *words,
+        "--path",
+        str(folder / "mhe_mul" / "checkpoint_last.pt"),
+        "--max-tokens",
+        "60",
+    )
     assert re.search(r"valid on 'valid' subset \| loss \d", done.stderr + done.stdout)
 
 
@@ -160,14 +239,23 @@ def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_p
     train(folder, tmp_path / "run", "--attention", "mha")
     done = train(folder, tmp_path / "run", "--attention", "mhe_mul", updates=3, check=False)
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("fairseq-mhe: error: the checkpoint is not of this model: ")
+    assert done.stderr.splitlines()[-1].startswith(
+        "fairseq-mhe: error: the checkpoint is not of this model: "
+    )
     assert "Traceback" not in done.stderr
 
 
 def test_a_truncated_checkpoint_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
     whole = (folder / "mhe_mul" / "checkpoint_last.pt").read_bytes()
     (tmp_path / "part.pt").write_bytes(whole[: len(whole) // 2])
-    words = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", str(tmp_path / "part.pt"), "--cpu"]
+    words = [
+        str(folder / "bin"),
+        "--user-dir",
+        USER_DIR,
+        "--path",
+        str(tmp_path / "part.pt"),
+        "--cpu",
+    ]
     done = run("generate", *words, "--gen-subset", "valid", check=False)
     assert done.returncode == 1
     assert "part.pt is truncated or no fairseq checkpoint" in done.stderr.splitlines()[-1]

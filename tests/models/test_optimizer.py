@@ -12,14 +12,25 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer
 from omegaconf import DictConfig
 from torch import nn
 
-from tests.models.conftest import make_model
+from tests.fixtures.models import make_model
 
 NAMES = ("query_embedding", "key_embedding", "value_embedding")
 
 
 def configuration(optimizer: str, *more: str) -> DictConfig:
-    words = ["data", "--arch", "transformer_mhe_tiny", "--lr", "0.01", "--optimizer", optimizer, *more]
-    return convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), words))
+    words = [
+        "data",
+        "--arch",
+        "transformer_mhe_tiny",
+        "--lr",
+        "0.01",
+        "--optimizer",
+        optimizer,
+        *more,
+    ]
+    return convert_namespace_to_omegaconf(
+        options.parse_args_and_arch(options.get_training_parser(), words)
+    )
 
 
 def step(model: nn.Module, cfg: DictConfig) -> Any:
@@ -34,13 +45,17 @@ def step(model: nn.Module, cfg: DictConfig) -> Any:
 def test_only_head_embeddings_decay_by_their_own_rate() -> None:
     start, plain, ours = (make_model(attention="mhe_mul") for _ in range(3))  # of the same seed
     step(plain, configuration("adam", "--weight-decay", "0.5"))
-    optimizer = step(ours, configuration("adam_mhe", "--weight-decay", "0.5", "--head-embedding-weight-decay", "2"))
+    optimizer = step(
+        ours,
+        configuration("adam_mhe", "--weight-decay", "0.5", "--head-embedding-weight-decay", "2"),
+    )
     before, without = dict(start.named_parameters()), dict(plain.named_parameters())
     found = 0
     for name, value in ours.named_parameters():
         if name.endswith(NAMES):
             found += 1
-            # Adam's own step is the same; the decay is lr * rate * weight, 2 instead of 0.5 of them.
+            # Adam's own step is the same; the decay is lr * rate * weight, 2 instead of 0.5 of
+            # them.
             expected = without[name] - 0.01 * (2 - 0.5) * before[name]
             torch.testing.assert_close(value, expected, rtol=0, atol=1e-7)
         else:
@@ -70,5 +85,7 @@ def test_in_bfloat16_the_full_precision_copies_are_told_apart_too() -> None:
 
 
 def test_without_head_embeddings_it_is_refused() -> None:
-    with pytest.raises(SystemExit, match="adam_mhe finds no head embeddings: take mhe_mul or mhe_add"):
+    with pytest.raises(
+        SystemExit, match="adam_mhe finds no head embeddings: take mhe_mul or mhe_add"
+    ):
         step(make_model(attention="mha"), configuration("adam_mhe"))

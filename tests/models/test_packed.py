@@ -13,13 +13,16 @@ from torch import nn
 
 from fairseq_mhe.models import packed
 from fairseq_mhe.models.packed import WORTH_PACKING, Int8Linear, PackedLinear, pack_linears
-from tests.models.conftest import make_batch, make_model
+from tests.fixtures.models import make_batch, make_model
 
 #: Sums of a few hundred products of unit normals, in another order: the error of float32 addition.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-4}
-#: Of 12 products: inputs in steps of about 1/25, weights up to 0.29 (doubled in a test) in steps of 1/440.
+#: Of 12 products: inputs in steps of about 1/25, weights up to 0.29 (doubled in a test) in steps of
+#: 1/440.
 NEAR = {"rtol": 0.0, "atol": 0.1}
-EITHER = pytest.mark.parametrize(("kind", "tolerance"), [(PackedLinear, TOLERANCE), (Int8Linear, NEAR)])
+EITHER = pytest.mark.parametrize(
+    ("kind", "tolerance"), [(PackedLinear, TOLERANCE), (Int8Linear, NEAR)]
+)
 
 
 def _packed(
@@ -76,7 +79,8 @@ def test_int8_is_the_product_of_the_rounded(
     x = torch.randn(*shape, features[0]) + mean
     with torch.no_grad():
         found, expected = layer(x), _rounded(layer, x)
-    # One input or weight in between two levels may be rounded the other way: one level of it at most.
+    # One input or weight in between two levels may be rounded the other way: one level of it at
+    # most.
     level = (x.max().clamp(min=0) - x.min().clamp(max=0)) / 127 * layer.weight.abs().max()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=max(1e-5, level.item()))
     assert (found - expected).abs().median() < 1e-4
@@ -98,7 +102,9 @@ def test_rows_of_zeros_stay_zero() -> None:
 
 
 def test_int8_where_it_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit, match="int8_generation is for a float32 model on an x86 processor: leave it out"):
+    with pytest.raises(
+        SystemExit, match="int8_generation is for a float32 model on an x86 processor: leave it out"
+    ):
         _wide(int8_generation=True).half().make_generation_fast_()
     monkeypatch.setattr(packed, "int8_available", lambda: False)
     with pytest.raises(SystemExit, match="x86"):
@@ -106,7 +112,9 @@ def test_int8_where_it_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @EITHER
-def test_changed_parameters_are_noticed(kind: type[PackedLinear], tolerance: dict[str, float]) -> None:
+def test_changed_parameters_are_noticed(
+    kind: type[PackedLinear], tolerance: dict[str, float]
+) -> None:
     layer, x = _packed(kind=kind), torch.randn(3, 12)
     with torch.no_grad():
         before = layer(x)
@@ -134,7 +142,9 @@ def test_other_types_take_the_plain_path(kind: type[PackedLinear], dtype: torch.
         layer(x)
         layer.to(dtype)
         assert layer.packed_bytes == 0
-        torch.testing.assert_close(layer(x.to(dtype)).float(), _plain(layer, x.to(dtype)), rtol=0.02, atol=0.02)
+        torch.testing.assert_close(
+            layer(x.to(dtype)).float(), _plain(layer, x.to(dtype)), rtol=0.02, atol=0.02
+        )
 
 
 @pytest.mark.parametrize("kind", [PackedLinear, Int8Linear])
@@ -160,7 +170,9 @@ def test_only_large_layers_are_replaced_and_parameters_stay(attention: str) -> N
     assert all(one is other for one, other in zip(values, after_values, strict=True))
     packed = {name for name, module in model.named_modules() if isinstance(module, PackedLinear)}
     sides = ("encoder", "decoder")
-    assert packed == {f"{side}.layers.{n}.{fc}" for side in sides for n in (0, 1) for fc in ("fc1", "fc2")}
+    assert packed == {
+        f"{side}.layers.{n}.{fc}" for side in sides for n in (0, 1) for fc in ("fc1", "fc2")
+    }
 
 
 def test_a_model_ready_for_generation_computes_the_same(attention: str) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
-from tests.models.conftest import make_batch, make_dictionary, make_model, search
+from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 # float32 with sums in another order over two layers of width 16; logits are around 1.
 CLOSE = {"rtol": 0, "atol": 2e-6}
@@ -65,7 +65,9 @@ def test_step_by_step_decoding_equals_teacher_forcing(attention: str) -> None:
     memory = model.encoder(batch["src_tokens"], batch["src_lengths"])
     state: dict = {}
     for t in range(batch["prev_output_tokens"].size(1)):
-        step = model.decoder(batch["prev_output_tokens"][:, : t + 1], memory, incremental_state=state)[0][:, 0]
+        step = model.decoder(
+            batch["prev_output_tokens"][:, : t + 1], memory, incremental_state=state
+        )[0][:, 0]
         rows = real(batch)[:, t]
         torch.testing.assert_close(step[rows], whole[:, t][rows], **CLOSE)
 
@@ -122,13 +124,20 @@ def test_arbitrary_orders_of_encoder_output() -> None:
 
 
 def test_ensemble_of_different_kinds() -> None:
-    models = [make_model(attention="mha"), make_model(attention="mhe_mul", seed=2), make_model("transformer", seed=3)]
+    models = [
+        make_model(attention="mha"),
+        make_model(attention="mhe_mul", seed=2),
+        make_model("transformer", seed=3),
+    ]
     batch = make_batch()
     found = search(models, batch)
     eos = make_dictionary().eos()
     tokens = found[0][0]["tokens"]
     previous = torch.cat((torch.tensor([eos]), tokens[:-1])).unsqueeze(0)
-    probabilities = [m(batch["src_tokens"][:1], batch["src_lengths"][:1], previous)[0].softmax(-1) for m in models]
+    probabilities = [
+        m(batch["src_tokens"][:1], batch["src_lengths"][:1], previous)[0].softmax(-1)
+        for m in models
+    ]
     scores = torch.stack(probabilities).mean(0).log()[0, torch.arange(len(tokens)), tokens]
     torch.testing.assert_close(found[0][0]["positional_scores"], scores, rtol=0, atol=1e-5)
 
@@ -161,11 +170,16 @@ def test_layers_to_keep_prunes() -> None:
     from omegaconf import OmegaConf
 
     cfg = OmegaConf.create(
-        {"_name": "transformer_mhe_base", "encoder_layers_to_keep": "1", "decoder_layers_to_keep": "0"}
+        {
+            "_name": "transformer_mhe_base",
+            "encoder_layers_to_keep": "1",
+            "decoder_layers_to_keep": "0",
+        }
     )
     pruned.load_state_dict(whole.state_dict(), model_cfg=cfg)
     assert torch.equal(
-        pruned.encoder.layers[0].self_attn.query_embedding, whole.encoder.layers[1].self_attn.query_embedding
+        pruned.encoder.layers[0].self_attn.query_embedding,
+        whole.encoder.layers[1].self_attn.query_embedding,
     )
 
 
@@ -182,8 +196,14 @@ def test_half_precision_search_runs(attention: str, half: torch.dtype) -> None:
         ({"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha, mhe_mul"),
         ({"cross_attention": "nonsense"}, "unknown attention 'nonsense'"),
         ({"encoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
-        ({"attention": "mha", "head_embedding_std": 0.1}, "--head-embedding-std has no effect on --attention mha"),
-        ({"attention": "mhe_add", "head_embedding_offset": 1.0}, "--head-embedding-offset has no effect"),
+        (
+            {"attention": "mha", "head_embedding_std": 0.1},
+            "--head-embedding-std has no effect on --attention mha",
+        ),
+        (
+            {"attention": "mhe_add", "head_embedding_offset": 1.0},
+            "--head-embedding-offset has no effect",
+        ),
         ({"attention_head_dim": -1}, "head_dim must be positive, not -1"),
         ({"quant_noise_pq": 0.1}, "does not support quantisation noise"),
         ({"cross_self_attention": True}, "does not support --cross-self-attention"),
@@ -195,15 +215,25 @@ def test_bad_options_end_in_one_line(options: dict, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("other", [{"attention": "mha"}, {"encoder_ffn_embed_dim": 64}, {"encoder_layers": 1}])
+@pytest.mark.parametrize(
+    "other", [{"attention": "mha"}, {"encoder_ffn_embed_dim": 64}, {"encoder_layers": 1}]
+)
 def test_a_checkpoint_of_another_model_is_refused_in_one_line(other: dict) -> None:
-    with pytest.raises(SystemExit, match=r"the checkpoint is not of this model: \S+ is .* in the model; use") as caught:
-        make_model(attention="mhe_mul").load_state_dict(make_model(**{"attention": "mhe_mul", **other}).state_dict())
+    with pytest.raises(
+        SystemExit, match=r"the checkpoint is not of this model: \S+ is .* in the model; use"
+    ) as caught:
+        make_model(attention="mhe_mul").load_state_dict(
+            make_model(**{"attention": "mhe_mul", **other}).state_dict()
+        )
     assert "\n" not in str(caught.value)
 
 
 def test_state_dict_round_trip(attention: str) -> None:
-    one, other, batch = make_model(attention=attention), make_model(attention=attention, seed=9), make_batch()
+    one, other, batch = (
+        make_model(attention=attention),
+        make_model(attention=attention, seed=9),
+        make_batch(),
+    )
     other.load_state_dict(one.state_dict())
     torch.testing.assert_close(other(**batch)[0], one(**batch)[0], rtol=0, atol=0)
 
@@ -213,7 +243,9 @@ def test_stored_configuration_is_plain() -> None:
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from omegaconf import OmegaConf
 
-    cfg = convert_namespace_to_omegaconf(argparse.Namespace(arch="transformer_mhe_tiny", attention="mha", data="x"))
+    cfg = convert_namespace_to_omegaconf(
+        argparse.Namespace(arch="transformer_mhe_tiny", attention="mha", data="x")
+    )
     stored = OmegaConf.to_container(cfg.model)
     assert stored["attention"] == "mha"
     assert {type(value) for value in stored.values()} <= {int, float, str, bool, type(None)}

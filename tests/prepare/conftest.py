@@ -9,7 +9,7 @@ import pytest
 
 from fairseq_mhe.prepare import pipeline
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.home_assistant import CORPUS, prepare_home_assistant, read_corpus
+from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, prepare_home_assistant, read_corpus
 
 Pairs = list[tuple[str, str]]
 
@@ -18,7 +18,9 @@ def write_parallel(prefix: Path, pairs: Sequence[tuple[str, str]]) -> Path:
     """Write the two sides as PREFIX.en and PREFIX.de."""
     prefix.parent.mkdir(parents=True, exist_ok=True)
     for side, lang in enumerate(("en", "de")):
-        Path(f"{prefix}.{lang}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+        Path(f"{prefix}.{lang}").write_text(
+            "".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8"
+        )
     return prefix
 
 
@@ -32,7 +34,10 @@ def corpus() -> dict[str, Pairs]:
 def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
     """A configuration for 300 + 20 + 20 pairs of the corpus, not run yet."""
     sizes = {"train": 300, "valid": 20, "test": 20}
-    prefixes = {name: write_parallel(tmp_path / "text" / name, corpus[name][:size]) for name, size in sizes.items()}
+    prefixes = {
+        name: write_parallel(tmp_path / "text" / name, corpus[name][:size])
+        for name, size in sizes.items()
+    }
     return PrepareConfig(
         train=(prefixes["train"],),
         valid=prefixes["valid"],

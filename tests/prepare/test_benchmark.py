@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare import benchmark
 from fairseq_mhe.prepare.classic import CLEAN, find_moses, pipe
 from fairseq_mhe.prepare.synthetic import synthetic_pairs, write_corpus
@@ -23,7 +23,9 @@ def test_the_text_is_the_same_every_time_and_its_words_go_on_growing(tmp_path: P
     write_corpus(tmp_path / "a", 3000)
     pairs = list(synthetic_pairs(3000))
     for side, lang in enumerate(("en", "de")):
-        assert (tmp_path / f"a.{lang}").read_text(encoding="utf-8") == "".join(f"{pair[side]}\n" for pair in pairs)
+        assert (tmp_path / f"a.{lang}").read_text(encoding="utf-8") == "".join(
+            f"{pair[side]}\n" for pair in pairs
+        )
         words = Counter(word for pair in pairs for word in pair[side].split())
         half = {word for pair in islice(pairs, 1500) for word in pair[side].split()}
         assert 15 < words.total() / 3000 < 35
@@ -32,7 +34,14 @@ def test_the_text_is_the_same_every_time_and_its_words_go_on_growing(tmp_path: P
 
 
 def test_cleaning_is_that_of_clean_corpus_n(tmp_path: Path) -> None:
-    pairs = [("a b c", "d e"), ("a b c d", "d e"), ("", "x"), ("a  b ", "c"), ("w " * 251, "w " * 250), ("a", "b")]
+    pairs = [
+        ("a b c", "d e"),
+        ("a b c d", "d e"),
+        ("", "x"),
+        ("a  b ", "c"),
+        ("w " * 251, "w " * 250),
+        ("a", "b"),
+    ]
     for side, name in enumerate(("e", "f")):
         (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
     files = [tmp_path / name for name in ("e", "f", "eo", "fo")]
@@ -41,7 +50,9 @@ def test_cleaning_is_that_of_clean_corpus_n(tmp_path: Path) -> None:
     assert (tmp_path / "fo").read_text() == "d e\nb\n"
 
 
-@pytest.mark.parametrize("lines", [1, 1_000_000], ids=["cat is done first", "cat is cut off by its end"])
+@pytest.mark.parametrize(
+    "lines", [1, 1_000_000], ids=["cat is done first", "cat is cut off by its end"]
+)
 def test_a_failing_command_is_told(tmp_path: Path, lines: int) -> None:
     (tmp_path / "text").write_text("a\n" * lines)  # a million: more than any pipe holds
     with pytest.raises(UserError, match=r"^false failed$"):
@@ -67,7 +78,9 @@ def test_without_moses_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.Monke
 def test_memory_of_a_session_is_that_of_all_its_processes() -> None:
     script = "import os; os.fork(); block = bytearray(50_000_000); block[::4096] = b'x' * len(block[::4096]); input()"
     with (
-        subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True) as process,
+        subprocess.Popen(
+            [sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True
+        ) as process,
         benchmark.watched(process.pid) as peak,
     ):
         for _ in range(200):
@@ -101,7 +114,12 @@ def test_a_stopped_benchmark_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
         benchmark.measure(arguments(tmp_path / "x"), tmp_path / "x")
     results = benchmark.measure(arguments(tmp_path / "x"), tmp_path / "x")
     assert asked == ["classic", "ours", "ours", "ours", "ours"]
-    assert [(run["pairs"], run["workers"]) for run in results.values()] == [(100, 2), (100, 2), (100, 1), (25, 2)]
+    assert [(run["pairs"], run["workers"]) for run in results.values()] == [
+        (100, 2),
+        (100, 2),
+        (100, 1),
+        (25, 2),
+    ]
     assert not list(tmp_path.iterdir())
 
 

@@ -13,8 +13,25 @@ from fairseq_mhe.prepare.steps import Report
 
 
 def words(config: PrepareConfig, *more: str) -> list[str]:
-    prefixes = ["--train", *map(str, config.train), "--valid", str(config.valid), "--test", str(config.test)]
-    return ["prepare", *prefixes, "--source-lang", "en", "--target-lang", "de", "--out", str(config.out), *more]
+    prefixes = [
+        "--train",
+        *map(str, config.train),
+        "--valid",
+        str(config.valid),
+        "--test",
+        str(config.test),
+    ]
+    return [
+        "prepare",
+        *prefixes,
+        "--source-lang",
+        "en",
+        "--target-lang",
+        "de",
+        "--out",
+        str(config.out),
+        *more,
+    ]
 
 
 @pytest.fixture
@@ -33,7 +50,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[PrepareConfig]:
 def test_every_option_is_handed_on(
     config: PrepareConfig, seen: list[PrepareConfig], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = "--subword sentencepiece --model-type bpe --vocab-size 77 --tokenizer moses --workers 3"
+    options = (
+        "--subword sentencepiece --model-type bpe --vocab-size 77 --tokenizer moses --workers 3"
+    )
     limits = "--max-tokens 99 --max-ratio 2.5 --punctuation --lowercase --hold-out 9"
     assert cli.main(words(config, *options.split(), *limits.split())) == 0
     assert seen == [
@@ -67,7 +86,9 @@ def test_the_tokeniser_goes_with_the_subwords(
     assert seen[0].tokenizer == tokenizer
 
 
-def test_bad_input_is_one_line_and_exit_status_2(config: PrepareConfig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_exit_status_2(
+    config: PrepareConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path(f"{config.test}.de").unlink()
     assert cli.main(words(config)) == 2
     error = capsys.readouterr().err.strip()

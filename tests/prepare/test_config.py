@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.parallel import available_cores
 from fairseq_mhe.prepare.pipeline import prepare
@@ -29,13 +29,18 @@ from fairseq_mhe.prepare.pipeline import prepare
         ({"workers": 0}, "the number of workers is 0"),
         ({"train": ()}, "no training text"),
         ({"valid": None}, "no text for valid is named"),
-        ({"valid": None, "test": None, "hold_out": 2}, "no text for valid and test is named; .* N at least 3"),
+        (
+            {"valid": None, "test": None, "hold_out": 2},
+            "no text for valid and test is named; .* N at least 3",
+        ),
         ({"hold_out": 9}, "nothing is to be held out"),
         ({"train": (Path("nowhere/a.tsv.gz"),)}, r"cannot read nowhere/a\.tsv\.gz"),
         ({"valid": Path("nowhere/valid")}, r"nowhere/valid\.en is not there"),
     ],
 )
-def test_bad_options_are_refused(config: PrepareConfig, change: dict[str, Any], message: str) -> None:
+def test_bad_options_are_refused(
+    config: PrepareConfig, change: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         prepare(replace(config, **change))
     assert not config.out.exists()
@@ -49,4 +54,7 @@ def test_inputs_inside_the_output_are_refused(config: PrepareConfig) -> None:
 def test_all_cores_work_unless_told() -> None:
     config = PrepareConfig((Path("a"),), Path("b"), Path("c"), "en", "de", Path("out"))
     assert config.cores == available_cores()
-    assert PrepareConfig((Path("a"),), Path("b"), Path("c"), "en", "de", Path("out"), workers=3).cores == 3
+    assert (
+        PrepareConfig((Path("a"),), Path("b"), Path("c"), "en", "de", Path("out"), workers=3).cores
+        == 3
+    )

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.prepare import iwslt14, multi30k
+from fairseq_mhe.prepare.corpora import iwslt14, multi30k
 from fairseq_mhe.prepare.steps import read_manifest
-from tests.miniature import serve, write_archive
+from tests.fixtures.miniature import serve, write_archive
 from tests.prepare.conftest import Pairs
-from tests.prepare.test_iwslt14 import members as iwslt14_members
+from tests.prepare.corpora.test_iwslt14 import members as iwslt14_members
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "data-prep"
 #: File -> content, what a script takes.
@@ -41,7 +41,11 @@ def inputs(corpus: dict[str, Pairs]) -> Callable[[str], Files]:
     def make(script: str) -> Files:
         if script == "iwslt14_de_en.sh":
             return {name: text.encode() for name, text in iwslt14_members(corpus["train"]).items()}
-        names = multi30k.NAMES if script == "multi30k_en_de.sh" else {name: name for name in multi30k.NAMES}
+        names = (
+            multi30k.NAMES
+            if script == "multi30k_en_de.sh"
+            else {name: name for name in multi30k.NAMES}
+        )
         return {
             f"{name}.{lang}": "".join(f"{pair[side]}\n" for pair in corpus[split][:60]).encode()
             for split, name in names.items()
@@ -73,7 +77,11 @@ def words(script: str, files: Files, folder: Path, server: str) -> list[str]:
             (folder / "text" / name).write_bytes(content)
     if script == "multi30k_en_de.sh":
         return [*common, "--folder", str(folder / "text")]
-    texts = [word for split in ("train", "valid", "test") for word in (f"--{split}", str(folder / "text" / split))]
+    texts = [
+        word
+        for split in ("train", "valid", "test")
+        for word in (f"--{split}", str(folder / "text" / split))
+    ]
     return [*common, *texts, "--source-lang", "en", "--target-lang", "de"]
 
 
@@ -83,7 +91,11 @@ def test_a_miniature_becomes_a_data_folder(
 ) -> None:
     line = ["bash", str(SCRIPTS / script), *words(script, inputs(script), tmp_path, served)]
     done = subprocess.run(
-        line, env={**os.environ, "PYTHON": sys.executable}, capture_output=True, text=True, check=False
+        line,
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     data = tmp_path / "the data"
     assert (done.returncode, done.stdout) == (0, f"{data}\n"), done.stderr
@@ -104,7 +116,10 @@ def run_here(script: str, line: list[str], monkeypatch: pytest.MonkeyPatch) -> o
     """What the script runs, in this process, which has imported everything already; the exit status."""
     module, first = re.search(r'-m (\S+) (.*)"\$@"', (SCRIPTS / script).read_text()).groups()  # type: ignore[union-attr]
     monkeypatch.setattr(sys, "argv", [script, *first.split(), *line])
-    with pytest.raises(SystemExit) as caught, pytest.warns(RuntimeWarning, match="found in sys.modules"):
+    with (
+        pytest.raises(SystemExit) as caught,
+        pytest.warns(RuntimeWarning, match="found in sys.modules"),
+    ):
         runpy.run_module(module, run_name="__main__")
     return caught.value.code
 
@@ -118,7 +133,10 @@ def cut(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (cut, r"has \d+ lines, .* has \d+: the sides of a parallel text must be aligned line by line"),
+        (
+            cut,
+            r"has \d+ lines, .* has \d+: the sides of a parallel text must be aligned line by line",
+        ),
         (lambda content: b"", r"is empty|has 0\b"),
         (
             lambda content: content.decode().replace("e", "ü").encode("latin-1", "replace"),
@@ -141,7 +159,9 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     files, (train, status) = inputs(script), TRAIN[script]
     if spoil is None:
         usage = namedtuple("usage", "total used free")
-        monkeypatch.setattr("fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(0, 0, 10))
+        monkeypatch.setattr(
+            "fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(0, 0, 10)
+        )
     else:
         files[train] = spoil(files[train])
     code = run_here(script, words(script, files, tmp_path, served), monkeypatch)
@@ -161,8 +181,11 @@ def test_without_the_package_it_says_how_to_install_it(script: str, tmp_path: Pa
     empty.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -I "$@"\n')  # without site-packages
     empty.chmod(0o755)
     line = ["bash", str(SCRIPTS / script), "--help"]
-    done = subprocess.run(line, env={**os.environ, "PYTHON": str(empty)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        line, env={**os.environ, "PYTHON": str(empty)}, capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert re.fullmatch(
-        rf"{script}: error: fairseq-mhe is not installed for {empty}: install it .*\$PYTHON\n", done.stderr
+        rf"{script}: error: fairseq-mhe is not installed for {empty}: install it .*\$PYTHON\n",
+        done.stderr,
     )

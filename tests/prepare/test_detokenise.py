@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.detokenise import detokenise, join_bpe, join_sentencepiece
 from fairseq_mhe.prepare.steps import read_manifest
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser

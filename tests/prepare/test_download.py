@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import download
 from fairseq_mhe.prepare.download import BLOCK, RemoteFile, obtain, obtain_all
 from fairseq_mhe.prepare.pipeline import silent
-from tests.miniature import Server, serve
+from tests.fixtures.miniature import Server, serve
 
 CONTENT = bytes(range(256)) * 2000
 
@@ -31,7 +31,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 @pytest.fixture
 def file(server: Server, tmp_path: Path) -> RemoteFile:
     (tmp_path / "served" / "file.tgz").write_bytes(CONTENT)
-    return RemoteFile(f"{server.url}/file.tgz", len(CONTENT), sha256(tmp_path / "served" / "file.tgz"))
+    return RemoteFile(
+        f"{server.url}/file.tgz", len(CONTENT), sha256(tmp_path / "served" / "file.tgz")
+    )
 
 
 def test_a_file_comes_once(file: RemoteFile, server: Server, tmp_path: Path) -> None:
@@ -44,14 +46,19 @@ def test_a_file_comes_once(file: RemoteFile, server: Server, tmp_path: Path) -> 
     assert len(server.requests) == 1
 
 
-def test_many_files_are_one_step(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_files_are_one_step(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Debian's mirror has hundreds. One is there already; the size of one is not known before it comes."""
     monkeypatch.setattr(download, "MB", 1000)
     names = [f"{number}.deb" for number in range(4)]
     for name in names:
         (tmp_path / "served" / name).write_bytes(CONTENT)
     (tmp_path / "0.deb").write_bytes(CONTENT)
-    files = [RemoteFile(f"{server.url}/{name}", len(CONTENT) if name != "3.deb" else None) for name in names]
+    files = [
+        RemoteFile(f"{server.url}/{name}", len(CONTENT) if name != "3.deb" else None)
+        for name in names
+    ]
     seen: list[tuple[str, int, int]] = []
     obtain_all(files, tmp_path, lambda *step: seen.append(step))
     assert {step for step, _, _ in seen} == {"download 3 files, MB"}
@@ -59,25 +66,37 @@ def test_many_files_are_one_step(server: Server, tmp_path: Path, monkeypatch: py
     assert [seen[0][1:], seen[-1][1:]] == [(65, 1024), (1536, 1536)]
 
 
-def test_a_broken_connection_goes_on_where_it_was(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+def test_a_broken_connection_goes_on_where_it_was(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
     server.break_after = [BLOCK + 4000, 2 * BLOCK + 4000]
     assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
-    assert [asked for _, asked in server.requests] == [None, f"bytes={BLOCK}-", f"bytes={3 * BLOCK}-"]
+    assert [asked for _, asked in server.requests] == [
+        None,
+        f"bytes={BLOCK}-",
+        f"bytes={3 * BLOCK}-",
+    ]
 
 
-def test_a_killed_download_goes_on_where_it_was(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+def test_a_killed_download_goes_on_where_it_was(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
     (tmp_path / "file.tgz.part").write_bytes(CONTENT[:5000])
     assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
     assert server.requests == [("/file.tgz", "bytes=5000-")]
 
 
-def test_a_server_that_cannot_go_on_sends_all(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+def test_a_server_that_cannot_go_on_sends_all(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
     server.ranges = False
     (tmp_path / "file.tgz.part").write_bytes(b"x" * 5000)
     assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
 
 
-def test_a_whole_part_is_not_asked_for_again(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+def test_a_whole_part_is_not_asked_for_again(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
     (tmp_path / "file.tgz.part").write_bytes(CONTENT)
     assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
     assert server.requests == []
@@ -87,21 +106,29 @@ def test_a_whole_part_is_not_asked_for_again(file: RemoteFile, server: Server, t
     assert server.requests == [("/file.tgz", f"bytes={len(CONTENT)}-")]
 
 
-def test_a_wrong_checksum_is_refused_and_not_kept(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+def test_a_wrong_checksum_is_refused_and_not_kept(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
     wrong = replace(file, sha256="0" * 64)
-    with pytest.raises(UserError, match=rf"what came has the SHA-256 {file.sha256} instead of 0000.*not kept"):
+    with pytest.raises(
+        UserError, match=rf"what came has the SHA-256 {file.sha256} instead of 0000.*not kept"
+    ):
         obtain(wrong, tmp_path / "here", silent)
     assert list((tmp_path / "here").iterdir()) == []
 
 
-def test_a_wrong_size_is_refused_before_it_is_downloaded(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+def test_a_wrong_size_is_refused_before_it_is_downloaded(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
     with pytest.raises(UserError, match=r"has 512,000 bytes instead of 512,001: another file"):
         obtain(replace(file, size=len(CONTENT) + 1), tmp_path / "here", silent)
     assert list((tmp_path / "here").iterdir()) == []
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1], b"y" + CONTENT[1:]])
-def test_a_wrong_file_of_the_users_is_refused_and_left(file: RemoteFile, tmp_path: Path, content: bytes) -> None:
+def test_a_wrong_file_of_the_users_is_refused_and_left(
+    file: RemoteFile, tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "file.tgz").write_bytes(content)
     with pytest.raises(UserError, match=r"file\.tgz has .* instead of .*; delete it"):
         obtain(file, tmp_path, silent)
@@ -115,13 +142,17 @@ def test_a_mirror_serves_the_same_name(file: RemoteFile, server: Server, tmp_pat
 
 def test_a_refusal_is_told_at_once(file: RemoteFile, server: Server, tmp_path: Path) -> None:
     server.status = 404
-    with pytest.raises(UserError, match=r"cannot download http://127.*file\.tgz: 404 .*--mirror") as caught:
+    with pytest.raises(
+        UserError, match=r"cannot download http://127.*file\.tgz: 404 .*--mirror"
+    ) as caught:
         obtain(file, tmp_path, silent)
     assert len(server.requests) == 1
     assert "\n" not in str(caught.value)
 
 
-def test_a_failing_server_is_tried_again_and_then_told(file: RemoteFile, server: Server, tmp_path: Path) -> None:
+def test_a_failing_server_is_tried_again_and_then_told(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
     server.status = 503
     with pytest.raises(UserError, match="503"):
         obtain(file, tmp_path, silent)
@@ -130,7 +161,9 @@ def test_a_failing_server_is_tried_again_and_then_told(file: RemoteFile, server:
 
 def test_no_server_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "PAUSE", 0.0)
-    with pytest.raises(UserError, match=r"cannot download http://127\.0\.0\.1:9/a\.tgz: .*refused") as caught:
+    with pytest.raises(
+        UserError, match=r"cannot download http://127\.0\.0\.1:9/a\.tgz: .*refused"
+    ) as caught:
         obtain(RemoteFile("http://127.0.0.1:9/a.tgz"), tmp_path, silent)
     assert "\n" not in str(caught.value)
 
@@ -142,6 +175,8 @@ def test_too_little_room_is_told_before(
     monkeypatch.setattr("fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(1, 1, 1000))
     big = replace(file, size=5 * 10**9)
     (tmp_path / "file.tgz.part").write_bytes(b"x" * 100)
-    with pytest.raises(UserError, match=r"has 0\.0 GB free, downloading file\.tgz needs about 5\.0 GB"):
+    with pytest.raises(
+        UserError, match=r"has 0\.0 GB free, downloading file\.tgz needs about 5\.0 GB"
+    ):
         obtain_all([big], tmp_path, silent)
     assert server.requests == []

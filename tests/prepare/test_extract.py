@@ -69,7 +69,9 @@ def test_the_committed_files_are_made_again_byte_for_byte(wheel: Path, tmp_path:
 def test_it_is_small_and_its_licence_is_there() -> None:
     assert TABLE.stat().st_size < 1_000_000
     assert "Apache License" in (FOLDER / "LICENSE.txt").read_text(encoding="utf-8")
-    assert "Copyright The Home Assistant Authors" in (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert "Copyright The Home Assistant Authors" in (FOLDER / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_no_held_out_side_occurs_in_another_split(rows: list[list[str]]) -> None:
@@ -142,8 +144,16 @@ def test_another_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("Run {program}", "{program} ausführen", "placeholder"),
         ("The `value` variable", "Die Variable `value`", "code, markup or address"),
         ("Set entity_id here", "Setze entity_id hier", "code, markup or address"),
-        ("Edit configuration.yaml now", "Bearbeite jetzt configuration.yaml", "code, markup or address"),
-        ("Including http:// or https://", "Einschließlich http:// oder https://", "code, markup or address"),
+        (
+            "Edit configuration.yaml now",
+            "Bearbeite jetzt configuration.yaml",
+            "code, markup or address",
+        ),
+        (
+            "Including http:// or https://",
+            "Einschließlich http:// oder https://",
+            "code, markup or address",
+        ),
         ("Look in /etc/hosts", "Sieh in /etc/hosts nach", "code, markup or address"),
         ("65%", "65 %", "no letters"),
         ("Status", "status", "identical"),
@@ -161,7 +171,10 @@ def test_reasons_to_drop(en: str, de: str, reason: str | None) -> None:
 @pytest.mark.parametrize(
     ("line", "plain"),
     [
-        ("1. Go to [the *new* page]({url}) and select **Submit**", "Go to the new page and select Submit"),
+        (
+            "1. Go to [the *new* page]({url}) and select **Submit**",
+            "Go to the new page and select Submit",
+        ),
         ("- an item", "an item"),
         ("## Heading", "Heading"),
         ("2 * 3 * 4", "2 * 3 * 4"),
@@ -205,7 +218,10 @@ def test_messages_are_cut_where_both_languages_agree(en: str, de: str, pairs: ob
 
 
 def test_the_usual_translation_is_taken() -> None:
-    pairs = [extract.Pair(name, "Mode", german) for name, german in (("a", "Art"), ("b", "Modus"), ("c", "Modus"))]
+    pairs = [
+        extract.Pair(name, "Mode", german)
+        for name, german in (("a", "Art"), ("b", "Modus"), ("c", "Modus"))
+    ]
     assert extract.one_translation_each(pairs) == [extract.Pair("b", "Mode", "Modus")]
 
 

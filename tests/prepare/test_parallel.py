@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.parallel import ordered_map
 
 

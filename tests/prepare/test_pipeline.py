@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import pipeline
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.pipeline import prepare
@@ -48,9 +48,15 @@ def test_layout_and_manifest(prepared: Path) -> None:
     assert {manifest["source_lang"], manifest["target_lang"]} == {"en", "de"}
     assert manifest["tokenizer"] == {"bpe": "moses", "sentencepiece": "none"}[manifest["subword"]]
     assert (prepared / "tokenised").exists() == (manifest["tokenizer"] == "moses")
-    recorded = {name: file["sha256"] for step in manifest["steps"].values() for name, file in step["files"].items()}
+    recorded = {
+        name: file["sha256"]
+        for step in manifest["steps"].values()
+        for name, file in step["files"].items()
+    }
     found = snapshot(prepared)
-    assert recorded == {name: found[name] for name in found if name not in (".lock", "manifest.json")}
+    assert recorded == {
+        name: found[name] for name in found if name not in (".lock", "manifest.json")
+    }
     assert str(prepared) not in (prepared / "manifest.json").read_text()
 
 
@@ -94,7 +100,11 @@ def test_stopped_in_any_step_it_goes_on_to_the_same_end(
     before = times(config.out)
     prepare(config)
     assert snapshot(config.out) == whole
-    kept = {path: time for path, time in times(config.out).items() if path in before and "manifest" not in path}
+    kept = {
+        path: time
+        for path, time in times(config.out).items()
+        if path in before and "manifest" not in path
+    }
     assert kept.items() <= before.items()  # what was there was not made again
 
 
@@ -122,15 +132,17 @@ def test_changed_input_is_noticed(config: PrepareConfig) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_cleaning_drops_and_counts_from_train_and_keeps_the_rest(config: PrepareConfig, tmp_path: Path) -> None:
+def test_cleaning_drops_and_counts_from_train_and_keeps_the_rest(
+    config: PrepareConfig, tmp_path: Path
+) -> None:
     bad = [("word " * 10_000, "Wort"), ("", "leer"), ("one two three four", "eins")]
     good = [("a good pair", "ein gutes Paar")]
     write_parallel(tmp_path / "bad", bad + good)
     prefix = tmp_path / "bad"
     counts = [
-        read_manifest(prepare(replace(config, train=(*config.train, prefix), max_ratio=ratio)))["steps"]["clean"][
-            "counts"
-        ]
+        read_manifest(prepare(replace(config, train=(*config.train, prefix), max_ratio=ratio)))[
+            "steps"
+        ]["clean"]["counts"]
         for ratio in (1.5, None)
     ]
     assert counts[0]["train"]["read"] == counts[1]["train"]["read"] == 304
@@ -142,7 +154,9 @@ def test_cleaning_drops_and_counts_from_train_and_keeps_the_rest(config: Prepare
     assert counts[0]["train"]["ratio"] >= 1
     assert sum(counts[0]["train"].values()) == 2 * 304
     # The test set is thinned only where no model could do anything.
-    as_test = read_manifest(prepare(replace(config, test=prefix)))["steps"]["clean"]["counts"]["test"]
+    as_test = read_manifest(prepare(replace(config, test=prefix)))["steps"]["clean"]["counts"][
+        "test"
+    ]
     assert as_test == {"read": 4, "kept": 2, "empty": 1, "too_long": 1}
 
 
@@ -166,7 +180,9 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
         ("en", b"\n" * 300, r"cleaning leaves no pair of .*train\.en .*empty 300"),
     ],
 )
-def test_bad_text_leaves_no_result(config: PrepareConfig, side: str, content: bytes, message: str) -> None:
+def test_bad_text_leaves_no_result(
+    config: PrepareConfig, side: str, content: bytes, message: str
+) -> None:
     Path(f"{config.train[0]}.{side}").write_bytes(content)
     with pytest.raises(UserError, match=message):
         prepare(config)
@@ -176,7 +192,7 @@ def test_bad_text_leaves_no_result(config: PrepareConfig, side: str, content: by
 RUN = """
 import os, resource, sys
 from pathlib import Path
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.pipeline import prepare
 text, out, limit, user = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
@@ -232,24 +248,35 @@ def test_unreadable_text_is_told(config: PrepareConfig, open_folder: Path) -> No
     shutil.copytree(config.valid.parent, open_folder / "text")
     (open_folder / "text" / "test.de").chmod(0)
     moved = replace(config, valid=open_folder / "text" / "valid", out=open_folder / "data")
-    assert f"told: cannot read {open_folder}/text/test.de: Permission denied" in run_apart(moved, user=USER)
+    assert f"told: cannot read {open_folder}/text/test.de: Permission denied" in run_apart(
+        moved, user=USER
+    )
     (open_folder / "text").chmod(0)
-    assert f"told: cannot read {open_folder}/text/train.en: Permission denied" in run_apart(moved, user=USER)
+    assert f"told: cannot read {open_folder}/text/train.en: Permission denied" in run_apart(
+        moved, user=USER
+    )
     assert not moved.out.exists()
 
 
 @pytest.mark.usefixtures("quick")
-def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(config: PrepareConfig, tmp_path: Path) -> None:
+def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(
+    config: PrepareConfig, tmp_path: Path
+) -> None:
     whole = prepare(replace(config, out=tmp_path / "whole", max_ratio=None))
     lines = (whole / "raw" / "train.de").read_text(encoding="utf-8").splitlines()
     held = prepare(replace(config, valid=None, test=None, hold_out=7, max_ratio=None))
-    found = {name: (held / "raw" / f"{name}.de").read_text(encoding="utf-8").splitlines() for name in SPLITS}
+    found = {
+        name: (held / "raw" / f"{name}.de").read_text(encoding="utf-8").splitlines()
+        for name in SPLITS
+    }
     assert found["valid"] == lines[6::7]
     assert found["test"] == lines[0::7]
     assert found["train"] == [line for number, line in enumerate(lines, start=1) if number % 7 > 1]
     counts = read_manifest(held)["steps"]["clean"]["counts"]
     assert counts["train"]["held_out"] == counts["valid"]["kept"] + counts["test"]["kept"]
-    only_valid = prepare(replace(config, valid=None, hold_out=7, max_ratio=None, out=tmp_path / "only"))
+    only_valid = prepare(
+        replace(config, valid=None, hold_out=7, max_ratio=None, out=tmp_path / "only")
+    )
     assert (only_valid / "raw" / "valid.de").read_text(encoding="utf-8").splitlines() == lines[6::7]
     assert (only_valid / "raw" / "test.de").read_bytes() == (whole / "raw" / "test.de").read_bytes()
 
@@ -265,7 +292,9 @@ def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(
 ) -> None:
     pairs = corpus["train"][:300]
     table = tmp_path / "text" / "first.tsv.xz"
-    table.write_bytes(lzma.compress("".join(f"{source}\t{target}\n" for source, target in pairs[:100]).encode()))
+    table.write_bytes(
+        lzma.compress("".join(f"{source}\t{target}\n" for source, target in pairs[:100]).encode())
+    )
     prefix = write_parallel(tmp_path / "text" / "rest", pairs[100:])
     for lang in config.langs:
         plain = Path(f"{prefix}.{lang}")
@@ -283,7 +312,9 @@ def test_a_step_that_the_disk_is_too_small_for_is_not_begun(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     free = {"clean": 10, "segment": 10**9}
-    monkeypatch.setattr("fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(0, 0, free["clean"]))
+    monkeypatch.setattr(
+        "fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(0, 0, free["clean"])
+    )
     with pytest.raises(UserError, match=r"data has 0\.0 GB free, step 'clean' needs about 0\.0 GB"):
         prepare(config)
     assert os.listdir(config.out) == [".lock"]
@@ -293,19 +324,42 @@ def test_a_step_that_the_disk_is_too_small_for_is_not_begun(
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("tokenizer", ["moses", "none"])
-def test_small_letters_and_plain_punctuation(config: PrepareConfig, tmp_path: Path, tokenizer: str) -> None:
-    write_parallel(tmp_path / "odd", [("\u201cYES\u201d \u2013 Mr. Smith", "\u201eJA\u201c \u2013 Herr Schmidt")])
-    data = prepare(
-        replace(config, test=tmp_path / "odd", tokenizer=tokenizer, punctuation=True, lowercase=True, max_ratio=None)
+def test_small_letters_and_plain_punctuation(
+    config: PrepareConfig, tmp_path: Path, tokenizer: str
+) -> None:
+    write_parallel(
+        tmp_path / "odd",
+        [("\u201cYES\u201d \u2013 Mr. Smith", "\u201eJA\u201c \u2013 Herr Schmidt")],
     )
-    assert (data / "raw" / "test.de").read_text(encoding="utf-8") == "\u201eja\u201c \u2013 herr schmidt\n"
+    data = prepare(
+        replace(
+            config,
+            test=tmp_path / "odd",
+            tokenizer=tokenizer,
+            punctuation=True,
+            lowercase=True,
+            max_ratio=None,
+        )
+    )
+    assert (data / "raw" / "test.de").read_text(
+        encoding="utf-8"
+    ) == "\u201eja\u201c \u2013 herr schmidt\n"
     seen = (data / "tokenised" / "test.en").read_text(encoding="utf-8")
     assert seen == {"moses": '" yes " - mr. smith\n', "none": '"yes" - mr. smith\n'}[tokenizer]
 
 
 def test_the_own_corpus_script_tells_bad_input_in_one_line(config: PrepareConfig) -> None:
     script = Path(__file__).resolve().parents[2] / "data-prep" / "own_corpus.sh"
-    words = ["--train", str(config.train[0]), "--source-lang", "en", "--target-lang", "de", "--out", str(config.out)]
+    words = [
+        "--train",
+        str(config.train[0]),
+        "--source-lang",
+        "en",
+        "--target-lang",
+        "de",
+        "--out",
+        str(config.out),
+    ]
     environment = {**os.environ, "PYTHON": sys.executable}
     run = partial(subprocess.run, env=environment, capture_output=True, text=True, check=False)
     done = run(["bash", str(script), *words])

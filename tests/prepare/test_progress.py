@@ -12,8 +12,12 @@ from fairseq_mhe.prepare.progress import TITLES, Lines, shown_progress
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_each_step_shows(terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")  # rich takes the first for a terminal
+def test_each_step_shows(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(
+        "FORCE_COLOR" if terminal else "NO_COLOR", "1"
+    )  # rich takes the first for a terminal
     threads = threading.active_count()
     with shown_progress() as report:
         for step in TITLES:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.steps import Counts, open_steps, read_manifest
 
 HEADING = {"subword": "bpe"}
@@ -118,7 +118,8 @@ def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "cannot be read"), ("[]", "not a manifest"), ('{"format": 99}', "not a manifest")]
+    ("content", "message"),
+    [("{", "cannot be read"), ("[]", "not a manifest"), ('{"format": 99}', "not a manifest")],
 )
 def test_a_damaged_manifest_is_told(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "manifest.json").write_text(content)

@@ -9,8 +9,8 @@ import pytest
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.detokenise import join_bpe, join_sentencepiece
 from fairseq_mhe.prepare.subword import (
     SubwordModel,
@@ -80,11 +80,14 @@ def test_bpe_does_not_depend_on_the_order_of_the_text(tmp_path: Path, lines: lis
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-def test_sentencepiece_is_the_same_twice_and_loses_nothing(tmp_path: Path, lines: list[str], model_type: str) -> None:
+def test_sentencepiece_is_the_same_twice_and_loses_nothing(
+    tmp_path: Path, lines: list[str], model_type: str
+) -> None:
     for name in ("one", "two"):
         learn_sentencepiece(lines, len(lines), 300, model_type, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    # Characters that the model has never seen, and such as Unicode's compatibility forms would change.
+    # Characters that the model has never seen, and such as Unicode's compatibility forms would
+    # change.
     odd = [*lines, "½ … ﬁ ² ① 漢字 🙂", "e\u0301"]
     segmented = segment(odd, as_model("sentencepiece", tmp_path / "one"))
     assert list(map(join_sentencepiece, segmented)) == odd

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.text import (
     MAX_LINE_BYTES,
     Block,
@@ -35,16 +35,26 @@ def write(path: Path, content: bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)])
-def test_plain_and_compressed_files_read_alike(tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)]
+)
+def test_plain_and_compressed_files_read_alike(
+    tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
+) -> None:
     write(tmp_path / f"a.en{suffix}", pack("\ufeffone\r\nzwei Bäume\nlast".encode()))
     path = side_path(tmp_path / "a", "en")
     assert list(read_lines(path)) == ["one", "zwei Bäume", "last"]
     assert count_lines(path) == 3
 
 
-@given(st.lists(st.text(st.characters(blacklist_characters="\n\r\0\ufeff", blacklist_categories=["Cs"]))))
-def test_lines_end_at_line_feeds_only(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+@given(
+    st.lists(
+        st.text(st.characters(blacklist_characters="\n\r\0\ufeff", blacklist_categories=["Cs"]))
+    )
+)
+def test_lines_end_at_line_feeds_only(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
     path = tmp_path_factory.mktemp("lines") / "a.en"
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     assert list(read_lines(path)) == lines
@@ -79,7 +89,11 @@ def test_compressed_nothing_is_refused(tmp_path: Path) -> None:
 def test_bad_lines_are_told_with_their_number(tmp_path: Path, content: bytes, message: str) -> None:
     path = write(tmp_path / "a.en", content)
     other = write(tmp_path / "a.de", b"good\n" * max(1, content.count(b"\n")))
-    for read in (lambda: read_lines(path), lambda: read_pairs(other, path, size=1), lambda: read_pairs(path, path)):
+    for read in (
+        lambda: read_lines(path),
+        lambda: read_pairs(other, path, size=1),
+        lambda: read_pairs(path, path),
+    ):
         with pytest.raises(UserError, match=message) as caught:
             list(read())
         assert "\n" not in str(caught.value)
@@ -92,7 +106,10 @@ def test_damaged_archives_are_told(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes], part: float | None
 ) -> None:
     packed = pack(bytes(range(1, 120)) * 100)
-    path = write(tmp_path / f"a.en{suffix}", packed[: int(len(packed) * part)] if part else b"no archive at all")
+    path = write(
+        tmp_path / f"a.en{suffix}",
+        packed[: int(len(packed) * part)] if part else b"no archive at all",
+    )
     with pytest.raises(UserError, match="is damaged or cut short"):
         list(read_lines(path))
     with pytest.raises(UserError, match="is damaged or cut short"):
@@ -100,7 +117,9 @@ def test_damaged_archives_are_told(
 
 
 @pytest.mark.parametrize(("english", "german"), [(5, 3), (3, 5), (1, 2)])
-def test_misaligned_sides_are_told_with_both_counts(tmp_path: Path, english: int, german: int) -> None:
+def test_misaligned_sides_are_told_with_both_counts(
+    tmp_path: Path, english: int, german: int
+) -> None:
     source = write(tmp_path / "a.en", b"line\n" * english)
     target = write(tmp_path / "a.de", b"line\n" * german)
     with pytest.raises(UserError, match=rf"a\.en has {english} lines, .*a\.de has {german}:"):
@@ -112,15 +131,24 @@ def test_a_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
         list(read_lines(tmp_path))
 
 
-@given(st.lists(st.text(st.characters(blacklist_characters="\n\r\0\ufeff\t", blacklist_categories=["Cs"])), min_size=1))
-def test_pairs_are_the_lines_side_by_side(tmp_path_factory: pytest.TempPathFactory, lines: list[str]) -> None:
+@given(
+    st.lists(
+        st.text(st.characters(blacklist_characters="\n\r\0\ufeff\t", blacklist_categories=["Cs"])),
+        min_size=1,
+    )
+)
+def test_pairs_are_the_lines_side_by_side(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
     folder = tmp_path_factory.mktemp("pairs")
     expected = list(zip(lines, reversed(lines), strict=True))
     for side, name in enumerate(("a.en", "a.de")):
         text = "".join(f"{pair[side]}\r\n" for pair in expected)
         (folder / name).write_bytes(f"\ufeff{text}".removesuffix("\n").encode())
     assert list(read_pairs(folder / "a.en", folder / "a.de")) == expected
-    (folder / "both.tsv").write_bytes("".join(f"{source}\t{target}\n" for source, target in expected).encode())
+    (folder / "both.tsv").write_bytes(
+        "".join(f"{source}\t{target}\n" for source, target in expected).encode()
+    )
     assert list(read_pairs(folder / "both.tsv")) == expected
 
 
@@ -140,7 +168,10 @@ def test_blocks_know_where_they_begin(tmp_path: Path) -> None:
     assert pairs_of(Block((path, path), 3, (b"c", b"c"))) == [("c", "c")]
 
 
-@given(st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"))), st.integers(1, 9))
+@given(
+    st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n"))),
+    st.integers(1, 9),
+)
 def test_text_in_pieces_is_the_text_in_whole_lines(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], size: int
 ) -> None:

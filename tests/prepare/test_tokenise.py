@@ -7,7 +7,12 @@ from random import Random
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
-from fairseq_mhe.prepare.tokenise import WordwiseMoses, detokeniser, punctuation_normaliser, tokeniser
+from fairseq_mhe.prepare.tokenise import (
+    WordwiseMoses,
+    detokeniser,
+    punctuation_normaliser,
+    tokeniser,
+)
 
 Pairs = list[tuple[str, str]]
 
@@ -18,7 +23,10 @@ def test_none_changes_nothing() -> None:
 
 
 def test_moses_splits_punctuation_and_escapes_nothing() -> None:
-    assert tokeniser("moses", "en")('It\'s a "test" & more, e.g. <b>.') == 'It \'s a " test " & more , e.g. < b > .'
+    assert (
+        tokeniser("moses", "en")('It\'s a "test" & more, e.g. <b>.')
+        == 'It \'s a " test " & more , e.g. < b > .'
+    )
 
 
 def test_the_language_decides() -> None:
@@ -68,10 +76,14 @@ def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(corpus: dict[str
             assert tokens(pair[side]) == moses.tokenize(pair[side], return_str=True, escape=False)
 
 
-@pytest.mark.parametrize("line", ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"])
+@pytest.mark.parametrize(
+    "line", ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"]
+)
 def test_odd_lines_are_sacremoses_business(line: str) -> None:
     for lang in ("en", "de"):
-        assert WordwiseMoses(lang)(line) == MosesTokenizer(lang=lang).tokenize(line, return_str=True, escape=False)
+        assert WordwiseMoses(lang)(line) == MosesTokenizer(lang=lang).tokenize(
+            line, return_str=True, escape=False
+        )
 
 
 def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,5 +95,10 @@ def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_punctuation_is_written_in_one_way() -> None:
-    assert punctuation_normaliser("de")("„So“ \u2013 sagt\u2019s ( er ) : 5 %…") == '"So" - sagt\'s (er): 5%...'
-    assert punctuation_normaliser("en")("soft\u00adhyphen, zero\u200bwidth") == "softhyphen, zerowidth"
+    assert (
+        punctuation_normaliser("de")("„So“ \u2013 sagt\u2019s ( er ) : 5 %…")
+        == '"So" - sagt\'s (er): 5%...'
+    )
+    assert (
+        punctuation_normaliser("en")("soft\u00adhyphen, zero\u200bwidth") == "softhyphen, zerowidth"
+    )

@@ -41,14 +41,18 @@ def test_its_help_names_only_options_that_there_are(name: str) -> None:
     assert f"usage: bash scripts/{name}" in done.stdout
     parser = cli.build_parser(SCRIPTS[name])
     known = parser._subparsers._group_actions[0].choices[SCRIPTS[name]]._option_string_actions  # type: ignore[union-attr]
-    named = {line.split()[0].rstrip(",") for line in done.stdout.splitlines() if line.startswith("  --")}
+    named = {
+        line.split()[0].rstrip(",") for line in done.stdout.splitlines() if line.startswith("  --")
+    }
     assert named - {"--venv"} <= set(known)
 
 
 def test_every_study_is_handed_on_and_nothing_else(tmp_path: Path) -> None:
     script = SCRIPT.with_name("study.sh")
     assert script.stat().st_mode & 0o111, "it can be started"
-    usage = subprocess.run(["bash", script, "--help"], capture_output=True, text=True, check=True).stdout
+    usage = subprocess.run(
+        ["bash", script, "--help"], capture_output=True, text=True, check=True
+    ).stdout
     studies = usage.split("study.sh ")[1].split(" ")[0].split("|")
     assert set(studies) <= set(cli.SUBCOMMANDS)
     assert "gap-study" in studies
@@ -59,11 +63,21 @@ def test_every_study_is_handed_on_and_nothing_else(tmp_path: Path) -> None:
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         environment = {"PATH": f"{sandbox.bin}:/usr/bin:/bin", "PIP_LOG": str(sandbox.pip_log)}
-        return subprocess.run(["bash", copy, *words], env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            ["bash", copy, *words], env=environment, capture_output=True, text=True, check=False
+        )
 
     for study in studies:
         assert f"\n  {study} --" in usage
-        assert run(study, "--out", "two words").stdout.splitlines() == ["ran", study, "--out", "two words"]
+        assert run(study, "--out", "two words").stdout.splitlines() == [
+            "ran",
+            study,
+            "--out",
+            "two words",
+        ]
     refused = run("quickstart")
     assert refused.returncode == 2
-    assert "name a study first: collaborative-curve, uptrain, compare-engines or gap-study" in refused.stderr
+    assert (
+        "name a study first: collaborative-curve, uptrain, compare-engines or gap-study"
+        in refused.stderr
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
-from fairseq_mhe.errors import UserError, one_clear_line
+from fairseq_mhe.common.errors import UserError, one_clear_line
 
 LIBRARIES = ("arpy", "lxml", "polib", "zstandard")
 
@@ -15,7 +15,9 @@ def main() -> None:
     missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
     with one_clear_line():
         if missing:
-            raise UserError(f"not installed: {', '.join(missing)}; pip install 'fairseq-mhe[debian]'")
+            raise UserError(
+                f"not installed: {', '.join(missing)}; pip install 'fairseq-mhe[debian]'"
+            )
     importlib.import_module("fairseq_mhe.prepare.debian.command").main()
 
 

@@ -24,9 +24,10 @@ NUMBER = re.compile(r"\d+")
 def align(english: Sequence[Block], german: Sequence[Block]) -> list[Pair]:
     """The texts of blocks that belong together.
 
-    Where both sides have the same kinds in the same order, and most lengths fit, that is each block with its like. Else
-    the cheapest way through both (Gale and Church 1993, with kinds and numbers as anchors, one to one only). Nothing of
-    documents of which less than half can be aligned: their structures differ, and what fits may do so by chance.
+    Where both sides have the same kinds in the same order, and most lengths fit, that is each block
+    with its like. Else the cheapest way through both (Gale and Church 1993, with kinds and numbers
+    as anchors, one to one only). Nothing of documents of which less than half can be aligned: their
+    structures differ, and what fits may do so by chance.
     """
     prices = Prices(english, german)
     if [kind for kind, _ in english] == [kind for kind, _ in german]:
@@ -45,7 +46,8 @@ class Prices:
     def __init__(self, english: Sequence[Block], german: Sequence[Block]) -> None:
         self.sides = (english, german)
         self._blocks = [
-            [(kind, len(text), frozenset(NUMBER.findall(text))) for kind, text in side] for side in self.sides
+            [(kind, len(text), frozenset(NUMBER.findall(text))) for kind, text in side]
+            for side in self.sides
         ]
 
     def of(self, i: int, j: int) -> float:
@@ -53,7 +55,9 @@ class Prices:
         kind, length, numbers = self._blocks[0][i]
         other_kind, other_length, other_numbers = self._blocks[1][j]
         unlike = abs(length - other_length) / (length + other_length + 10) * LENGTHS
-        return unlike + OTHER_KIND * (kind != other_kind) + OTHER_NUMBERS * (numbers != other_numbers)
+        return (
+            unlike + OTHER_KIND * (kind != other_kind) + OTHER_NUMBERS * (numbers != other_numbers)
+        )
 
 
 def _cheapest(prices: Prices) -> list[Pair]:
@@ -61,7 +65,8 @@ def _cheapest(prices: Prices) -> list[Pair]:
     rows, columns = len(english), len(german)
     band = abs(rows - columns) + BAND
     infinite = float("inf")
-    # totals[i][j]: of the cheapest way to the first i English and j German blocks; steps: the last step of it.
+    # totals[i][j]: of the cheapest way to the first i English and j German blocks; steps: the last
+    # step of it.
     totals: list[dict[int, float]] = [{-1: infinite}]
     steps: list[dict[int, tuple[int, int]]] = []
     for i in range(rows + 1):

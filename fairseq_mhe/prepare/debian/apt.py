@@ -8,15 +8,22 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256, write_text
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256, write_text
 from fairseq_mhe.prepare.debian.control import Stanza, stanzas
-from fairseq_mhe.prepare.debian.fetch import LANGS, Fetched, choose, refuse_missing, translation_files
+from fairseq_mhe.prepare.debian.fetch import (
+    LANGS,
+    Fetched,
+    choose,
+    refuse_missing,
+    translation_files,
+)
 from fairseq_mhe.prepare.download import MB
 from fairseq_mhe.prepare.steps import Report, check_room
 
 BATCH = 25 * MB  # of packages that apt is told to download at a time
-# Read by apt after the system's own files, so that proxies and the like are kept, but no hook of the system is run.
+# Read by apt after the system's own files, so that proxies and the like are kept, but no hook of
+# the system is run.
 SETTINGS = """\
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -45,7 +52,9 @@ class Apt:
                 "or a --folder with .deb files"
             )
         if sources is not None and not sources.is_file():
-            raise UserError(f"{sources} is not there; --sources-list must name a list of apt sources")
+            raise UserError(
+                f"{sources} is not there; --sources-list must name a list of apt sources"
+            )
         self.folder = folder.resolve()
         self.lists = self.folder / f"lists-{sha256(sources)[:8] if sources else 'system'}"
         self._new_lists = self.lists.with_suffix(".part")
@@ -69,7 +78,9 @@ class Apt:
     def _set(name: str, value: Path | str) -> list[str]:
         return ["-o", f"{name}={value}"]
 
-    def _run(self, command: str, *words: str, lists: Path | None = None, cwd: Path | None = None) -> str:
+    def _run(
+        self, command: str, *words: str, lists: Path | None = None, cwd: Path | None = None
+    ) -> str:
         """The output of an apt command.
 
         Raises:
@@ -86,7 +97,9 @@ class Apt:
         )
         if result.returncode:
             said = [line for line in result.stderr.splitlines() if line.startswith(("E:", "W:"))]
-            raise UserError(f"{command} {words[0]} failed: {said[0] if said else result.stderr.strip()}")
+            raise UserError(
+                f"{command} {words[0]} failed: {said[0] if said else result.stderr.strip()}"
+            )
         return result.stdout
 
     def update(self, report: Report) -> None:
@@ -99,7 +112,9 @@ class Apt:
             report("lists of packages", 0, 1)
             self._run("apt-get", "update", lists=self._new_lists)
             if not any(self._new_lists.glob("*_Packages*")):
-                raise UserError("apt-get update brought no list of packages; see that 'apt-get update' works here")
+                raise UserError(
+                    "apt-get update brought no list of packages; see that 'apt-get update' works here"
+                )
             self._new_lists.rename(self.lists)
         report("lists of packages", 1, 1)
 
@@ -127,13 +142,18 @@ class Apt:
         """
         paths = {stanza["SHA256"]: out / file_name(stanza) for stanza in stanzas_}
         absent = [s for s in stanzas_ if not _is_right(paths[s["SHA256"]], s["SHA256"])]
-        total, done = sum(int(s["Size"]) for s in stanzas_), sum(int(s["Size"]) for s in stanzas_ if s not in absent)
+        total, done = (
+            sum(int(s["Size"]) for s in stanzas_),
+            sum(int(s["Size"]) for s in stanzas_ if s not in absent),
+        )
         part = out / "part"
         part.mkdir(parents=True, exist_ok=True)
         check_room(out, total - done, "the download")
         for batch in batches(absent):
             report("download packages, MB", done // MB, max(1, total // MB))
-            self._run("apt-get", "download", *(f"{s['Package']}={s['Version']}" for s in batch), cwd=part)
+            self._run(
+                "apt-get", "download", *(f"{s['Package']}={s['Version']}" for s in batch), cwd=part
+            )
             for path in part.glob("*.deb"):
                 if (checksum := sha256(path)) in paths:
                     path.rename(paths[checksum])
@@ -141,14 +161,18 @@ class Apt:
         shutil.rmtree(part)
         for stanza in stanzas_:
             if not paths[stanza["SHA256"]].exists():
-                raise UserError(f"apt-get has not downloaded {file_name(stanza)}; run the same command again")
+                raise UserError(
+                    f"apt-get has not downloaded {file_name(stanza)}; run the same command again"
+                )
         report("download packages, MB", max(1, total // MB), max(1, total // MB))
         return [paths[stanza["SHA256"]] for stanza in stanzas_]
 
 
 def file_name(stanza: Stanza) -> str:
     """What apt calls the file of a package."""
-    return f"{stanza['Package']}_{stanza['Version'].replace(':', '%3a')}_{stanza['Architecture']}.deb"
+    return (
+        f"{stanza['Package']}_{stanza['Version'].replace(':', '%3a')}_{stanza['Architecture']}.deb"
+    )
 
 
 def batches(found: Sequence[Stanza]) -> Iterator[list[Stanza]]:
@@ -168,7 +192,12 @@ def _is_right(path: Path, checksum: str) -> bool:
 
 
 def from_apt(
-    state: Path, archives: Path, wanted: Sequence[str], named: Sequence[str], sources: Path | None, report: Report
+    state: Path,
+    archives: Path,
+    wanted: Sequence[str],
+    named: Sequence[str],
+    sources: Path | None,
+    report: Report,
 ) -> Fetched:
     """Download ``named``, or else ``wanted``, packages into ``archives``.
 

@@ -12,7 +12,13 @@ from fairseq_mhe.prepare.debian.marks import masked, without_accelerators, witho
 from fairseq_mhe.prepare.debian.text import Pair
 
 # Messages whose translation is a name or an address. KDE's, GNOME's, and those of others.
-CREDITS = {"Your names", "Your emails", "NAME OF TRANSLATORS", "EMAIL OF TRANSLATORS", "ROLES_OF_TRANSLATORS"}
+CREDITS = {
+    "Your names",
+    "Your emails",
+    "NAME OF TRANSLATORS",
+    "EMAIL OF TRANSLATORS",
+    "ROLES_OF_TRANSLATORS",
+}
 CREDIT = re.compile(r"translator[-_ ]credits?|credits_?for_?translat", re.I)
 KDE3_CONTEXT = re.compile(r"\A_:(?:.*\n)")
 KDE3_PLURAL = re.compile(r"\A_n:\s*")
@@ -26,7 +32,8 @@ def messages(raw: bytes) -> Iterator[Pair]:
     """Message and translation of each entry; of plurals the first with the first and the last with the last.
 
     Raises:
-        OSError, ValueError, struct.error: it is no catalogue, or its text is not in the encoding that it names.
+        OSError, ValueError, struct.error: it is no catalogue, or its text is not in the encoding
+        that it names.
     """
     with tempfile.NamedTemporaryFile(suffix=".mo") as file:  # polib reads from a path only
         file.write(raw)
@@ -34,7 +41,12 @@ def messages(raw: bytes) -> Iterator[Pair]:
         catalogue = polib.mofile(file.name)
     for entry in catalogue:
         context = entry.msgctxt or ""
-        if context in CREDITS or entry.msgid in CREDITS or CREDIT.search(entry.msgid) or CREDIT.fullmatch(context):
+        if (
+            context in CREDITS
+            or entry.msgid in CREDITS
+            or CREDIT.search(entry.msgid)
+            or CREDIT.fullmatch(context)
+        ):
             continue
         if entry.msgid_plural:
             forms = [entry.msgstr_plural[number] for number in sorted(entry.msgstr_plural)]
@@ -63,7 +75,9 @@ def pieces(english: str, german: str) -> list[Pair]:
             if len(parts[0]) > 1:
                 pairs = zip(*parts, strict=True)
                 return [
-                    pair for one, other in pairs for pair in ([(one, other)] if "\n" not in one else pieces(one, other))
+                    pair
+                    for one, other in pairs
+                    for pair in ([(one, other)] if "\n" not in one else pieces(one, other))
                 ]
     return [(sides[0], sides[1])]
 

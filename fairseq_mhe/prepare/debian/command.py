@@ -8,10 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.command import SubwordOptions, add_subword_arguments, settled
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
+from fairseq_mhe.prepare.corpora.source import ARCHIVES, archives_folder, finish, run_script
 from fairseq_mhe.prepare.debian.apt import from_apt
 from fairseq_mhe.prepare.debian.corpus import KINDS, Corpus, record
 from fairseq_mhe.prepare.debian.deb import read_package
@@ -21,7 +22,6 @@ from fairseq_mhe.prepare.debian.packages import PACKAGES
 from fairseq_mhe.prepare.parallel import available_cores, ordered_map
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.source import ARCHIVES, archives_folder, finish, run_script
 from fairseq_mhe.prepare.steps import Report, Steps, open_steps, read_manifest
 
 MERGES = 16000
@@ -49,13 +49,17 @@ def fetch(
     if folder is not None:
         if not folder.is_dir():
             raise UserError(f"{folder} is not there; --folder must name a folder with .deb files")
-        return from_folder(folder, packages, {path: read_package(path).name for path in folder.glob("*.deb")})
+        return from_folder(
+            folder, packages, {path: read_package(path).name for path in folder.glob("*.deb")}
+        )
     if mirror is not None:
         return from_mirror(mirror, release, archives, PACKAGES, packages, report)
     return from_apt(out / "apt", archives, PACKAGES, packages, sources_list, report)
 
 
-def assemble(steps: Steps, fetched: Fetched, held_out: int, workers: int, report: Report) -> dict[str, Any]:
+def assemble(
+    steps: Steps, fetched: Fetched, held_out: int, workers: int, report: Report
+) -> dict[str, Any]:
     """Put train, valid and test into the folder of ``steps``, and return what the manifest says of them.
 
     Raises:
@@ -71,7 +75,9 @@ def assemble(steps: Steps, fetched: Fetched, held_out: int, workers: int, report
         "corpus": "debian",
         "release": fetched.release,
         "packages": {package.name: record(package) for package in packages},
-        "descriptions": {lang: [sha256(path) for path in fetched.descriptions[lang]] for lang in LANGS},
+        "descriptions": {
+            lang: [sha256(path) for path in fetched.descriptions[lang]] for lang in LANGS
+        },
         "missing": sorted(fetched.missing),
         "read": read,
         "split": counts,
@@ -93,9 +99,10 @@ def prepare_debian(
 ) -> Path:
     """Make the data folder ``out`` of Debian's translations, or what of it is not there yet, and return its path.
 
-    ``folder``: .deb and Translation files that are there already; ``mirror`` and ``release``: download from there
-    without apt; else apt downloads, by ``sources_list`` where the system's own shall not be used. ``archives``: where
-    downloads are put. ``packages``: these only. ``held_out``: pairs of valid, and of test.
+    ``folder``: .deb and Translation files that are there already; ``mirror`` and ``release``:
+    download from there without apt; else apt downloads, by ``sources_list`` where the system's own
+    shall not be used. ``archives``: where downloads are put. ``packages``: these only.
+    ``held_out``: pairs of valid, and of test.
 
     Raises:
         UserError: as `fetch`, `assemble` and `prepare`.
@@ -114,7 +121,9 @@ def prepare_debian(
             packages=packages,
             report=report,
         )
-        source = assemble(steps, fetched, held_out, subwords.get("workers") or available_cores(), report)
+        source = assemble(
+            steps, fetched, held_out, subwords.get("workers") or available_cores(), report
+        )
     config = PrepareConfig(
         train=(original / "train",),
         valid=original / "valid",
@@ -151,22 +160,44 @@ def some(names: Sequence[str]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The script's options."""
     path = partial(parser.add_argument, type=Path)
-    path("--out", default=Path("runs/debian-data"), metavar="DATA", help="folder to make (default: %(default)s)")
+    path(
+        "--out",
+        default=Path("runs/debian-data"),
+        metavar="DATA",
+        help="folder to make (default: %(default)s)",
+    )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--folder",
         type=Path,
         help="read the .deb and Translation-{en,de} files that are there; nothing is downloaded",
     )
-    place.add_argument("--mirror", metavar="URL", help="download from a Debian mirror without apt (best by https)")
     place.add_argument(
-        "--sources-list", type=Path, metavar="FILE", help="a list of apt sources to use in place of the system's"
+        "--mirror", metavar="URL", help="download from a Debian mirror without apt (best by https)"
     )
-    parser.add_argument("--release", default=RELEASE, help="of the mirror's releases (default: %(default)s)")
-    path("--archives", metavar="FOLDER", help=f"where downloads are put (default: DATA/{ORIGINAL}/{ARCHIVES})")
-    parser.add_argument("--packages", nargs="+", default=[], metavar="NAME", help="read these packages only")
+    place.add_argument(
+        "--sources-list",
+        type=Path,
+        metavar="FILE",
+        help="a list of apt sources to use in place of the system's",
+    )
     parser.add_argument(
-        "--held-out", type=int, default=HELD_OUT, metavar="N", help="pairs of valid, and of test (default: %(default)s)"
+        "--release", default=RELEASE, help="of the mirror's releases (default: %(default)s)"
+    )
+    path(
+        "--archives",
+        metavar="FOLDER",
+        help=f"where downloads are put (default: DATA/{ORIGINAL}/{ARCHIVES})",
+    )
+    parser.add_argument(
+        "--packages", nargs="+", default=[], metavar="NAME", help="read these packages only"
+    )
+    parser.add_argument(
+        "--held-out",
+        type=int,
+        default=HELD_OUT,
+        metavar="N",
+        help="pairs of valid, and of test (default: %(default)s)",
     )
     add_subword_arguments(parser, "bpe", MERGES)
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.text import as_user_errors
 
 # How Debian compresses its lists of packages and descriptions.
@@ -22,7 +22,9 @@ OPENERS: dict[str, Callable[..., IO[Any]]] = {
     "": partial(open, mode="rb"),
 }
 
-Stanza = dict[str, str]  # field -> value; the further lines of a value keep the space that they begin with
+Stanza = dict[
+    str, str
+]  # field -> value; the further lines of a value keep the space that they begin with
 
 
 def stanzas(lines: Iterable[str]) -> Iterator[Stanza]:
@@ -55,11 +57,17 @@ def read_stanzas(path: Path) -> Iterator[Stanza]:
         UserError: it cannot be read, is damaged or not UTF-8.
     """
     opener = OPENERS.get(path.suffix, OPENERS[""])
-    with as_user_errors(path), opener(path) as stream, io.TextIOWrapper(stream, encoding="utf-8") as lines:
+    with (
+        as_user_errors(path),
+        opener(path) as stream,
+        io.TextIOWrapper(stream, encoding="utf-8") as lines,
+    ):
         try:
             yield from stanzas(lines)
         except UnicodeDecodeError as error:
-            raise UserError(f"{path} is not UTF-8 ({error.reason} at byte {error.start}); get the file anew") from None
+            raise UserError(
+                f"{path} is not UTF-8 ({error.reason} at byte {error.start}); get the file anew"
+            ) from None
 
 
 def source_of(stanza: Stanza) -> str:

@@ -13,8 +13,8 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import atomic_path, sha256, write_json
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path, sha256, write_json
 from fairseq_mhe.prepare.debian.catalogues import read_catalogue
 from fairseq_mhe.prepare.debian.deb import Package, read_documents
 from fairseq_mhe.prepare.debian.descriptions import read_descriptions
@@ -88,7 +88,9 @@ class Task:
 
 def unpacked_path(folder: Path, package: Package) -> Path:
     """Where a package's documents lie. The name says what they are made from."""
-    rules = repr((package.sha256, sorted((kind, pattern.pattern) for kind, pattern in PATHS.items())))
+    rules = repr(
+        (package.sha256, sorted((kind, pattern.pattern) for kind, pattern in PATHS.items()))
+    )
     return folder / f"{package.name}-{hashlib.sha256(rules.encode()).hexdigest()[:16]}.zip"
 
 
@@ -99,7 +101,10 @@ def unpack(package: Package, folder: Path) -> None:
         UserError: the package is damaged, or a path leads out of it; nothing is left of it then.
     """
     path = unpacked_path(folder, package)
-    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as out:
+    with (
+        atomic_path(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as out,
+    ):
         for name, content in read_documents(package.path, is_wanted):
             out.writestr(zipfile.ZipInfo(name), content)
 
@@ -133,7 +138,9 @@ def read_task(task: Task) -> Found:
 class Corpus:
     """One run over the steps; each result is recorded in ``steps``."""
 
-    def __init__(self, steps: Steps, packages: Sequence[Package], descriptions: dict[str, tuple[Path, ...]]) -> None:
+    def __init__(
+        self, steps: Steps, packages: Sequence[Package], descriptions: dict[str, tuple[Path, ...]]
+    ) -> None:
         """``descriptions``: language -> Translation files."""
         self.steps = steps
         self.packages = packages
@@ -145,15 +152,25 @@ class Corpus:
         self.folder.mkdir(exist_ok=True)
         for left_over in self.folder.glob(".*.part"):
             left_over.unlink()
-        packed = [package for package in self.packages if not unpacked_path(self.folder, package).exists()]
-        check_room(self.folder, int(UNPACKED * sum(package.path.stat().st_size for package in packed)), "unpacking")
-        for number, _ in enumerate(ordered_map(partial(unpack, folder=self.folder), packed, workers), start=1):
+        packed = [
+            package for package in self.packages if not unpacked_path(self.folder, package).exists()
+        ]
+        check_room(
+            self.folder,
+            int(UNPACKED * sum(package.path.stat().st_size for package in packed)),
+            "unpacking",
+        )
+        for number, _ in enumerate(
+            ordered_map(partial(unpack, folder=self.folder), packed, workers), start=1
+        ):
             report("unpack packages", number, len(packed))
 
     def read(self, kind: str, workers: int, report: Report) -> Counts:
         """The clean pairs of one kind of document, as DATA/pairs/KIND.tsv: package, English, German."""
         if kind == DESCRIPTIONS:
-            inputs: Any = {lang: [sha256(path) for path in self.descriptions[lang]] for lang in LANGS}
+            inputs: Any = {
+                lang: [sha256(path) for path in self.descriptions[lang]] for lang in LANGS
+            }
         else:
             inputs = [package.sha256 for package in self.packages]
         made_from = {"rules": RULES, "inputs": inputs}
@@ -163,8 +180,12 @@ class Corpus:
             for one in self._found(kind, workers, report):
                 found.join(one)
             (work / "pairs").mkdir()
-            with (work / "pairs" / f"{kind}.tsv").open("w", encoding="utf-8", newline="\n") as stream:
-                stream.writelines(f"{row.package}\t{row.pair[0]}\t{row.pair[1]}\n" for row in found.rows)
+            with (work / "pairs" / f"{kind}.tsv").open(
+                "w", encoding="utf-8", newline="\n"
+            ) as stream:
+                stream.writelines(
+                    f"{row.package}\t{row.pair[0]}\t{row.pair[1]}\n" for row in found.rows
+                )
             return {**found.counts, "unreadable": sorted(found.unreadable)}
 
         return self.steps.run(f"read {kind}", made_from, action)
@@ -173,7 +194,9 @@ class Corpus:
         if kind == DESCRIPTIONS:
             found = Found()
             sources = {package.name: package.source for package in self.packages}
-            for name, paragraphs in read_descriptions(self.descriptions["en"], self.descriptions["de"]):
+            for name, paragraphs in read_descriptions(
+                self.descriptions["en"], self.descriptions["de"]
+            ):
                 found.add(kind, sources.get(name, name), paragraphs)
             yield found
             return
@@ -191,7 +214,10 @@ class Corpus:
         named = [
             (
                 self.packages[group[0].package].source,
-                tuple((unpacked_path(self.folder, self.packages[one.package]), one.path) for one in group),
+                tuple(
+                    (unpacked_path(self.folder, self.packages[one.package]), one.path)
+                    for one in group
+                ),
             )
             for group in groups
         ]
@@ -201,13 +227,19 @@ class Corpus:
     def _documents(self, kind: str) -> Iterator[Document]:
         for number, package in enumerate(self.packages):
             with zipfile.ZipFile(unpacked_path(self.folder, package)) as archive:
-                yield from (Document(number, path) for path in archive.namelist() if kind_of(path) == kind)
+                yield from (
+                    Document(number, path) for path in archive.namelist() if kind_of(path) == kind
+                )
 
     def _entities(self) -> tuple[Entities, Entities]:
         """KDE's names for programs, keys and the like: English and German ones."""
         found: dict[str, dict[str, str]] = {lang: {} for lang in LANGS}
         for document in self._documents(ENTITIES):
-            text = _archive(unpacked_path(self.folder, self.packages[document.package])).read(document.path).decode()
+            text = (
+                _archive(unpacked_path(self.folder, self.packages[document.package]))
+                .read(document.path)
+                .decode()
+            )
             folder = document.path.split("/")[-2]
             for lang in [folder] if folder in LANGS else LANGS:
                 found[lang] |= read_entities(text)
@@ -223,12 +255,19 @@ class Corpus:
             kinds = {name: Counter(row.kind for row in rows) for name, rows in splits.rows.items()}
             for name, rows in splits.rows.items():
                 if not rows:
-                    raise UserError(f"no pair is left for {name}; take more packages, or a smaller --held-out")
+                    raise UserError(
+                        f"no pair is left for {name}; take more packages, or a smaller --held-out"
+                    )
                 for side, lang in enumerate(LANGS):
-                    with (work / f"{name}.{lang}").open("w", encoding="utf-8", newline="\n") as stream:
+                    with (work / f"{name}.{lang}").open(
+                        "w", encoding="utf-8", newline="\n"
+                    ) as stream:
                         stream.writelines(f"{row.pair[side]}\n" for row in rows)
             write_json(work / "held-out-packages.json", splits.packages)
-            return {"pairs": {name: dict(counts) for name, counts in kinds.items()}, **splits.counts}
+            return {
+                "pairs": {name: dict(counts) for name, counts in kinds.items()},
+                **splits.counts,
+            }
 
         return self.steps.run("split", made_from, action)
 
@@ -241,4 +280,8 @@ class Corpus:
 
 def record(package: Package) -> dict[str, str]:
     """What the manifest says of a package."""
-    return {name: value for name, value in asdict(package).items() if name in ("version", "source", "sha256")}
+    return {
+        name: value
+        for name, value in asdict(package).items()
+        if name in ("version", "source", "sha256")
+    }

@@ -17,8 +17,8 @@ from typing import IO, Any
 import arpy
 import zstandard
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.archive import leads_out
 from fairseq_mhe.prepare.debian.control import source_of, stanzas
 
@@ -88,10 +88,14 @@ def _faults(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _members(path: Path, part: str, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+def _members(
+    path: Path, part: str, is_wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, bytes]]:
     """Of one of the two archives in a .deb file."""
     with path.open("rb") as file, arpy.Archive(fileobj=file) as archive:
-        name = next((name for name in map(bytes.decode, archive.namelist()) if name.startswith(part)), "")
+        name = next(
+            (name for name in map(bytes.decode, archive.namelist()) if name.startswith(part)), ""
+        )
         if not name:
             raise ValueError(f"it has no {part}")
         with archive.open(name.encode()) as member:

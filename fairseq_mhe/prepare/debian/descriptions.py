@@ -36,12 +36,18 @@ def descriptions(paths: Iterable[Path], lang: str) -> dict[str, Stanza]:
     found: dict[str, Stanza] = {}
     for path in paths:
         for stanza in read_stanzas(path):
-            if f"Description-{lang}" in stanza and "Description-md5" in stanza and "Package" in stanza:
+            if (
+                f"Description-{lang}" in stanza
+                and "Description-md5" in stanza
+                and "Package" in stanza
+            ):
                 found.setdefault(stanza["Description-md5"], stanza)
     return found
 
 
-def read_descriptions(english: Iterable[Path], german: Iterable[Path]) -> Iterator[tuple[str, list[Pair]]]:
+def read_descriptions(
+    english: Iterable[Path], german: Iterable[Path]
+) -> Iterator[tuple[str, list[Pair]]]:
     """Package and paragraphs of each description that is translated.
 
     Where both languages have different numbers of paragraphs, only the heading is taken.

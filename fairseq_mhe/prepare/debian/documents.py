@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-MAN, HELP, LIBREOFFICE, GETTEXT, LYX, ENTITIES = "man", "help", "libreoffice", "gettext", "lyx", "entities"
+MAN, HELP, LIBREOFFICE, GETTEXT, LYX, ENTITIES = (
+    "man",
+    "help",
+    "libreoffice",
+    "gettext",
+    "lyx",
+    "entities",
+)
 PARALLEL = (MAN, HELP, LIBREOFFICE, LYX)  # kinds of documents that come in both languages
 # Kind -> paths in packages, in both languages.
 PATHS: dict[str, re.Pattern[str]] = {
@@ -28,7 +35,9 @@ PATHS: dict[str, re.Pattern[str]] = {
     ),
     # The one kind with both languages in one file.
     GETTEXT: re.compile(r"usr/.+/(?:de|de_DE)/LC_MESSAGES/[^/]+\.mo|usr/.+/(?:[^/]+-)?de_DE\.mo"),
-    ENTITIES: re.compile(r"usr/share/kf\d/kdoctools/customization/(?:entities|en|de)/[^/]+\.entities"),
+    ENTITIES: re.compile(
+        r"usr/share/kf\d/kdoctools/customization/(?:entities|en|de)/[^/]+\.entities"
+    ),
 }
 GERMAN = re.compile(r"(?<=/)de(?:-DE)?/|[-._]de(?=[./])")
 LANGUAGE = re.compile(r"(?<=/)(?:C|en|en-US|de|de-DE)/|[-._](?:C|en|de)(?=[./])")

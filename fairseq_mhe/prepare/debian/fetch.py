@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.debian.control import OPENERS
 
 LANGS = ("en", "de")
@@ -30,12 +30,17 @@ class Fetched:
 def choose(wanted: Sequence[str], known: Iterable[str]) -> tuple[list[str], list[str]]:
     """The known packages that are wanted, and what is wanted and not known.
 
-    A pattern (``gcc-*-locales``) stands for the last that it fits, by its numbers: those before it are older ones.
+    A pattern (``gcc-*-locales``) stands for the last that it fits, by its numbers: those before it
+    are older ones.
     """
     names = set(known)
     chosen, missing = [], []
     for name in wanted:
-        fitting = [one for one in names if fnmatchcase(one, name)] if set("*?[") & set(name) else names & {name}
+        fitting = (
+            [one for one in names if fnmatchcase(one, name)]
+            if set("*?[") & set(name)
+            else names & {name}
+        )
         if fitting:
             chosen.append(max(fitting, key=_by_numbers))
         else:
@@ -47,7 +52,9 @@ def _by_numbers(name: str) -> tuple[tuple[int, ...], str]:
     return tuple(int(part) for part in name.replace(".", "-").split("-") if part.isdigit()), name
 
 
-def refuse_missing(named: Sequence[str], missing: Sequence[str], place: str, chosen: Sequence[str]) -> None:
+def refuse_missing(
+    named: Sequence[str], missing: Sequence[str], place: str, chosen: Sequence[str]
+) -> None:
     """See that the packages that a user named are there, or else at least some.
 
     Raises:
@@ -55,9 +62,13 @@ def refuse_missing(named: Sequence[str], missing: Sequence[str], place: str, cho
     """
     absent = [name for name in named if name in missing]
     if absent:
-        raise UserError(f"{place} has no package {', '.join(absent)}; check the names given by --packages")
+        raise UserError(
+            f"{place} has no package {', '.join(absent)}; check the names given by --packages"
+        )
     if missing and not chosen:
-        raise UserError(f"{place} has none of the {len(missing)} packages of the list; is it an archive of Debian's?")
+        raise UserError(
+            f"{place} has none of the {len(missing)} packages of the list; is it an archive of Debian's?"
+        )
 
 
 def from_folder(folder: Path, named: Sequence[str], names: dict[Path, str]) -> Fetched:
@@ -66,12 +77,15 @@ def from_folder(folder: Path, named: Sequence[str], names: dict[Path, str]) -> F
     ``named``: take these packages only; ``names``: the name of each package's file.
 
     Raises:
-        UserError: it has no package and no descriptions, or not the packages that are named, or two of one.
+        UserError: it has no package and no descriptions, or not the packages that are named, or two
+        of one.
     """
     first: dict[str, Path] = {}
     for path, name in sorted(names.items()):
         if name in first:
-            raise UserError(f"{first[name]} and {path.name} are both the package {name}; leave one of them there")
+            raise UserError(
+                f"{first[name]} and {path.name} are both the package {name}; leave one of them there"
+            )
         first[name] = path
     chosen, missing = choose(named or list(first), first)
     refuse_missing(named, missing, str(folder), chosen)

@@ -45,13 +45,17 @@ def reason_to_drop(pair: Pair) -> str | None:
 
 
 def _is_mostly_signs(text: str) -> bool:
-    return sum(character.isalpha() or character == " " for character in text) < MIN_LETTERS * len(text)
+    return sum(character.isalpha() or character == " " for character in text) < MIN_LETTERS * len(
+        text
+    )
 
 
 def _is_copied(words: list[list[str]]) -> bool:
     sides = [{word.lower() for word in side} for side in words]
     fewer = min(map(len, sides))
-    return sides[0] == sides[1] or (fewer >= COPY_WORDS and len(sides[0] & sides[1]) > MAX_COPIED * fewer)
+    return sides[0] == sides[1] or (
+        fewer >= COPY_WORDS and len(sides[0] & sides[1]) > MAX_COPIED * fewer
+    )
 
 
 def _wrong_language(pair: Pair) -> str | None:

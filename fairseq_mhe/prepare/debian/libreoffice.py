@@ -25,9 +25,12 @@ def _texts(element: etree._Element) -> Iterable[str]:
 
 
 def _is_seen(element: etree._Element) -> bool:
-    # Variants for systems and modules are all hidden until a script shows one: MAC..., WRITER..., default....
+    # Variants for systems and modules are all hidden until a script shows one: MAC..., WRITER...,
+    # default....
     is_variant = element.get("hidden") is not None
-    return element.tag not in NO_TEXT and (not is_variant or element.get("id", "").startswith("default"))
+    return element.tag not in NO_TEXT and (
+        not is_variant or element.get("id", "").startswith("default")
+    )
 
 
 def paragraphs(page: str) -> dict[str, str]:

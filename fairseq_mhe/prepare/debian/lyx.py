@@ -8,10 +8,17 @@ from fairseq_mhe.prepare.debian.align import Block, align
 from fairseq_mhe.prepare.debian.text import OBJECT, Pair, decode, plain
 
 SPECIAL = re.compile(r"\\SpecialChar (\S+)")
-SPECIALS = {"ldots": "…", "endofsentence": ".", "softhyphen": "", "ligaturebreak": "", "menuseparator": "▷"}
+SPECIALS = {
+    "ldots": "…",
+    "endofsentence": ".",
+    "softhyphen": "",
+    "ligaturebreak": "",
+    "menuseparator": "▷",
+}
 STYLED = ("\\begin_inset Flex", "\\begin_inset Text")
 FOLDED = ("status open", "status collapsed")
-# Without these the text around them is not whole. Notes, marks of an index and the like are not missed.
+# Without these the text around them is not whole. Notes, marks of an index and the like are not
+# missed.
 MISSED = (
     "\\begin_inset Formula",
     "\\begin_inset CommandInset ref",

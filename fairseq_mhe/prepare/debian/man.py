@@ -15,7 +15,10 @@ COMMENT = re.compile(r"[.'][ \t]*\\?[\"#]|'''")
 REQUEST = re.compile(r"[.'][ \t]*([A-Za-z]+)[ \t]*(.*)")
 CONDITION = re.compile(r"\.\s*(?:ie|if) n ")
 PARAGRAPHS = {"PP", "P", "LP", "HP", "RS", "RE", "sp", "Sp", "TH", "UN", "br", "in"}
-CODE_BEGINS, CODE_ENDS = {"nf", "EX", "TS", "Vb", "EQ", "SY", "de", "ig"}, {"fi", "EE", "TE", "Ve", "EN", "YS", "."}
+CODE_BEGINS, CODE_ENDS = (
+    {"nf", "EX", "TS", "Vb", "EQ", "SY", "de", "ig"},
+    {"fi", "EE", "TE", "Ve", "EN", "YS", "."},
+)
 SPACED, JOINED = {"B", "I", "SM", "SB", "CW", "R"}, {"BR", "IR", "RB", "RI", "BI", "IB"}
 MIN_TERM = 3  # characters; a shorter tag of .IP is a bullet or a number
 

@@ -31,7 +31,8 @@ _BLOCK = """
 """
 BLOCK = set(_BLOCK.split())
 
-# One alternative for each way of numbering: all that are in order, all that have a number, all that have a name.
+# One alternative for each way of numbering: all that are in order, all that have a number, all that
+# have a name.
 PLACE = re.compile(
     r"%%(?P<percent>)"
     r"|%[<>'](?P<quote>)"  # GCC's quotation marks
@@ -52,8 +53,8 @@ LETTERS = "XYZ"  # what stands for the first, second and third place of a text
 def without_accelerators(english: str, german: str) -> Pair:
     """A pair without the marks of keyboard shortcuts: ``&``, ``_`` and ``~`` (KDE and Qt, GTK, LibreOffice).
 
-    A word that is the same on both sides with the mark in it (``foo_bar``, ``AT&T``) is a name and keeps it. Of the
-    others, a label has one; where a side has more, they are no shortcuts.
+    A word that is the same on both sides with the mark in it (``foo_bar``, ``AT&T``) is a name and
+    keeps it. Of the others, a label has one; where a side has more, they are no shortcuts.
     """
     sides = [APPENDED.sub("", text) for text in (english, german)]
     for mark in MARKS:
@@ -73,8 +74,14 @@ def _is_name(word: str, mark: str) -> bool:
 
 
 def _without_mark(text: str, mark: str, names: set[str]) -> str:
-    words = [word for word in WORDS[mark].finditer(text) if _core(word[0]) not in names and "//" not in word[0]]
-    marks = [word.start() + found.start() for word in words for found in MARKS[mark].finditer(word[0])]
+    words = [
+        word
+        for word in WORDS[mark].finditer(text)
+        if _core(word[0]) not in names and "//" not in word[0]
+    ]
+    marks = [
+        word.start() + found.start() for word in words for found in MARKS[mark].finditer(word[0])
+    ]
     return text[: marks[0]] + text[marks[0] + 1 :] if len(marks) == 1 else text
 
 
@@ -122,6 +129,9 @@ def _names(text: str) -> list[str]:
 def _filled(text: str, letters: dict[str, str]) -> str:
     filled, end = [], 0
     for match, name in _places(text):
-        filled += [text[end : match.start()], SIGNS[match.lastgroup or ""] if name is None else letters[name]]
+        filled += [
+            text[end : match.start()],
+            SIGNS[match.lastgroup or ""] if name is None else letters[name],
+        ]
         end = match.end()
     return "".join([*filled, text[end:]])

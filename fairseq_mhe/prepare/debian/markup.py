@@ -23,10 +23,27 @@ _NO_TEXT = """
     keywordset toc shortcut
 """
 NO_TEXT = set(_NO_TEXT.split())
-REFERENCES = {"xref", "link", "img", "inlinegraphic", "graphic", "imagedata", "include", "xi:include"}
-# Paths through menus and combinations of keys, DocBook's and Mallard's, whose parts have nothing between them.
+REFERENCES = {
+    "xref",
+    "link",
+    "img",
+    "inlinegraphic",
+    "graphic",
+    "imagedata",
+    "include",
+    "xi:include",
+}
+# Paths through menus and combinations of keys, DocBook's and Mallard's, whose parts have nothing
+# between them.
 JOINTS = {"menuchoice", "keycombo", "guiseq", "keyseq"}
-JOINT = {"guimenu": " → ", "guisubmenu": " → ", "guimenuitem": " → ", "gui": " → ", "keycap": "+", "key": "+"}
+JOINT = {
+    "guimenu": " → ",
+    "guisubmenu": " → ",
+    "guimenuitem": " → ",
+    "gui": " → ",
+    "keycap": "+",
+    "key": "+",
+}
 DOCTYPE = re.compile(r"<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", re.S)
 ENTITY = re.compile(r"""<!ENTITY\s+([\w.-]+)\s+(?:"([^"]*)"|'([^']*)')\s*>""")
 REFERENCE = re.compile(r"&([A-Za-z][\w.-]*);")
@@ -72,7 +89,9 @@ class Reader(HTMLParser):
         self._kind = ""
         self._text: list[str] = []
         self._hidden: list[str] = []  # open elements that have no text to be read
-        self._joint: str | None = None  # within a path through menus: what goes before its next part
+        self._joint: str | None = (
+            None  # within a path through menus: what goes before its next part
+        )
 
     def end_block(self, kind: str) -> None:
         """What came is a block, where it is any; the next one is of ``kind``."""
@@ -128,11 +147,15 @@ def blocks(document: str, entities: Entities) -> list[Block]:
     return reader.blocks
 
 
-def read_markup(english: bytes, german: bytes, entities: tuple[Entities, Entities] = ({}, {})) -> list[Pair]:
+def read_markup(
+    english: bytes, german: bytes, entities: tuple[Entities, Entities] = ({}, {})
+) -> list[Pair]:
     """Paragraphs of two documents that belong together; ``entities``: those of each language, `resolved`.
 
     Raises:
         ValueError: one is not text.
     """
-    sides = [blocks(decode(raw), names) for raw, names in zip((english, german), entities, strict=True)]
+    sides = [
+        blocks(decode(raw), names) for raw, names in zip((english, german), entities, strict=True)
+    ]
     return align(*sides)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.debian.control import OPENERS, Stanza, read_stanzas
 from fairseq_mhe.prepare.debian.fetch import LANGS, Fetched, choose, refuse_missing
 from fairseq_mhe.prepare.download import RemoteFile, obtain, obtain_all
@@ -23,14 +23,21 @@ def indexes(release: str) -> dict[str, tuple[int, str]]:
 
 
 def from_mirror(
-    mirror: str, release: str, archives: Path, wanted: Sequence[str], named: Sequence[str], report: Report
+    mirror: str,
+    release: str,
+    archives: Path,
+    wanted: Sequence[str],
+    named: Sequence[str],
+    report: Report,
 ) -> Fetched:
     """Download ``named``, or else ``wanted``, packages of a release's main section into ``archives``.
 
-    The release's own signature is not verified, so ``mirror`` should be one that is reached by https.
+    The release's own signature is not verified, so ``mirror`` should be one that is reached by
+    https.
 
     Raises:
-        UserError: a file cannot be had or is another one; the mirror has no such release; or a package that is named is
+        UserError: a file cannot be had or is another one; the mirror has no such release; or a
+        package that is named is
             not in it.
     """
     place = f"{mirror.rstrip('/')}/dists/{release}"
@@ -42,8 +49,12 @@ def from_mirror(
         """One of the release's lists, in the first compression that it has."""
         for suffix in OPENERS:
             if f"{path}{suffix}" in known:
-                return obtain(RemoteFile(f"{place}/{path}{suffix}", *known[f"{path}{suffix}"]), lists, report)
-        raise UserError(f"{place}/InRelease names no {path}; is this a Debian mirror, and {release} a release of it?")
+                return obtain(
+                    RemoteFile(f"{place}/{path}{suffix}", *known[f"{path}{suffix}"]), lists, report
+                )
+        raise UserError(
+            f"{place}/InRelease names no {path}; is this a Debian mirror, and {release} a release of it?"
+        )
 
     packages: dict[str, Stanza] = {}
     for stanza in read_stanzas(index(f"main/binary-{ARCHITECTURE}/Packages")):
@@ -51,10 +62,16 @@ def from_mirror(
     chosen, missing = choose(named or wanted, packages)
     refuse_missing(named, missing, place, chosen)
     files = [
-        RemoteFile(f"{mirror.rstrip('/')}/{stanza['Filename']}", int(stanza["Size"]), stanza["SHA256"])
+        RemoteFile(
+            f"{mirror.rstrip('/')}/{stanza['Filename']}", int(stanza["Size"]), stanza["SHA256"]
+        )
         for stanza in map(packages.__getitem__, chosen)
     ]
-    descriptions: dict[str, tuple[Path, ...]] = {lang: (index(f"main/i18n/Translation-{lang}"),) for lang in LANGS}
+    descriptions: dict[str, tuple[Path, ...]] = {
+        lang: (index(f"main/i18n/Translation-{lang}"),) for lang in LANGS
+    }
     label = re.search(r"^Label: (.+)$", text, re.M)
     paths = tuple(obtain_all(files, archives, report))
-    return Fetched(f"{label[1] if label else 'Debian'} {release}", paths, descriptions, tuple(missing))
+    return Fetched(
+        f"{label[1] if label else 'Debian'} {release}", paths, descriptions, tuple(missing)
+    )

@@ -1,7 +1,7 @@
 """Which of Debian's packages have man pages, help, books or catalogues in English and German."""
 
-# Chosen on Debian 12: those of about 700 that have German text, or the English original of some. A pattern stands for
-# names that have a version in them.
+# Chosen on Debian 12: those of about 700 that have German text, or the English original of some. A
+# pattern stands for names that have a version in them.
 LIST = """
     accerciser acl adduser aisleriot akregator alsa-utils anacron anjuta-common apt apt-doc apt-listbugs
     apt-listchanges apt-utils aptitude-common ardour-data ark artikulate aspell atril-common attr audacity-data

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.debian.text import Pair
 
 LARGEST = 5  # a package may have one in so many of the pairs of a held-out set, so that these are of several packages
@@ -50,10 +50,11 @@ def unique(rows: Iterable[Row]) -> list[Row]:
 def split(rows: Sequence[Row], held_out: int) -> Splits:
     """Hold out ``held_out`` pairs for valid and as many for test, all pairs of some packages.
 
-    Packages come in an order that depends on their names only, so that another release holds out nearly the same, and
-    of each kind of document as many pairs as its share of all. A package with more than a fifth of ``held_out`` stays
-    in train. Of a held-out package nothing is in another split; of train goes what has a near-duplicate, on either
-    side, in valid or test, of valid what has one in test.
+    Packages come in an order that depends on their names only, so that another release holds out
+    nearly the same, and of each kind of document as many pairs as its share of all. A package with
+    more than a fifth of ``held_out`` stays in train. Of a held-out package nothing is in another
+    split; of train goes what has a near-duplicate, on either side, in valid or test, of valid what
+    has one in test.
 
     Raises:
         UserError: there are too few pairs, or packages of the right size.
@@ -71,7 +72,9 @@ def split(rows: Sequence[Row], held_out: int) -> Splits:
         splits.packages[name] = []
         while len(chosen) < held_out and (package := candidates.next(chosen)):
             splits.packages[name].append(package)
-            fresh = _without(known, by_package.pop(package), splits.counts, f"near_duplicate_{name}")
+            fresh = _without(
+                known, by_package.pop(package), splits.counts, f"near_duplicate_{name}"
+            )
             chosen += _one_of_a_kind(fresh, chosen, splits.counts)
         if len(chosen) < held_out:
             raise UserError(
@@ -102,7 +105,9 @@ class Candidates:
         """The next package, of the kind that ``chosen`` lacks most; None where there is none left."""
         have = Counter(row.kind for row in chosen)
         lacking = {
-            kind: share * len(chosen) - have[kind] for kind, share in self._shares.items() if self._waiting[kind]
+            kind: share * len(chosen) - have[kind]
+            for kind, share in self._shares.items()
+            if self._waiting[kind]
         }
         return self._waiting[max(lacking, key=lacking.__getitem__)].popleft() if lacking else None
 

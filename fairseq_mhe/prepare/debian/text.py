@@ -60,6 +60,7 @@ def sentence_pairs(english: str, german: str) -> list[Pair]:
         return [(english, german)]
     pairs = list(zip(*sides, strict=True))
     alike = all(
-        1 / MAX_SENTENCE_RATIO < (len(one) + SHORT) / (len(other) + SHORT) < MAX_SENTENCE_RATIO for one, other in pairs
+        1 / MAX_SENTENCE_RATIO < (len(one) + SHORT) / (len(other) + SHORT) < MAX_SENTENCE_RATIO
+        for one, other in pairs
     )
     return pairs if alike else [(english, german)]

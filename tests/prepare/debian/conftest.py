@@ -68,14 +68,20 @@ def write_deb(
     folder.mkdir(parents=True, exist_ok=True)
     compress = COMPRESS[compression]
     data = tar(
-        {path if path.startswith((".", "/")) else f"./{path}": content for path, content in files.items()}, links
+        {
+            path if path.startswith((".", "/")) else f"./{path}": content
+            for path, content in files.items()
+        },
+        links,
     )
     path = folder / f"{name}_{version.replace(':', '%3a')}_all.deb"
     path.write_bytes(
         ar(
             {
                 "debian-binary": b"2.0\n",
-                f"control.tar{compression}": compress(tar({"./control": control(name, version, source).encode()})),
+                f"control.tar{compression}": compress(
+                    tar({"./control": control(name, version, source).encode()})
+                ),
                 f"data.tar{compression}": compress(data),
             }
         )
@@ -88,7 +94,11 @@ def catalogue(messages: Mapping[str, Any], **metadata: str) -> bytes:
     made = polib.POFile(encoding=metadata.pop("encoding", "utf-8"))
     made.metadata = {"Content-Type": f"text/plain; charset={made.encoding}", **metadata}
     for message, value in messages.items():
-        made.append(polib.POEntry(msgid=message, **(value if isinstance(value, dict) else {"msgstr": value})))
+        made.append(
+            polib.POEntry(
+                msgid=message, **(value if isinstance(value, dict) else {"msgstr": value})
+            )
+        )
     return made.to_binary()
 
 
@@ -119,7 +129,11 @@ def texts(corpus: dict[str, Pairs]) -> Pairs:
 
     found: dict[str, tuple[str, str]] = {}
     for pair in corpus["train"]:
-        if len(pair[0].split()) >= 5 and reason_to_drop(pair) is None and sentence_pairs(*pair) == [pair]:
+        if (
+            len(pair[0].split()) >= 5
+            and reason_to_drop(pair) is None
+            and sentence_pairs(*pair) == [pair]
+        ):
             found.setdefault(key(pair[0]), pair)
     return list(found.values())
 
@@ -131,16 +145,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory, texts: Pairs) -> Path:
     pages = [texts[100:110], texts[110:120]]
     for side, lang in enumerate(("", "de/")):
         name = "manpages-de" if side else "tools"
-        files = {f"usr/share/man/{lang}man1/x{n}.1.gz": man(*(p[side] for p in page)) for n, page in enumerate(pages)}
+        files = {
+            f"usr/share/man/{lang}man1/x{n}.1.gz": man(*(p[side] for p in page))
+            for n, page in enumerate(pages)
+        }
         write_deb(folder, name, files)
     html = {
-        lang: "".join(f'<p id="par_id{n}">{pair[side]}</p>' for n, pair in enumerate(texts[120:140]))
+        lang: "".join(
+            f'<p id="par_id{n}">{pair[side]}</p>' for n, pair in enumerate(texts[120:140])
+        )
         for side, lang in enumerate(("en-US", "de"))
     }
     for lang, body in html.items():
         path = f"usr/share/libreoffice/help/{lang}/text/a.html"
         write_deb(
-            folder, f"help-{lang.lower()}", {path: f"<html><body>{body}</body></html>".encode()}, source="lo-help"
+            folder,
+            f"help-{lang.lower()}",
+            {path: f"<html><body>{body}</body></html>".encode()},
+            source="lo-help",
         )
     pages = texts[140:160]
     docbook = {
@@ -158,7 +180,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, texts: Pairs) -> Path:
     }
     write_deb(folder, "lyx-common", lyx, compression=".gz")
     messages = {"": "", **dict(texts[180:260])}
-    write_deb(folder, "app", {"usr/share/locale/de/LC_MESSAGES/app.mo": catalogue(messages)}, version="2:1.0-1")
+    write_deb(
+        folder,
+        "app",
+        {"usr/share/locale/de/LC_MESSAGES/app.mo": catalogue(messages)},
+        version="2:1.0-1",
+    )
     for lang in ("en", "de"):
-        (folder / f"mirror_Translation-{lang}").write_text(descriptions(texts[:100], lang), encoding="utf-8")
+        (folder / f"mirror_Translation-{lang}").write_text(
+            descriptions(texts[:100], lang), encoding="utf-8"
+        )
     return folder

@@ -25,8 +25,14 @@ def write_repository(folder: Path, out: Path, release: str) -> Path:
         package = read_package(path)
         name = path.name.replace("%3a", "").replace(":", "")
         shutil.copy(path, out / "pool" / name)
-        stanza = control(package.name, package.version, package.source if package.source != package.name else None)
-        stanzas.append(f"{stanza}Filename: pool/{name}\nSize: {path.stat().st_size}\nSHA256: {package.sha256}\n")
+        stanza = control(
+            package.name,
+            package.version,
+            package.source if package.source != package.name else None,
+        )
+        stanzas.append(
+            f"{stanza}Filename: pool/{name}\nSize: {path.stat().st_size}\nSHA256: {package.sha256}\n"
+        )
     packages = lzma.compress("\n".join(stanzas).encode())
     for place in lists.glob("binary-*"):
         (place / "Packages.xz").write_bytes(packages)
@@ -40,8 +46,12 @@ def write_repository(folder: Path, out: Path, release: str) -> Path:
         raw = path.read_bytes()
         plain = lzma.decompress(raw) if path.suffix == ".xz" else bz2.decompress(raw)
         listed |= {path.relative_to(top): raw, path.relative_to(top).with_suffix(""): plain}
-    checksums = "".join(f" {hashlib.sha256(raw).hexdigest()} {len(raw)} {path}\n" for path, raw in listed.items())
-    architectures = " ".join(place.name.removeprefix("binary-") for place in sorted(lists.glob("binary-*")))
+    checksums = "".join(
+        f" {hashlib.sha256(raw).hexdigest()} {len(raw)} {path}\n" for path, raw in listed.items()
+    )
+    architectures = " ".join(
+        place.name.removeprefix("binary-") for place in sorted(lists.glob("binary-*"))
+    )
     (top / release).write_text(
         f"Origin: Test\nLabel: Test\nSuite: {suite}\nCodename: {suite}\nDate: Sat, 01 Jan 2022 00:00:00 UTC\n"
         f"Architectures: {architectures}\nComponents: main\nSHA256:\n{checksums}"

@@ -15,13 +15,18 @@ TEXTS = [
 def test_the_same_structure_is_taken_as_it_is() -> None:
     english = [("h1", "Files"), *(("p", text) for text in TEXTS)]
     german = [("h1", "Alles über Dateien"), *(("p", text.upper()) for text in TEXTS)]
-    assert align(english, german) == [("Files", "Alles über Dateien"), *((text, text.upper()) for text in TEXTS)]
+    assert align(english, german) == [
+        ("Files", "Alles über Dateien"),
+        *((text, text.upper()) for text in TEXTS),
+    ]
 
 
 def test_what_one_side_lacks_is_left_out() -> None:
     english = [("p", text) for text in TEXTS]
     german = [("p", text.upper()) for number, text in enumerate(TEXTS) if number != 1]
-    assert align(english, german) == [(text, text.upper()) for number, text in enumerate(TEXTS) if number != 1]
+    assert align(english, german) == [
+        (text, text.upper()) for number, text in enumerate(TEXTS) if number != 1
+    ]
 
 
 def test_headings_of_different_books_are_not_paired() -> None:

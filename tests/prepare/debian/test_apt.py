@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import steps
 from fairseq_mhe.prepare.debian.apt import from_apt
 from fairseq_mhe.prepare.debian.deb import read_package
@@ -20,7 +20,9 @@ needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt is D
 
 @pytest.fixture
 def sources(folder: Path, tmp_path: Path) -> Path:
-    archive = write_repository(folder, tmp_path / "archive", "Release")  # an InRelease would have to be signed
+    archive = write_repository(
+        folder, tmp_path / "archive", "Release"
+    )  # an InRelease would have to be signed
     path = tmp_path / "test.list"
     path.write_text(f"deb [trusted=yes] file:{archive} test main\n")
     return path
@@ -48,7 +50,14 @@ def test_packages_and_descriptions(sources: Path, folder: Path, tmp_path: Path) 
 @needs_apt
 def test_a_package_that_is_named_must_be_there(sources: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="apt has no package nothing, nowhere"):
-        from_apt(tmp_path / "state", tmp_path / "debs", [], ["app", "nothing", "nowhere"], sources, silent)
+        from_apt(
+            tmp_path / "state",
+            tmp_path / "debs",
+            [],
+            ["app", "nothing", "nowhere"],
+            sources,
+            silent,
+        )
     with pytest.raises(UserError, match="apt has none of the 2 packages of the list"):
         from_apt(tmp_path / "state", tmp_path / "debs", ["nothing", "nowhere"], [], sources, silent)
     assert not (tmp_path / "debs").exists()
@@ -65,7 +74,9 @@ def test_an_archive_that_cannot_be_reached_is_told(tmp_path: Path) -> None:
 
 
 @needs_apt
-def test_a_disk_that_is_too_small_is_told(sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_too_small_is_told(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(steps.shutil, "disk_usage", lambda path: usage._replace(free=10))
     with pytest.raises(UserError, match="the download needs about"):

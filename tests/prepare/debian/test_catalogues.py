@@ -14,7 +14,10 @@ def test_context_and_plurals() -> None:
             catalogue(
                 {
                     "File": {"msgctxt": "menu", "msgstr": "Datei"},
-                    "%d file": {"msgid_plural": "%d files", "msgstr_plural": {0: "%d Datei", 1: "%d Dateien"}},
+                    "%d file": {
+                        "msgid_plural": "%d files",
+                        "msgstr_plural": {0: "%d Datei", 1: "%d Dateien"},
+                    },
                 }
             )
         )
@@ -55,9 +58,13 @@ def test_messages(message: str, translation: str, expected: list[tuple[str, str]
 
 
 def test_the_encoding_is_the_catalogue_s_own() -> None:
-    assert list(read_catalogue(catalogue({"Size": "Größe"}, encoding="iso-8859-1"))) == [("Size", "Größe")]
+    assert list(read_catalogue(catalogue({"Size": "Größe"}, encoding="iso-8859-1"))) == [
+        ("Size", "Größe")
+    ]
     with pytest.raises(ValueError, match="utf-8"):
-        list(read_catalogue(catalogue({"Size": "Größe"}).replace("öß".encode(), b"\xf6\xdf\xf6\xdf")))
+        list(
+            read_catalogue(catalogue({"Size": "Größe"}).replace("öß".encode(), b"\xf6\xdf\xf6\xdf"))
+        )
 
 
 def test_what_is_no_catalogue_is_refused() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from fairseq_mhe.errors import UserError
-from fairseq_mhe.files import sha256
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import steps
 from fairseq_mhe.prepare.debian import __main__ as debian_main
 from fairseq_mhe.prepare.debian.command import prepare_debian, warnings
@@ -31,13 +31,17 @@ KINDS = {"man", "help", "libreoffice", "descriptions", "gettext", "lyx"}
 def script(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run data-prep/debian_en_de.sh."""
     environment = {**os.environ, "PYTHON": sys.executable}
-    return subprocess.run(["bash", SCRIPT, *words], env=environment, capture_output=True, text=True, timeout=300)
+    return subprocess.run(
+        ["bash", SCRIPT, *words], env=environment, capture_output=True, text=True, timeout=300
+    )
 
 
 def made(out: Path) -> dict[str, str]:
     """Every file that is part of the result, with its checksum."""
     manifest = read_manifest(out)
-    return {name: sha256(out / name) for step in manifest["steps"].values() for name in step["files"]}
+    return {
+        name: sha256(out / name) for step in manifest["steps"].values() for name in step["files"]
+    }
 
 
 def test_from_packages_to_a_data_folder(folder: Path, tmp_path: Path, texts: Pairs) -> None:
@@ -56,7 +60,10 @@ def test_from_packages_to_a_data_folder(folder: Path, tmp_path: Path, texts: Pai
     assert package == {"version": "2:1.0-1", "source": "app", "sha256": sha256(path)}
     pairs = set(texts)
     for split in ("train", "valid", "test"):
-        sides = [(out / "raw" / f"{split}.{lang}").read_text(encoding="utf-8").splitlines() for lang in ("en", "de")]
+        sides = [
+            (out / "raw" / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()
+            for lang in ("en", "de")
+        ]
         assert set(zip(*sides, strict=True)) - pairs <= {("x - a page", "x - a page")}
     before = made(out)
     times = {name: (out / name).stat().st_mtime_ns for name in before}
@@ -67,7 +74,13 @@ def test_from_packages_to_a_data_folder(folder: Path, tmp_path: Path, texts: Pai
 @pytest.mark.usefixtures("quick")
 def test_workers_change_nothing(folder: Path, tmp_path: Path) -> None:
     one, two = (
-        prepare_debian(tmp_path / str(workers), folder=folder, held_out=HELD_OUT, vocab_size=100, workers=workers)
+        prepare_debian(
+            tmp_path / str(workers),
+            folder=folder,
+            held_out=HELD_OUT,
+            vocab_size=100,
+            workers=workers,
+        )
         for workers in (1, 2)
     )
     assert made(one) == made(two)
@@ -76,11 +89,22 @@ def test_workers_change_nothing(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_killed_and_gone_on_with(folder: Path, tmp_path: Path) -> None:
-    options = ["--folder", folder, "--held-out", str(HELD_OUT), "--vocab-size", "100", "--workers", "1"]
+    options = [
+        "--folder",
+        folder,
+        "--held-out",
+        str(HELD_OUT),
+        "--vocab-size",
+        "100",
+        "--workers",
+        "1",
+    ]
     command = [sys.executable, "-m", "fairseq_mhe.prepare.debian", *map(str, options)]
     out = tmp_path / "data"
     for marker in ("original/documents/*.zip", "original/pairs/man.tsv"):
-        process = subprocess.Popen([*command, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [*command, "--out", out], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         while not list(out.glob(marker)):
             time.sleep(0.002)
         process.kill()
@@ -89,7 +113,11 @@ def test_killed_and_gone_on_with(folder: Path, tmp_path: Path) -> None:
     for data in (out, whole):
         prepare_debian(data, folder=folder, held_out=HELD_OUT, vocab_size=100, workers=1)
     assert made(out) == made(whole)
-    assert not [path for path in out.rglob("*") if path.name.endswith(".part") or path.name.startswith(".work")]
+    assert not [
+        path
+        for path in out.rglob("*")
+        if path.name.endswith(".part") or path.name.startswith(".work")
+    ]
 
 
 @pytest.mark.usefixtures("quick")
@@ -98,10 +126,14 @@ def test_what_cannot_be_read_is_left_out_and_told(folder: Path, tmp_path: Path) 
     some.mkdir()
     for path in folder.iterdir():
         (some / path.name).symlink_to(path)
-    broken = catalogue({"One two three": "Größe zwei drei"}).replace("öß".encode(), b"\x81\xdf\x81\xdf")
+    broken = catalogue({"One two three": "Größe zwei drei"}).replace(
+        "öß".encode(), b"\x81\xdf\x81\xdf"
+    )
     path = "usr/share/locale/de/LC_MESSAGES/broken.mo"
     write_deb(some, "broken", {path: broken, "usr/share/man/de/man1/x0.1.gz": b"no gzip"})
-    out = prepare_debian(tmp_path / "data", folder=some, held_out=HELD_OUT, vocab_size=100, workers=1)
+    out = prepare_debian(
+        tmp_path / "data", folder=some, held_out=HELD_OUT, vocab_size=100, workers=1
+    )
     assert warnings(out) == [
         "could not be read and left out: tools: usr/share/man/de/man1/x0.1.gz",
         f"could not be read and left out: broken: {path}",
@@ -129,7 +161,9 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
         ({"held_out": 2000}, "too few to hold out 2,000"),
     ],
 )
-def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_is_refused(
+    folder: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         prepare_debian(tmp_path / "data", folder=folder, workers=1, **options)
     assert nothing_made(tmp_path / "data")
@@ -154,7 +188,9 @@ def test_a_wrong_encoding_is_refused(folder: Path, tmp_path: Path) -> None:
     assert nothing_made(tmp_path / "data")
 
 
-def test_a_disk_that_is_too_small_is_told(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_too_small_is_told(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usage = steps.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(steps.shutil, "disk_usage", lambda path: usage._replace(free=10))
     with pytest.raises(UserError, match="unpacking needs about"):
@@ -162,8 +198,12 @@ def test_a_disk_that_is_too_small_is_told(folder: Path, tmp_path: Path, monkeypa
     assert not (tmp_path / "data" / "manifest.json").exists()
 
 
-def test_the_held_out_packages_are_written(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairseq_mhe.prepare.debian.command.prepare", lambda config, report, source: config.out)
+def test_the_held_out_packages_are_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "fairseq_mhe.prepare.debian.command.prepare", lambda config, report, source: config.out
+    )
     out = prepare_debian(tmp_path / "data", folder=folder, held_out=HELD_OUT, workers=1)
     packages = json.loads((out / "original" / "held-out-packages.json").read_text())
     assert set(packages) == {"valid", "test"}
@@ -172,6 +212,10 @@ def test_the_held_out_packages_are_written(folder: Path, tmp_path: Path, monkeyp
 
 def test_libraries_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in ("arpy", "polib") else found(name))
-    with pytest.raises(SystemExit, match=r"not installed: arpy, polib; pip install 'fairseq-mhe\[debian\]'"):
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in ("arpy", "polib") else found(name)
+    )
+    with pytest.raises(
+        SystemExit, match=r"not installed: arpy, polib; pip install 'fairseq-mhe\[debian\]'"
+    ):
         debian_main.main()

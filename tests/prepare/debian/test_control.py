@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.debian.control import read_stanzas, source_of, stanzas
 
 TEXT = "# a comment\nPackage: a\nSource: b (1.0)\nDescription: one: two\n more\n .\n end\n\n\nPackage: c\n"
 
 
 def test_stanzas(tmp_path: Path) -> None:
-    expected = [{"Package": "a", "Source": "b (1.0)", "Description": "one: two\n more\n .\n end"}, {"Package": "c"}]
+    expected = [
+        {"Package": "a", "Source": "b (1.0)", "Description": "one: two\n more\n .\n end"},
+        {"Package": "c"},
+    ]
     assert list(stanzas(TEXT.split("\n"))) == expected
     (tmp_path / "Packages.xz").write_bytes(lzma.compress(TEXT.encode()))
     assert list(read_stanzas(tmp_path / "Packages.xz")) == expected

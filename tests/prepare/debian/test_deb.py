@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.debian.deb import read_documents, read_package
 from tests.prepare.debian.conftest import COMPRESS, ar, write_deb
 
@@ -15,7 +15,9 @@ FILES = {"usr/share/a": b"one", "usr/share/b": b"two" * 9999}
 
 @pytest.mark.parametrize("compression", COMPRESS)
 def test_all_compressions_are_read(tmp_path: Path, compression: str) -> None:
-    path = write_deb(tmp_path, "x", FILES, version="2:1.0", source="y (1.0)", compression=compression)
+    path = write_deb(
+        tmp_path, "x", FILES, version="2:1.0", source="y (1.0)", compression=compression
+    )
     package = read_package(path)
     assert (package.name, package.version, package.source) == ("x", "2:1.0", "y")
     assert dict(read_documents(path, lambda name: True)) == FILES

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.debian.descriptions import paragraphs, read_descriptions
 
 ENGLISH = """Package: one
@@ -49,13 +49,9 @@ Description-de: nur deutsch
 
 
 def test_paragraphs_and_items() -> None:
-    assert paragraphs("a tool\n It does\n something.\n .\n Parts:\n  * the first\n    item\n  * the second") == [
-        "a tool",
-        "It does something.",
-        "Parts:",
-        "the first item",
-        "the second",
-    ]
+    assert paragraphs(
+        "a tool\n It does\n something.\n .\n Parts:\n  * the first\n    item\n  * the second"
+    ) == ["a tool", "It does something.", "Parts:", "the first item", "the second"]
 
 
 def test_descriptions_are_joined(tmp_path: Path) -> None:

@@ -11,14 +11,34 @@ from fairseq_mhe.prepare.debian.documents import Document, kind_of, matched
     ("kind", "english", "german"),
     [
         ("man", "usr/share/man/man1/ls.1.gz", "usr/share/man/de/man1/ls.1.gz"),
-        ("help", "usr/share/doc/HTML/en/kate/index.docbook", "usr/share/doc/HTML/de/kate/index.docbook"),
+        (
+            "help",
+            "usr/share/doc/HTML/en/kate/index.docbook",
+            "usr/share/doc/HTML/de/kate/index.docbook",
+        ),
         ("help", "usr/share/help/C/gedit/a.page", "usr/share/help/de/gedit/a.page"),
         ("help", "usr/share/gimp/2.0/help/en/a.html", "usr/share/gimp/2.0/help/de/a.html"),
         ("help", "usr/share/doc/debian/FAQ/a.en.html", "usr/share/doc/debian/FAQ/de/a.de.html"),
-        ("help", "usr/share/doc/maint-guide/html/a.en.html", "usr/share/doc/maint-guide-de/html/a.de.html"),
-        ("help", "usr/share/developers-reference/a.html", "usr/share/developers-reference/de/a.html"),
-        ("help", "usr/share/doc/debian-handbook/html/en-US/a.html", "usr/share/doc/debian-handbook/html/de-DE/a.html"),
-        ("libreoffice", "usr/share/libreoffice/help/en-US/text/a.html", "usr/share/libreoffice/help/de/text/a.html"),
+        (
+            "help",
+            "usr/share/doc/maint-guide/html/a.en.html",
+            "usr/share/doc/maint-guide-de/html/a.de.html",
+        ),
+        (
+            "help",
+            "usr/share/developers-reference/a.html",
+            "usr/share/developers-reference/de/a.html",
+        ),
+        (
+            "help",
+            "usr/share/doc/debian-handbook/html/en-US/a.html",
+            "usr/share/doc/debian-handbook/html/de-DE/a.html",
+        ),
+        (
+            "libreoffice",
+            "usr/share/libreoffice/help/en-US/text/a.html",
+            "usr/share/libreoffice/help/de/text/a.html",
+        ),
         ("lyx", "usr/share/lyx/doc/Intro.lyx", "usr/share/lyx/doc/de/Intro.lyx"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.debian.deb import read_package
 from fairseq_mhe.prepare.debian.fetch import Fetched, choose, from_folder
 from fairseq_mhe.prepare.debian.packages import PACKAGES
@@ -14,7 +14,9 @@ from tests.prepare.debian.conftest import write_deb
 
 
 def in_folder(folder: Path, *named: str) -> Fetched:
-    return from_folder(folder, named, {path: read_package(path).name for path in folder.glob("*.deb")})
+    return from_folder(
+        folder, named, {path: read_package(path).name for path in folder.glob("*.deb")}
+    )
 
 
 def test_patterns_stand_for_the_last_version() -> None:
@@ -35,7 +37,9 @@ def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "deb.debian.org_x_Translation-de.bz2").write_bytes(b"")
     found = in_folder(tmp_path)
     assert found.packages == (paths[1], paths[0])
-    assert [path.name for path in found.descriptions["de"]] == ["deb.debian.org_x_Translation-de.bz2"]
+    assert [path.name for path in found.descriptions["de"]] == [
+        "deb.debian.org_x_Translation-de.bz2"
+    ]
     assert in_folder(tmp_path, "b").packages == (paths[0],)
 
 

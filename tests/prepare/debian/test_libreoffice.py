@@ -11,7 +11,9 @@ id="defaultx">{3}</span></span>+Z.</p>{4}<script>var x;</script></body></html>""
 
 def test_paragraphs_of_the_same_number() -> None:
     english = PAGE.format("Undo", "Press", "Command", "Ctrl", '<p id="par_id3">English only</p>')
-    german = PAGE.format("Rückgängig", "Drücken Sie", "Befehl", "Strg", '<p id="par_id4">Nur deutsch</p>')
+    german = PAGE.format(
+        "Rückgängig", "Drücken Sie", "Befehl", "Strg", '<p id="par_id4">Nur deutsch</p>'
+    )
     assert read_libreoffice(english.encode(), german.encode()) == [
         ("Undo", "Rückgängig"),
         ("Press Ctrl+Z.", "Drücken Sie Strg+Z."),

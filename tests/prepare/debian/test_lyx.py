@@ -40,7 +40,9 @@ hidden
 
 
 def test_a_formula_leaves_a_mark() -> None:
-    document = "\\begin_layout Standard\nas\n\\begin_inset Formula $x$\n\\end_inset\n says\n\\end_layout\n"
+    document = (
+        "\\begin_layout Standard\nas\n\\begin_inset Formula $x$\n\\end_inset\n says\n\\end_layout\n"
+    )
     assert blocks(document) == [("Standard", "as\ufffc says")]
 
 

@@ -70,10 +70,14 @@ def test_old_pages_are_latin_1_and_others_refused() -> None:
         == "Ein Text über etwas."
     )
     with pytest.raises(ValueError, match="neither UTF-8 nor Latin 1"):
-        read_man(man("A text."), gzip.compress(page.decode().encode("utf-8").replace(b"\xc3", b"\x81")))
+        read_man(
+            man("A text."), gzip.compress(page.decode().encode("utf-8").replace(b"\xc3", b"\x81"))
+        )
 
 
 def test_mdoc_and_redirections_are_left_alone() -> None:
-    mdoc = gzip.compress(b".Dd March 1, 2020\n.Dt X 1\n.Sh NAME\n.Nm x\n.Nd a page\n.Sh DESCRIPTION\nSome text here.\n")
+    mdoc = gzip.compress(
+        b".Dd March 1, 2020\n.Dt X 1\n.Sh NAME\n.Nm x\n.Nd a page\n.Sh DESCRIPTION\nSome text here.\n"
+    )
     assert read_man(mdoc, mdoc) == []
     assert read_man(gzip.compress(b".so man1/y.1\n"), man("A text.")) == []

@@ -15,7 +15,11 @@ from fairseq_mhe.prepare.debian.marks import masked, without_accelerators, witho
         ("~Open file", "Datei ö~ffnen", ("Open file", "Datei öffnen")),
         ("_Name of it", "_Name davon", ("Name of it", "Name davon")),
         ("Open (_O)", "Öffnen (_O)", ("Open", "Öffnen")),
-        ("set foo_bar of AT&T", "setze foo_bar von AT&T", ("set foo_bar of AT&T", "setze foo_bar von AT&T")),
+        (
+            "set foo_bar of AT&T",
+            "setze foo_bar von AT&T",
+            ("set foo_bar of AT&T", "setze foo_bar von AT&T"),
+        ),
         ("Save && quit", "Sichern && beenden", ("Save & quit", "Sichern & beenden")),
         ("A &amp; b_c", "A &amp; b_d", ("A &amp; bc", "A &amp; bd")),
         ("call foo_bar: x", 'ruft "foo_bar" auf', ("call foo_bar: x", 'ruft "foo_bar" auf')),

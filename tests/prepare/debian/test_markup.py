@@ -19,9 +19,12 @@ def test_paragraphs_and_no_code() -> None:
 
 def test_entities_are_those_of_the_language() -> None:
     english, german = (
-        read_entities(text) for text in ('<!ENTITY Ctrl "Ctrl">', "<!ENTITY Ctrl '<keycap>Strg</keycap>'>")
+        read_entities(text)
+        for text in ('<!ENTITY Ctrl "Ctrl">', "<!ENTITY Ctrl '<keycap>Strg</keycap>'>")
     )
-    pairs = list(read_markup(b"<p>Press &Ctrl;</p>", "<p>Drücken Sie &Ctrl;</p>".encode(), (english, german)))
+    pairs = list(
+        read_markup(b"<p>Press &Ctrl;</p>", "<p>Drücken Sie &Ctrl;</p>".encode(), (english, german))
+    )
     assert pairs == [("Press Ctrl", "Drücken Sie Strg")]
 
 
@@ -31,9 +34,7 @@ def test_paths_through_menus_have_their_parts_apart() -> None:
     or <guimenu>Edit</guimenu><keycap>X</keycap>.</para>"""
     entities = {"Ctrl": "<keycap>Strg</keycap>"}
     assert blocks(document, entities) == [("para", "Use File → Save, Strg+S or EditX.")]
-    document = (
-        "<p>Use <guiseq><gui>File</gui><gui>Save</gui></guiseq>, <keyseq><key>Ctrl</key><key>S</key></keyseq>.</p>"
-    )
+    document = "<p>Use <guiseq><gui>File</gui><gui>Save</gui></guiseq>, <keyseq><key>Ctrl</key><key>S</key></keyseq>.</p>"
     assert blocks(document, {}) == [("p", "Use File → Save, Ctrl+S.")]
 
 
@@ -42,8 +43,12 @@ def test_endless_entities_end() -> None:
 
 
 def test_pages_of_html_that_is_not_well_formed() -> None:
-    english = b"<html><head><title>no</title></head><body><h1>Title here<p>First.<p>Second <br>line."
-    german = b"<html><head><title>no</title></head><body><h1>Der Titel<p>Erster.<p>Zweite <br>Zeile."
+    english = (
+        b"<html><head><title>no</title></head><body><h1>Title here<p>First.<p>Second <br>line."
+    )
+    german = (
+        b"<html><head><title>no</title></head><body><h1>Der Titel<p>Erster.<p>Zweite <br>Zeile."
+    )
     assert list(read_markup(english, german)) == [
         ("Title here", "Der Titel"),
         ("First.", "Erster."),

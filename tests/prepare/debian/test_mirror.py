@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.errors import UserError
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.debian.deb import read_package
 from fairseq_mhe.prepare.debian.mirror import from_mirror
 from fairseq_mhe.prepare.pipeline import silent
-from tests.miniature import serve
+from tests.fixtures.miniature import serve
 from tests.prepare.debian.repository import write_repository
 
 
@@ -22,7 +22,9 @@ def url(folder: Path, tmp_path: Path) -> Iterator[str]:
 
 
 def test_packages_and_descriptions(url: str, folder: Path, tmp_path: Path) -> None:
-    found = from_mirror(url, "test", tmp_path / "debs", ["app", "manpages-d?", "nothing"], [], silent)
+    found = from_mirror(
+        url, "test", tmp_path / "debs", ["app", "manpages-d?", "nothing"], [], silent
+    )
     assert {read_package(path).name for path in found.packages} == {"app", "manpages-de"}
     assert (found.release, found.missing) == ("Test test", ("nothing",))
     assert {lang: [path.name for path in paths] for lang, paths in found.descriptions.items()} == {

@@ -14,13 +14,21 @@ def test_sentences() -> None:
         "(Three!)",
         "Four?",
     ]
-    assert sentences("Dies gilt z. B. Für A. Müller. Ende.") == ["Dies gilt z. B. Für A. Müller.", "Ende."]
+    assert sentences("Dies gilt z. B. Für A. Müller. Ende.") == [
+        "Dies gilt z. B. Für A. Müller.",
+        "Ende.",
+    ]
     assert sentences("see version 2. The") == ["see version 2. The"]
 
 
 def test_paragraphs_are_cut_where_both_sides_agree() -> None:
-    assert sentence_pairs("One. Two words.", "Eins. Zwei Worte.") == [("One.", "Eins."), ("Two words.", "Zwei Worte.")]
-    assert sentence_pairs("One. Two words.", "Eins, zwei Worte.") == [("One. Two words.", "Eins, zwei Worte.")]
+    assert sentence_pairs("One. Two words.", "Eins. Zwei Worte.") == [
+        ("One.", "Eins."),
+        ("Two words.", "Zwei Worte."),
+    ]
+    assert sentence_pairs("One. Two words.", "Eins, zwei Worte.") == [
+        ("One. Two words.", "Eins, zwei Worte.")
+    ]
     odd = (
         "Yes. This is a very long sentence of many words.",
         "Ja, das ist ein sehr langer Satz mit vielen Worten. So.",

@@ -1,0 +1,1 @@
+"""Checkpoints: read safely, averaged, inspected, and as models in memory."""

@@ -1,0 +1,192 @@
+"""``fairseq-mhe average``: the plain mean of several checkpoints' weights, as a checkpoint that fairseq reads."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_mhe.checkpoints.safe_load import (
+    load_checkpoint,
+    model_options,
+    provenance,
+    updates_made,
+)
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path
+
+#: Options of fairseq's Transformer and ours that change what the weights mean, by how their names
+#: begin.
+MEANING = (
+    "_name",
+    "arch",
+    "encoder",
+    "decoder",
+    "attention",
+    "cross",
+    "head_",
+    "collaborative",
+    "share",
+    "activation_fn",
+)
+#: Those of them that only say how a model was trained or started: dropout, layer-drop, pretrained
+#: embeddings.
+HARMLESS = ("drop", "_path")
+#: Key under which an averaged checkpoint names its sources.
+SOURCES = "averaged_from"
+
+
+def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
+    """Write the mean of ``paths``'s weights to ``output``, whole or not at all.
+
+    The mean is accumulated in float64 and written in float32; what is not floating point comes from
+    the newest. All else (options, dictionaries' state) comes from the newest too, but for the
+    optimizer's state, which belongs to no average.
+
+    Raises:
+        UserError: no checkpoint, one that cannot be read, checkpoints of different models, or
+        folded ones whose mean
+            means nothing.
+    """
+    if not paths:
+        raise UserError("nothing to average: give one checkpoint or more")
+    newest = max(paths, key=lambda path: updates_made(load_checkpoint(path)))
+    state = load_checkpoint(newest)
+    sums: dict[str, Tensor] = {}
+    for path in paths:
+        other = load_checkpoint(path)
+        _check_same_model(state, newest, other, path)
+        _check_linear(other, path)
+        for name, value in other["model"].items():
+            if value.is_floating_point():
+                sums[name] = value.double() + sums.get(name, 0.0)
+    state["model"] = _with_sharing(
+        {
+            name: (sums[name] / len(paths)).float() if name in sums else v
+            for name, v in state["model"].items()
+        },
+        like=state["model"],
+    )
+    state.pop("last_optimizer_state", None)
+    state[SOURCES] = [path.name for path in paths]
+    with atomic_path(output) as temporary:
+        try:
+            torch.save(state, temporary)
+        except RuntimeError as error:  # torch's writer hides the OSError of a full disk
+            raise UserError(f"cannot write {output}: {error}") from None
+
+
+def saved_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints of a training's folder by their updates, fewest first, each number of updates once.
+
+    checkpoint_best.pt is left out (it repeats another one, or is not among the last) and so are
+    averages.
+
+    Raises:
+        UserError: it is no folder, has no checkpoint, or one that cannot be read.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder: give the --save-dir of a fairseq training")
+    by_updates: dict[int, Path] = {}
+    for path in sorted(
+        folder.glob("checkpoint*.pt"), reverse=True
+    ):  # reversed: numbered names replace checkpoint_last
+        if path.name.startswith("checkpoint_best"):
+            continue
+        state = load_checkpoint(path)
+        if SOURCES not in state:
+            by_updates[updates_made(state)] = path
+    if not by_updates:
+        raise UserError(
+            f"{folder} has no checkpoint (checkpoint*.pt): give the --save-dir of a fairseq training"
+        )
+    return [by_updates[updates] for updates in sorted(by_updates)]
+
+
+def _check_same_model(
+    state: dict[str, Any], path: Path, other: dict[str, Any], other_path: Path
+) -> None:
+    for described in (_shapes, _meaningful):
+        ours, theirs = described(state), described(other)
+        for name in [*ours, *theirs]:
+            if ours.get(name) != theirs.get(name):
+                raise UserError(
+                    f"{other_path} and {path} are not of the same model: {name} is {theirs.get(name, 'absent')} and "
+                    f"{ours.get(name, 'absent')}; average checkpoints of one training run"
+                )
+
+
+def _check_linear(state: dict[str, Any], path: Path) -> None:
+    """Refuse a fold of a kind whose written-out weights are products: their mean is not the product of the means."""
+    made = provenance(state)
+    if made.get("made_by") == "fold" and not made.get("linear"):
+        kinds = sorted(set((made.get("source") or {}).get("attention", {}).values()))
+        raise UserError(
+            f"{path} was folded from {', '.join(kinds)}, whose folded weights are products of parameters, and the mean "
+            "of products is not the product of means: average the checkpoints it was folded from, then fold the average"
+        )
+
+
+def _shapes(state: dict[str, Any]) -> dict[str, Any]:
+    """Each parameter's shape."""
+    return {name: tuple(value.shape) for name, value in state["model"].items()}
+
+
+def _meaningful(state: dict[str, Any]) -> dict[str, Any]:
+    """The options that change what the weights mean (the number of heads, say, which no shape tells)."""
+    return {
+        name: value
+        for name, value in model_options(state).items()
+        if name.startswith(MEANING) and not any(word in name for word in HARMLESS)
+    }
+
+
+def _with_sharing(averaged: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Let parameters that share memory in ``like`` (tied embeddings) share it again, so that the file stays small."""
+    first: dict[tuple[int, torch.Size], str] = {}
+    for name, value in like.items():
+        owner = first.setdefault((value.data_ptr(), value.shape), name)
+        if owner != name and torch.equal(averaged[owner], averaged[name]):
+            averaged[name] = averaged[owner]
+    return averaged
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe average``."""
+    parser.add_argument(
+        "checkpoints",
+        nargs="+",
+        type=Path,
+        metavar="CKPT",
+        help="checkpoints, or with --last a folder",
+    )
+    parser.add_argument(
+        "--output", required=True, type=Path, metavar="OUT", help="the averaged checkpoint"
+    )
+    parser.add_argument(
+        "--last", type=int, metavar="N", help="average the last N checkpoints of the folder CKPT"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Average and name what went in."""
+    chosen = args.checkpoints
+    if args.last is not None:
+        if len(chosen) != 1 or args.last < 1:
+            raise UserError("--last takes a number of 1 or more, and then exactly one folder")
+        saved = saved_checkpoints(chosen[0])
+        if len(saved) < args.last:
+            raise UserError(
+                f"{chosen[0]} has checkpoints of {len(saved)} different updates, fewer than --last {args.last}"
+            )
+        chosen = saved[-args.last :]
+    average_checkpoints(chosen, args.output)
+    print(f"{args.output}: mean of {_names(chosen)}")
+
+
+def _names(paths: Iterable[Path]) -> str:
+    return ", ".join(str(path) for path in paths)

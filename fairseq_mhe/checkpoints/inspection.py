@@ -1,0 +1,194 @@
+"""``fairseq-mhe inspect``: what a checkpoint is, from its weights and options alone; nothing that it holds is run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from fairseq_mhe.checkpoints.average import SOURCES
+from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, place_of, plain
+from fairseq_mhe.checkpoints.safe_load import (
+    PROVENANCE,
+    load_checkpoint,
+    model_options,
+    provenance,
+    updates_made,
+)
+from fairseq_mhe.models.rows import NearestRow, nearest_row
+from fairseq_mhe.models.transformer import MODEL_NAME, PLACES, VARIANT_OPTIONS, kinds
+
+#: Keys of a fairseq checkpoint that training needs to go on from it.
+TRAINING_STATE = "last_optimizer_state"
+#: Tables of words, which are often one and the same.
+EMBEDDINGS = (
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "decoder.output_projection.weight",
+)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is known of a checkpoint.
+
+    ``kinds``: kind of attention by place; None where the model is not one that we know.
+    ``attention_parameters``: by place; ``parameters``: all, shared ones once; ``dtypes``: how their
+    numbers are stored.
+    ``made_by``: which of our commands made it, None where none did or training did;
+    ``averaged_from``: its sources.
+    """
+
+    path: str
+    model: str
+    architecture: str
+    row: str | None
+    row_differences: dict[str, Any]
+    kinds: dict[str, str] | None
+    options: dict[str, Any]
+    attention_parameters: dict[str, int]
+    parameters: int
+    dtypes: list[str]
+    updates: int
+    resumable: bool
+    averaged_from: list[str]
+    made_by: dict[str, Any] | None
+    versions: dict[str, str]
+
+
+def inspect(path: Path) -> Summary:
+    """Read a checkpoint of any fairseq model, as far as it can be understood.
+
+    Raises:
+        UserError: it cannot be read safely.
+    """
+    state = load_checkpoint(path)
+    options = model_options(state)
+    architecture = str(options.get("arch") or options.get("_name") or "unknown")
+    model = str(ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture))
+    made = provenance(state)
+    weights = {name: value for name, value in state["model"].items() if isinstance(value, Tensor)}
+    row = _row(model, options)
+    return Summary(
+        path=str(path),
+        model=model,
+        architecture=architecture,
+        row=row.name if row else None,
+        row_differences=plain(row.differences) if row else {},
+        kinds=_kinds(model, options),
+        options={
+            name: plain(options[name]) for name in VARIANT_OPTIONS if options.get(name) is not None
+        },
+        attention_parameters={place: _count(_of_place(weights, place)) for place in PLACES},
+        parameters=_count(weights),
+        dtypes=sorted({str(value.dtype).removeprefix("torch.") for value in weights.values()}),
+        updates=updates_made(state),
+        resumable=state.get(TRAINING_STATE) is not None,
+        averaged_from=[str(name) for name in state.get(SOURCES, [])],
+        made_by={name: value for name, value in made.items() if name != "versions"} or None,
+        versions=made.get("versions", {}),
+    )
+
+
+def _row(model: str, options: dict[str, Any]) -> NearestRow | None:
+    return nearest_row(options) if model in (STOCK_NAME, MODEL_NAME) else None
+
+
+def _kinds(model: str, options: dict[str, Any]) -> dict[str, str] | None:
+    if model == STOCK_NAME:
+        return dict.fromkeys(PLACES, "mha")
+    return kinds(argparse.Namespace(**options)) if model == MODEL_NAME else None
+
+
+def _of_place(weights: dict[str, Tensor], place: str) -> dict[str, Tensor]:
+    """The parameters of the attention sublayers at a place."""
+    return {
+        name: value
+        for name, value in weights.items()
+        if (".self_attn." in name or ".encoder_attn." in name) and place_of(name) == place
+    }
+
+
+def _count(weights: dict[str, Tensor]) -> int:
+    """Numbers in parameters: tied embeddings once, fairseq's version marks not at all."""
+    parameters = {
+        n: value for n, value in weights.items() if not n.endswith((".version", "._float_tensor"))
+    }
+    # A checkpoint saved from a GPU holds tied tables apart, so that sharing memory does not tell.
+    tables: list[Tensor] = []
+    for name in EMBEDDINGS:
+        table = parameters.pop(name, None)
+        if table is not None and not any(torch.equal(table, other) for other in tables):
+            tables.append(table)
+    return sum(value.numel() for value in [*parameters.values(), *tables])
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe inspect``."""
+    parser.add_argument(
+        "checkpoint", type=Path, metavar="CKPT", help="a fairseq checkpoint, stock or ours"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the summary."""
+    summary = inspect(args.checkpoint)
+    if args.json:
+        print(json.dumps(asdict(summary), indent=2))
+        return
+    table = Table(title=summary.path, show_header=False, title_justify="left")
+    for name, value in describe(summary).items():
+        table.add_row(name, value)
+    Console().print(table)
+
+
+def describe(summary: Summary) -> dict[str, str]:
+    """The summary in words, by what each line is about."""
+    lines = {"model": f"{summary.model} ({summary.architecture})"}
+    if summary.row:
+        differences = ", ".join(
+            f"{name} {value}" for name, value in summary.row_differences.items()
+        )
+        lines["row"] = f"{summary.row}, but {differences}" if differences else summary.row
+    for place in PLACES:
+        kind = summary.kinds[place] if summary.kinds else "?"
+        lines[f"{place} attention"] = f"{kind}, {summary.attention_parameters[place]:,} parameters"
+    lines["options"] = (
+        ", ".join(f"{name} {value}" for name, value in summary.options.items()) or "defaults"
+    )
+    lines["all parameters"] = f"{summary.parameters:,} ({', '.join(summary.dtypes)})"
+    lines["training updates"] = f"{summary.updates:,}"
+    lines["training can resume"] = "yes" if summary.resumable else "no (no optimizer state)"
+    lines["averaged from"] = ", ".join(summary.averaged_from) or "nothing"
+    lines["made by"] = _made_by(summary.made_by)
+    lines["versions"] = (
+        ", ".join(f"{name} {version}" for name, version in summary.versions.items()) or "not stored"
+    )
+    return lines
+
+
+def _made_by(made: dict[str, Any] | None) -> str:
+    """How one of our commands made it, and from what."""
+    steps = []
+    while made:
+        source = made.get("source") or {}
+        steps.append(
+            f"{made.get('made_by')} from {source.get('name')} ({_kind_words(source.get('attention'))})"
+        )
+        made = made.get("before")
+    return ", that by ".join(steps) or f"training, or a tool that leaves no {PROVENANCE!r} mark"
+
+
+def _kind_words(attention: Any) -> str:
+    return (
+        ", ".join(dict.fromkeys(attention.values())) if isinstance(attention, dict) else "unknown"
+    )

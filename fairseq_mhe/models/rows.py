@@ -1,0 +1,86 @@
+"""Which row of the table a model's sizes are, and the fairseq-train options that build the same model again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
+from fairseq_mhe.models.transformer import OPTIONS
+
+#: Options that are part of a model beside its row and kind of attention, with fairseq's defaults.
+OTHERS = {
+    "share_all_embeddings": False,
+    "share_decoder_input_output_embed": False,
+    "activation_fn": "relu",
+    "layernorm_embedding": False,
+    "no_scale_embedding": False,
+    "encoder_learned_pos": False,
+    "decoder_learned_pos": False,
+    "no_cross_attention": False,
+    "no_token_positional_embeddings": False,
+    "no_decoder_final_norm": False,
+}
+
+
+@dataclass(frozen=True)
+class NearestRow:
+    """A row's name, and the options in which a model differs from it, with the model's values (dropout aside)."""
+
+    name: str
+    differences: dict[str, Any]
+
+    @property
+    def exact(self) -> bool:
+        """Whether the model is of the row's sizes."""
+        return not self.differences
+
+
+def nearest_row(options: Mapping[str, Any]) -> NearestRow:
+    """The row with the fewest differences from flat ``options`` (the first of equals)."""
+    found = []
+    for name, row in {**ROWS, **SMALL_ROWS}.items():
+        sizes = {key: value for key, value in row.options().items() if key != "dropout"}
+        differences = {
+            key: options.get(key) for key, size in sizes.items() if options.get(key) != size
+        }
+        found.append(NearestRow(name, differences))
+    return min(found, key=lambda row: len(row.differences))
+
+
+def training_flags(options: Mapping[str, Any]) -> list[str]:
+    """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours with flat ``options``."""
+    row = nearest_row(options)
+    others = {
+        name: options.get(name)
+        for name, default in OTHERS.items()
+        if options.get(name) not in (None, default)
+    }
+    if "share_all_embeddings" in others:
+        others.pop("share_decoder_input_output_embed", None)
+    ours = {
+        name: options.get(name)
+        for name, (_, field) in OPTIONS.items()
+        if options.get(name) != field.default
+    }
+    flags = ["--arch", arch_name(row.name)]
+    for name, value in {
+        "attention": options.get("attention"),
+        **row.differences,
+        **others,
+        **ours,
+    }.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            flags.append(option)
+        elif value not in (None, False):
+            flags += [option, str(value)]
+    return flags
+
+
+def fine_tuning_line(output: Path, options: Mapping[str, Any]) -> str:
+    """How training goes on from a converted checkpoint."""
+    flags = " ".join(training_flags(options))
+    return f"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe {flags} --finetune-from-model {output} ..."

@@ -1,0 +1,1 @@
+"""One file a corpus: where it is, what it is checked against, and how it becomes a data folder."""

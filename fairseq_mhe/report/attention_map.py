@@ -1,0 +1,301 @@
+"""``fairseq-mhe attention-map``: a picture of where each head of each layer looks, for a checkpoint and a sentence."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks import FairseqTask
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, model_options
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path, sha256
+from fairseq_mhe.models.transformer import MODEL_NAME, PLACES, TransformerMHEModel, kinds
+from fairseq_mhe.prepare.clean import normalise
+from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
+from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, segment
+from fairseq_mhe.prepare.tokenise import tokeniser
+
+#: How a sentence is translated where no translation is given: Vaswani et al. 2017, section 6.1.
+DECODING = GenerationConfig(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50)
+FORMATS = (".png", ".pdf", ".svg")
+DPI = 150
+#: Inches: of a token, of the smallest and the largest panel, and between panels.
+TOKEN, SMALLEST, LARGEST, GAP = 0.15, 1.0, 4.0, 0.1
+FONT_SIZE = 8
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """The weights of one place of a model for one sentence.
+
+    ``layers``: (H, T, S) of each layer, with H heads, T queries and S keys; ``queries``: the T
+    tokens that the encoder reads or the decoder writes next; ``keys``: the S tokens that they look
+    at.
+    """
+
+    layers: tuple[Tensor, ...]
+    queries: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+def load_model(checkpoint: Path, data: Dataset) -> tuple[TransformerMHEModel, FairseqTask]:
+    """A trained model on the CPU, for evaluation, and its task with the data folder's dictionaries.
+
+    Raises:
+        UserError: the checkpoint cannot be read, is of another model, or does not fit the data
+        folder.
+    """
+    options = model_options(load_checkpoint(checkpoint))
+    name = options.get("_name") or options.get("arch")
+    if not str(name).startswith(MODEL_NAME):
+        raise UserError(
+            f"{checkpoint} is a model {name!r}, but attention maps are of {MODEL_NAME} models only"
+        )
+    missing = [
+        path
+        for path in (data.binary / f"dict.{lang}.txt" for lang in data.languages)
+        if not path.is_file()
+    ]
+    if missing:
+        raise UserError(
+            f"{missing[0]} is not there: prepare {data.folder} again, which makes what is missing"
+        )
+    source_lang, target_lang = data.languages
+    overrides = {"data": str(data.binary), "source_lang": source_lang, "target_lang": target_lang}
+    try:
+        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides=overrides
+        )
+    except SystemExit as error:
+        # How our model tells fairseq's own commands that a checkpoint does not fit.
+        reason = str(error).removeprefix("fairseq-mhe: error: ")
+        raise UserError(f"{checkpoint} does not fit {data.folder}: {reason}") from None
+    return model.eval(), task
+
+
+def encode(text: str, side: int, data: Dataset, dictionary: Dictionary, longest: int) -> Tensor:
+    """A plain sentence as fairseq's tokens (1, S), prepared as the data folder's own text was, with its end.
+
+    Args:
+        text: one sentence.
+        side: 0 for the source, 1 for the target language.
+        data: the data folder whose tokenizer and subwords are used.
+        dictionary: fairseq's, of that side.
+        longest: tokens that the model takes at most.
+
+    Raises:
+        UserError: the text is empty or too long, or the folder's subword model is missing.
+    """
+    name = ("sentence", "target")[side]
+    line = normalise(text)
+    if not line:
+        raise UserError(f"the {name} is empty: give some text")
+    kind = data.manifest["subword"]
+    path = data.folder / "subword" / MODEL_NAMES[kind]
+    if not path.is_file():
+        raise UserError(
+            f"{path} is not there: prepare {data.folder} again, which makes what is missing"
+        )
+    tokens = tokeniser(data.manifest["tokenizer"], data.languages[side])(line)
+    (pieces,) = segment([tokens], SubwordModel(kind, path, sha256(path)))
+    encoded = dictionary.encode_line(pieces, add_if_not_exist=False, append_eos=True).long()
+    if len(encoded) > longest:
+        raise UserError(
+            f"the {name} has {len(encoded)} subwords, but the model takes at most {longest}: shorten it"
+        )
+    return encoded.unsqueeze(0)
+
+
+def translate(model: TransformerMHEModel, task: FairseqTask, source: Tensor) -> Tensor:
+    """The best translation (1, T) that fairseq's beam search finds of ``source`` (1, S)."""
+    generator = task.build_generator([model], DECODING)
+    net_input = {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}
+    ((best, *_),) = task.inference_step(
+        generator, [model], {"net_input": net_input, "id": torch.tensor([0])}
+    )
+    return best["tokens"].unsqueeze(0)
+
+
+@torch.no_grad()
+def head_weights(
+    model: TransformerMHEModel, place: str, source: Tensor, target: Tensor | None
+) -> tuple[Tensor, ...]:
+    """The attention weights (H, T, S) of each layer in one place, in a pass over a sentence (1, S) and target (1, T).
+
+    They are what the sublayers themselves return for ``need_head_weights``. ``target`` is not
+    needed in the encoder.
+    """
+    side = model.encoder if place == "encoder" else model.decoder
+    found: list[Tensor] = []
+
+    def ask(
+        module: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return args, {**kwargs, "need_head_weights": True}
+
+    def keep(module: Attention, args: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        found.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
+
+    sublayers = [
+        m
+        for m in side.modules()
+        if isinstance(m, Attention) and m.encoder_decoder_attention is (place == "cross")
+    ]
+    hooks = [m.register_forward_pre_hook(ask, with_kwargs=True) for m in sublayers]
+    hooks += [m.register_forward_hook(keep) for m in sublayers]
+    try:
+        memory = model.encoder(source, torch.tensor([source.size(1)]))
+        if target is not None:
+            model.decoder(_shifted(target), memory)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return tuple(found)
+
+
+def _shifted(target: Tensor) -> Tensor:
+    """What the decoder reads to write ``target`` (1, T): its end first, then all but the end."""
+    return target.roll(1, dims=1)
+
+
+def attention_map(
+    model: TransformerMHEModel, task: FairseqTask, place: str, source: Tensor, target: Tensor | None
+) -> AttentionMap:
+    """The weights of a place (of ``PLACES``) with the tokens they belong to; the encoder's need no target."""
+    read = _symbols(source, task.source_dictionary)
+    layers = head_weights(model, place, source, target)
+    if target is None:
+        return AttentionMap(layers, read, read)
+    written = _symbols(target, task.target_dictionary)
+    return AttentionMap(
+        layers,
+        written,
+        read if place == "cross" else _symbols(_shifted(target), task.target_dictionary),
+    )
+
+
+def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
+    return tuple(dictionary[index] for index in tokens[0].tolist())
+
+
+def draw(shown: AttentionMap, title: str, output: Path) -> None:
+    """Write a picture with a panel for each layer (downwards) and head (to the right): queries downwards, keys across.
+
+    Args:
+        shown: what to draw.
+        title: heading.
+        output: its suffix, one of ``FORMATS``, is the picture's format.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    rows, columns = len(shown.layers), shown.layers[0].size(0)
+    width, height = (
+        min(LARGEST, max(SMALLEST, TOKEN * len(labels))) for labels in (shown.keys, shown.queries)
+    )
+    figure = Figure(figsize=(columns * (width + GAP), rows * (height + GAP)))
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    figure.subplots_adjust(
+        left=0, right=1, bottom=0, top=1, wspace=GAP / width, hspace=GAP / height
+    )
+    for layer, weights in enumerate(shown.layers):
+        for head, panel in enumerate(panels[layer]):
+            image = panel.imshow(
+                weights[head], vmin=0, vmax=1, cmap="Blues", aspect="auto", interpolation="nearest"
+            )
+            panel.tick_params(length=0)
+        panels[layer][0].set_ylabel(f"layer {layer + 1}", fontsize=FONT_SIZE + 2)
+        _label(panels[layer][0], "y", shown.queries, height)
+    for head, panel in enumerate(panels[0]):
+        panel.set_title(f"head {head + 1}", fontsize=FONT_SIZE + 2)
+        _label(panels[-1][head], "x", shown.keys, width)
+    # Outside the figure's frame, in inches; the tight box below takes it in.
+    wide, high = figure.get_size_inches()
+    bar = figure.colorbar(image, cax=figure.add_axes((1 + GAP / wide, 0, GAP / wide, 1)))
+    bar.ax.tick_params(labelsize=FONT_SIZE)
+    heading = f"{title}\nqueries downwards, keys across"
+    figure.text(0, 1 + 0.35 / high, heading, fontsize=FONT_SIZE + 2, parse_math=False)
+    with atomic_path(output) as temporary:
+        figure.savefig(
+            temporary, dpi=DPI, format=output.suffix[1:], bbox_inches="tight", pad_inches=0.15
+        )
+
+
+def _label(panel: Axes, axis: str, tokens: Sequence[str], size: float) -> None:
+    """Write the tokens along an axis of ``size`` inches, or every second, third ... where they would overlap."""
+    step = -(-len(tokens) * FONT_SIZE // int(size * 72))  # 72 points an inch
+    places = range(0, len(tokens), step)
+    put, rotation = (panel.set_xticks, 90) if axis == "x" else (panel.set_yticks, 0)
+    put(
+        places,
+        [tokens[index] for index in places],
+        fontsize=FONT_SIZE,
+        rotation=rotation,
+        parse_math=False,
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe attention-map``."""
+    parser.add_argument(
+        "checkpoint", type=Path, metavar="CHECKPOINT", help=f"a trained {MODEL_NAME} model"
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, help="the data folder that it was trained on"
+    )
+    parser.add_argument(
+        "--sentence", required=True, help="a sentence of the source language, as plain text"
+    )
+    parser.add_argument(
+        "--target", help="its translation, as plain text (default: the model's own, by beam search)"
+    )
+    parser.add_argument(
+        "--place", choices=PLACES, default="cross", help="which attention (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help=f"the picture: a {', '.join(FORMATS)} file",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Draw the picture and say what is in it."""
+    if args.out.suffix not in FORMATS:
+        raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
+    if args.place == "encoder" and args.target is not None:
+        raise UserError("--target has no effect on the encoder's attention: leave it out")
+    data = open_dataset(args.data)
+    model, task = load_model(args.checkpoint, data)
+    longest = model.max_positions()
+    source = encode(args.sentence, 0, data, task.source_dictionary, longest[0])
+    target = (
+        None
+        if args.target is None
+        else encode(args.target, 1, data, task.target_dictionary, longest[1])
+    )
+    if target is None and args.place != "encoder":
+        target = translate(model, task, source)
+        print(*data.detokenise([task.target_dictionary.string(target[0])]))
+    shown = attention_map(model, task, args.place, source, target)
+    kind = kinds(model.cfg)[args.place]
+    draw(shown, f"{args.place} attention, {kind}: {normalise(args.sentence)}", args.out)
+    print(
+        f"{args.out}: {args.place} attention ({kind}), {len(shown.layers)} layers, {shown.layers[0].size(0)} heads"
+    )

@@ -1,0 +1,125 @@
+"""Translate a data set with fairseq-generate: every sentence, in order, detokenised, with the speed measured."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.noise import real_warnings
+from fairseq_mhe.runs.processes import USER_DIR, Child, check_writable
+from fairseq_mhe.common.board import Watcher
+from fairseq_mhe.runs.recipes import Decoding
+from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.scoring import read_lines
+from fairseq_mhe.common.files import write_json, write_text
+
+_SPEED = re.compile(r"Translated ([\d,]+) sentences \(([\d,]+) tokens\) in [\d.]+s \(([\d.]+) sentences/s")
+_HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
+
+
+def generation_arguments(model: Path, data: Dataset, subset: str, decoding: Decoding, device: Device) -> list[str]:
+    """The words after ``fairseq-generate``."""
+    return [
+        str(data.binary),
+        *("--user-dir", str(USER_DIR), "--path", str(model), "--gen-subset", subset),
+        *decoding.flags(),
+        *device.flags(),
+        # fairseq drops the last len % 8 sentences otherwise.
+        *("--required-batch-size-multiple", "1", "--num-workers", "0"),
+        *("--log-format", "none"),
+    ]
+
+
+def generate(run: Run, data: Dataset, subset: str, decoding: Decoding, device: Device, board: Watcher) -> None:
+    """Translate ``subset`` of a data folder with a run's model, into the run's folder of that name.
+
+    It gets hypotheses.txt beside copies of the references and sources (so that it can be read
+    without the data), generation.json with the speed, and generate.log with all that fairseq
+    printed.
+
+    Raises:
+        UserError: generation failed, or not every sentence came back.
+    """
+    folder = run.subset(subset)
+    check_writable(folder)
+    sources, references = (read_lines(data.text(subset, side)) for side in (0, 1))
+    log = folder / "generate.log"
+    log.unlink(missing_ok=True)
+    board.add(run.name, len(references))
+    words = generation_arguments(run.model, data, subset, decoding, device)
+    lines = _follow(Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate"), run.name, board)
+    hypotheses = data.detokenise(parse_hypotheses(lines, len(references), log))
+    where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
+    speed = {
+        "sentences": len(hypotheses),
+        "sentences_per_second": sentences_per_second(lines, log),
+        "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
+    }
+    for name, text in (("sources", sources), ("references", references), ("hypotheses", hypotheses)):
+        write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
+    write_json(folder / "generation.json", speed)
+
+
+def _follow(child: Child, name: str, board: Watcher) -> list[str]:
+    """All lines of a running fairseq-generate, whose progress is shown."""
+    lines: list[str] = []
+    shown: set[str] = set()
+    done = 0
+    running = True
+    try:
+        while running:
+            time.sleep(0.2)
+            running = child.running()
+            new = child.new_lines()
+            lines += new
+            for warning in real_warnings(new):
+                if warning not in shown:
+                    shown.add(warning)
+                    board.say(f"  {name}: warning: {warning}")
+            done += sum(line.startswith("H-") for line in new)
+            board.update(name, done)
+            board.tick()
+        child.check(f"generating with {name}'s model")
+    finally:
+        child.stop()
+    board.update(name, done)
+    return lines
+
+
+def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
+    """The best hypotheses among fairseq-generate's output, in the order of the data set.
+
+    Args:
+        lines: its output, split at line feeds only.
+        count: how many sentences the data set has.
+        log: named in the error.
+
+    Raises:
+        UserError: a sentence is missing.
+    """
+    found: dict[int, str] = {}
+    for line in lines:
+        if match := _HYPOTHESIS.match(line):
+            found.setdefault(int(match[1]), match[2])  # the first of --nbest is the best
+    missing = [str(index) for index in range(count) if index not in found]
+    if missing or len(found) != count:
+        which = f"sentence {missing[0]} is missing (counted from 0)" if missing else "there are too many"
+        raise UserError(f"{len(found)} hypotheses for {count} sentences: {which}; nothing is scored; see {log}")
+    return [found[index] for index in range(count)]
+
+
+def sentences_per_second(lines: Iterable[str], log: Path) -> float:
+    """The speed that fairseq-generate reports: the search alone, without loading.
+
+    Raises:
+        UserError: it did not report one.
+    """
+    for line in lines:
+        if match := _SPEED.search(line):
+            return float(match[3])
+    raise UserError(f"fairseq-generate did not report its speed; see {log}")

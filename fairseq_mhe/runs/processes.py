@@ -1,0 +1,133 @@
+"""fairseq's command lines as child processes: their log in a file, their warnings on the screen, no orphans."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import fairseq_mhe
+from fairseq_mhe.common.errors import UserError
+
+#: What fairseq's commands take as --user-dir.
+USER_DIR = Path(fairseq_mhe.__file__).parent
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_ERROR_LINE = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)")
+
+
+class Child:
+    """A running ``python -m MODULE ARGUMENTS`` whose output goes to the end of ``log``.
+
+    It dies with this process, so that after a kill -9 nothing goes on training in the background.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        log: Path,
+        threads: int,
+        headline: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it. ``headline``: a line put into the log before its output; ``environment``: variables beside ours."""
+        self.log = log
+        self._rest = b""
+        count = str(threads)
+        fixed = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "PYTHONUNBUFFERED": "1"}
+        try:
+            with log.open("ab") as output:
+                output.write(f"--- {headline}\n".encode())
+                output.flush()
+                self._unread = output.tell()
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", module, *arguments],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **fixed, **(environment or {})},
+                    preexec_fn=_die_with_parent,
+                )
+        except OSError as error:
+            raise UserError(f"cannot start {module}: {error}") from error
+
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._process.poll() is None
+
+    def failed(self) -> bool:
+        """Whether it has ended, and not well."""
+        return bool(self._process.poll())
+
+    def new_lines(self) -> list[str]:
+        """The whole lines written to the log since the last call, and after the end an unfinished one."""
+        ended = not self.running()
+        with self.log.open("rb") as stream:
+            stream.seek(self._unread)
+            new = stream.read()
+        self._unread += len(new)
+        *whole, self._rest = (self._rest + new).split(b"\n")
+        if ended and self._rest:
+            whole.append(self._rest)
+            self._rest = b""
+        return [line.decode("utf-8", errors="replace") for line in whole]
+
+    def stop(self) -> None:
+        """End it, at once: whatever it had saved is whole, and a later start goes on from there."""
+        self._process.kill()
+        self._process.wait()
+
+    def check(self, what: str) -> None:
+        """Wait for the end.
+
+        Raises:
+            UserError: it failed; the line names ``what`` failed, why, and the log.
+        """
+        code = self._process.wait()
+        if code:
+            raise UserError(f"{what} failed: {self._reason(code)}; the whole log: {self.log}")
+
+    def _reason(self, code: int) -> str:
+        if code < 0:
+            name = signal.Signals(-code).name
+            hint = " (the memory may have run out)" if name == "SIGKILL" else ""
+            return f"killed by {name}{hint}"
+        with self.log.open("rb") as stream:
+            stream.seek(max(0, self.log.stat().st_size - 20000))
+            lines = [line.strip() for line in stream.read().decode("utf-8", errors="replace").split("\n")]
+        for line in reversed(lines):
+            if _ERROR_LINE.match(line):
+                return line.removeprefix("fairseq-mhe: error: ")
+        return next((line for line in reversed(lines) if line), f"exit code {code}")
+
+
+def check_writable(folder: Path) -> None:
+    """Make ``folder``, and see that files can be made in it.
+
+    Raises:
+        UserError: they cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write in {folder}: {error.strerror or error}") from error
+
+
+
+# Looked up before the fork: between fork and exec nothing may be imported or allocated that could
+# be locked.
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)
+
+
+def _die_with_parent() -> None:
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

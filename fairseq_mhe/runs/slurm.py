@@ -1,0 +1,119 @@
+"""The cells of a table as a SLURM job array, submitted with submitit; one that runs out of time goes on."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.runs.pipeline import scored
+from fairseq_mhe.runs.run import Run
+
+#: How often a job that runs out of time is submitted again.
+MOST_REQUEUES = 100
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe run-table`` for SLURM."""
+    group = parser.add_argument_group("SLURM")
+    group.add_argument("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
+    group.add_argument("--slurm-hours", type=float, default=24, metavar="H", help="time limit (default: %(default)s)")
+    group.add_argument("--slurm-cpus", type=int, default=8, metavar="N", help="cores a job (default: %(default)s)")
+    group.add_argument("--slurm-parallel", type=int, default=256, metavar="N", help="jobs at a time at most")
+    group.add_argument(
+        "--slurm-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="further options of sbatch: partition=gpu, account=mine, constraint=a100",
+    )
+
+
+class CellJob:
+    """One cell's job, as submitit pickles it: train, translate and score; asked again, it goes on."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = list(words)
+
+    def __call__(self) -> None:
+        """Run it.
+
+        Raises:
+            CalledProcessError: it failed; its output says why.
+        """
+        # SLURM announces the end to every process of the job; only submitit, which runs this, has
+        # to act on it.
+        subprocess.run(
+            [sys.executable, "-m", "fairseq_mhe.cli", *self.words],
+            check=True,
+            preexec_fn=lambda: signal.signal(signal.SIGUSR2, signal.SIG_IGN),
+        )
+
+    def checkpoint(self) -> Any:
+        """Called by submitit when the time is up or the job is pre-empted: submit the same again."""
+        from submitit.helpers import DelayedSubmission
+
+        return DelayedSubmission(self)
+
+
+def train_words(run: Run, args: argparse.Namespace) -> list[str]:
+    """The words after ``fairseq-mhe`` that train and score a run, whose settings they repeat."""
+    words = ["train", run.row, run.kind, "--seed", str(run.seed), "--evaluate", "--subset", args.subset]
+    words += ["--data", str(args.data.resolve()), "--out", str(args.out.resolve())]
+    for option in ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes"):
+        value = getattr(args, option)
+        if value is not None:
+            words += [f"--{option.replace('_', '-')}", str(value)]
+    return [*words, *(f"--{option}" for option in ("cpu", "tensorboard") if getattr(args, option))]
+
+
+def submit(runs: Sequence[Run], args: argparse.Namespace) -> None:
+    """Submit a job for each run that is not done, and say how to get the table.
+
+    Raises:
+        UserError: submitit or SLURM is not there, an option is wrong, or SLURM refuses.
+    """
+    waiting = [run for run in runs if not scored(run, args.subset)]
+    if waiting:
+        executor = _executor(args)
+        try:
+            jobs = executor.submit_array([CellJob(train_words(run, args)) for run in waiting])
+        except Exception as error:  # submitit passes on what sbatch says in an exception of its own
+            raise UserError(f"SLURM refuses the jobs: {' '.join(str(error).split())}") from error
+        for run, job in zip(waiting, jobs, strict=True):
+            print(f"{run.name}: job {job.job_id}, output {job.paths.stdout}")
+    print(
+        f"{len(waiting)} of {len(runs)} cells submitted; the table of what is finished: --finished-only without --slurm"
+    )
+
+
+def _executor(args: argparse.Namespace) -> Any:
+    """submitit's executor with our parameters; the batch files are written below the folder of the runs."""
+    try:
+        submitit = importlib.import_module("submitit")
+    except ImportError as error:
+        raise UserError("submitit is not installed: pip install 'fairseq-mhe[slurm]'") from error
+    if shutil.which("sbatch") is None or shutil.which("srun") is None:
+        raise UserError("sbatch and srun are not on this machine: run --slurm where SLURM jobs are submitted")
+    further = dict(option.partition("=")[::2] for option in args.slurm_option)
+    if not all(further.values()):
+        raise UserError(f"--slurm-option takes NAME=VALUE, not {' '.join(args.slurm_option)}")
+    executor = submitit.SlurmExecutor(folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=MOST_REQUEUES)
+    gpus = {} if args.cpu or args.processes else {"gpus_per_node": args.gpus or 1}
+    executor.update_parameters(
+        job_name="fairseq-mhe",
+        time=max(1, round(60 * args.slurm_hours)),
+        ntasks_per_node=1,
+        cpus_per_task=args.slurm_cpus,
+        array_parallelism=args.slurm_parallel,
+        stderr_to_stdout=True,
+        additional_parameters=further,
+        **gpus,
+    )
+    return executor

@@ -1,0 +1,287 @@
+"""Train runs with fairseq-train, several side by side where that is faster, going on from where they were."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import statistics
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.runs.devices import Device, free_port
+from fairseq_mhe.runs.noise import real_warnings
+from fairseq_mhe.runs.processes import USER_DIR, Child, check_writable
+from fairseq_mhe.common.board import Watcher
+from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.run import PLACES, Run, kind_name
+from fairseq_mhe.common.files import atomic_path, write_json
+from fairseq_mhe.models.architectures import arch_name
+
+#: A number of epochs that no training reaches: checkpoints come by updates only.
+NEVER = "1000000"
+LAST = "checkpoint_last.pt"
+_JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
+
+
+def attention_flags(attention: Mapping[str, str]) -> list[str]:
+    """The kinds of attention as the model's options."""
+    if len(set(attention.values())) == 1:
+        return ["--attention", kind_name(attention)]
+    return [word for place in PLACES for word in (f"--{place}-attention", attention[place])]
+
+
+def training_arguments(run: Run, data: Dataset, device: Device, tensorboard: bool = False) -> list[str]:
+    """The words after ``fairseq-train`` for a run, but for those that tell the processes of one model apart.
+
+    Raises:
+        UserError: the devices cannot share the run's batch.
+    """
+    training = training_of(run)
+    interval = str(training.interval)
+    return [
+        str(data.binary),
+        *("--user-dir", str(USER_DIR), "--arch", arch_name(run.row), *attention_flags(run.settings["attention"])),
+        *run.settings.get("options", ()),
+        # Its weights, and nothing else of it: training begins at update 0.
+        *(("--finetune-from-model", run.config["surroundings"]["start"]) if "start" in run.settings else ()),
+        *("--seed", str(run.seed), *training.flags(), *device.flags()),
+        *("--update-freq", str(training.update_freq(device.workers))),
+        # fairseq drops the last len % 8 sentences of every data set otherwise.
+        *("--required-batch-size-multiple", "1", "--num-workers", "0"),
+        # Batches are made anew from the epoch's number, so that a resumed training sees the very
+        # batches of one that was not stopped. By default they depend on the epoch that the process
+        # was started in.
+        *("--update-epoch-batch-itr", "True"),
+        *("--save-dir", str(run.checkpoints), "--save-interval", NEVER, "--validate-interval", NEVER),
+        *("--save-interval-updates", interval, "--validate-interval-updates", interval),
+        # One more than the average needs, so that there is one to fall back to.
+        *("--keep-interval-updates", str(training.average + 1), "--no-epoch-checkpoints"),
+        *("--log-format", "json", "--log-interval", str(log_interval(training))),
+        *(("--tensorboard-logdir", str(run.folder / "tensorboard")) if tensorboard else ()),
+    ]
+
+
+def log_interval(training: Training) -> int:
+    """Updates between two lines of the log: a hundred lines in all, and several between two checkpoints."""
+    return max(1, min(training.updates // 100, training.interval // 3))
+
+
+def training_of(run: Run) -> Training:
+    """A run's recipe."""
+    return Training(**run.settings["training"])
+
+
+def train(runs: Sequence[Run], data: Dataset, device: Device, board: Watcher, tensorboard: bool = False) -> None:
+    """Train every run to its last update, ``device.slots`` at a time; those that are finished are left alone.
+
+    Raises:
+        UserError: one of them failed. The others are stopped; what they had saved stays, and a new
+        start goes on.
+    """
+    waiting = deque(run for run in runs if not trained(run))
+    free = list(reversed(range(device.slots)))
+    active: dict[int, _Training] = {}
+    try:
+        while waiting or active:
+            while waiting and free:
+                slot = free.pop()
+                active[slot] = _Training(waiting.popleft(), data, device, slot, board, tensorboard)
+            time.sleep(0.2)
+            for slot, training in list(active.items()):
+                if training.ended():
+                    free.append(slot)
+                    del active[slot]
+                    training.finish()
+            board.tick()
+    finally:
+        for training in active.values():
+            training.stop()
+
+
+def trained(run: Run) -> bool:
+    """Whether a run reached its last update and its results are there."""
+    return run.steps.done("train", run.settings, [run.checkpoints / LAST, run.metrics])
+
+
+class _Training:
+    """One run while it trains, by ``device.workers`` processes; the first one's log is the run's."""
+
+    def __init__(self, run: Run, data: Dataset, device: Device, slot: int, board: Watcher, tensorboard: bool) -> None:
+        self._run, self._device, self._board = run, device, board
+        self._total = training_of(run).updates
+        self._started = time.monotonic()
+        self._shown: set[str] = set()
+        self._words = training_arguments(run, data, device, tensorboard)
+        check_writable(run.checkpoints)
+        done = restore(run.checkpoints, device.workers)
+        board.add(run.name, self._total, done)
+        run.steps.begin("train")
+        # Killed after its last update: fairseq would make one more.
+        self._children = [] if done >= self._total else self._start(slot, done)
+
+    def _start(self, slot: int, done: int) -> list[Child]:
+        headline = f"{time.strftime('%Y-%m-%d %H:%M:%S')} fairseq-train from update {done}, {self._device.describe()}"
+        environment, port = self._device.environment(slot), free_port()
+        return [
+            Child(
+                "fairseq_cli.train",
+                [*self._words, *self._device.rank_flags(rank, port)],
+                self._run.log if rank == 0 else self._run.folder / f"train.process{rank}.log",
+                self._device.threads,
+                headline,
+                environment,
+            )
+            for rank in range(self._device.workers)
+        ]
+
+    def ended(self) -> bool:
+        """Whether it is over, after showing what is new in the log."""
+        if not self._children:
+            return True
+        # One that failed leaves the others waiting for it for ever.
+        over = any(child.failed() for child in self._children) or not any(child.running() for child in self._children)
+        lines = self._children[0].new_lines()
+        for warning in real_warnings(lines):
+            if warning not in self._shown:
+                self._shown.add(warning)
+                self._board.say(f"  {self._run.name}: warning: {warning}")
+        for entry in log_entries(lines):
+            if entry.tag == "train_inner":
+                note = f"loss {entry.values['loss']:.2f}, {entry.values['wps']:.0f} tokens/s"
+                self._board.update(self._run.name, int(entry.values["num_updates"]), note)
+        return over
+
+    def finish(self) -> None:
+        """See that it did its work, and write the metrics."""
+        try:
+            for child in sorted(self._children, key=lambda child: not child.failed()):
+                child.check(f"training {self._run.name}")
+            _write_metrics(self._run, self._device)
+        except UserError as error:
+            self._run.steps.fail("train", str(error))
+            raise
+        finally:
+            self.stop()
+        self._run.steps.finish("train", self._run.settings, time.monotonic() - self._started)
+        self._board.update(self._run.name, self._total)
+
+    def stop(self) -> None:
+        """End it before its end."""
+        for child in self._children:
+            child.stop()
+
+
+def _write_metrics(run: Run, device: Device) -> None:
+    total = training_of(run).updates
+    made = updates_made(load_checkpoint(run.checkpoints / LAST))
+    if made < total:
+        raise UserError(f"training {run.name} ended after {made} of {total} updates; its log: {run.log}")
+    lines = run.log.read_text(encoding="utf-8", errors="replace").split("\n")
+    write_json(run.metrics, {**learning_curve(lines), "measured": device.describe()})
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """One JSON line of fairseq's log: ``train_inner`` or ``valid``, and its numbers."""
+
+    tag: str
+    values: dict[str, float]
+
+
+def log_entries(lines: Iterable[str]) -> list[LogEntry]:
+    """The whole JSON lines among a log's lines; a line cut off by a kill is passed over."""
+    entries = []
+    for line in lines:
+        if match := _JSON_LINE.search(line):
+            with contextlib.suppress(ValueError):
+                values = json.loads(match[2])
+                entries.append(LogEntry(match[1], {name: float(v) for name, v in values.items() if v is not None}))
+    return entries
+
+
+def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
+    """The curve and speed of a training, from its log.
+
+    Updates that a kill made the training repeat count once, with their last values.
+
+    Returns:
+        ``train`` and ``valid``: [updates, bits per target token] points, the training's with label
+        smoothing; ``tokens_per_second``: target tokens, the median over the log's intervals, None
+        where there is none.
+    """
+    train: dict[int, float] = {}
+    valid: dict[int, float] = {}
+    speed: dict[int, float] = {}
+    for entry in log_entries(lines):
+        if entry.tag == "train_inner":
+            updates = int(entry.values["num_updates"])
+            train[updates] = entry.values["loss"]
+            speed[updates] = entry.values["wps"]
+        else:
+            valid[int(entry.values["valid_num_updates"])] = entry.values["valid_nll_loss"]
+    return {
+        "train": [list(point) for point in sorted(train.items())],
+        "valid": [list(point) for point in sorted(valid.items())],
+        "tokens_per_second": round(statistics.median(speed.values()), 1) if speed else None,
+    }
+
+
+def restore(folder: Path, workers: int = 1) -> int:
+    """Make checkpoint_last.pt the newest whole checkpoint of ``folder``, and remove what a kill left half-written.
+
+    fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
+    leave half a file.
+
+    Args:
+        folder: a training's --save-dir.
+        workers: how many processes will go on with it.
+
+    Returns:
+        How many updates it holds; 0 where there is none and training begins at the beginning.
+    """
+    newest, most = None, 0
+    for path in folder.glob("*.pt.tmp"):
+        path.unlink()
+    # checkpoint_last.pt first, so that it stays where another one has as many updates.
+    for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: path.name != LAST):
+        try:
+            updates = updates_made(load_checkpoint(path))
+        except UserError:
+            path.unlink()
+            continue
+        if updates > most:
+            newest, most = path, updates
+    if newest is not None and not _reshard(newest, workers, folder / LAST) and newest.name != LAST:
+        with atomic_path(folder / LAST) as temporary:
+            shutil.copyfile(newest, temporary)
+    return most
+
+
+def _reshard(checkpoint: Path, workers: int, output: Path) -> bool:
+    """Write ``checkpoint`` for another number of processes than made it to ``output``; whether there was need to.
+
+    fairseq stores how many mini-batches of the epoch each process took, and would go on after as
+    many for any number of processes. All together took that many times the processes, whole updates
+    always, so the new share is whole too.
+    """
+    state = load_checkpoint(checkpoint)
+    before = ((state.get("cfg") or {}).get("distributed_training") or {}).get("distributed_world_size", workers)
+    if before == workers:
+        return False
+    position = state["extra_state"]["train_iterator"]
+    position["iterations_in_epoch"] = position["iterations_in_epoch"] * before // workers
+    state["cfg"]["distributed_training"]["distributed_world_size"] = workers
+    with atomic_path(output) as temporary:
+        torch.save(state, temporary)
+    return True

@@ -1,0 +1,105 @@
+"""Checkpoints of fairseq's Transformer and ours, old and new, become models; models become checkpoints."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.checkpoints.checkpoint import open_source, plain, save_ours, sublayers
+from tests.convert.test_fold import logits
+from tests.fixtures.checkpoints import flat_options, save, stir
+from tests.fixtures.models import SIZES, make_model
+
+
+def same_logits(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    return torch.allclose(logits(one), logits(other), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kind", VARIANTS)
+def test_ours(tmp_path: Path, kind: str) -> None:
+    model = stir(make_model(attention=kind))
+    source = open_source(save(tmp_path / "a.pt", model, attention=kind))
+    assert source.attention == dict.fromkeys(("encoder", "decoder", "cross"), kind)
+    assert (source.stock, source.words) == (False, (44, 44))
+    assert same_logits(source.model, model)
+    assert [place for _, place, _ in sublayers(source.model)] == ["encoder"] * 2 + [
+        "decoder",
+        "cross",
+    ] * 2
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["cfg", "args"])
+def test_fairseqs_own(tmp_path: Path, old: bool) -> None:
+    """As fairseq-train writes them today, and as it did before hydra."""
+    model = stir(make_model(arch="transformer"))
+    options = {**flat_options(), "arch": "transformer", "_name": "transformer"}
+    holder = (
+        {"args": argparse.Namespace(**options)}
+        if old
+        else {"args": None, "cfg": {"model": options}}
+    )
+    torch.save({**holder, "model": model.state_dict()}, tmp_path / "a.pt")
+    source = open_source(tmp_path / "a.pt")
+    assert source.stock
+    assert set(source.attention.values()) == {"mha"}
+    assert same_logits(source.model, model)
+
+
+def test_sizes_that_only_the_architecture_tells(tmp_path: Path) -> None:
+    """An old checkpoint of a named architecture may not repeat its sizes."""
+    args = argparse.Namespace(arch="transformer_iwslt_de_en", share_all_embeddings=True)
+    sizes = {"embed_dim": 512, "ffn_embed_dim": 1024, "attention_heads": 4, "layers": 6}
+    options = {
+        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()
+    }
+    model = make_model(arch="transformer", **options)
+    torch.save({"args": args, "model": model.state_dict()}, tmp_path / "a.pt")
+    assert same_logits(open_source(tmp_path / "a.pt").model, model)
+
+
+def test_layers_pruned_on_loading_are_not_asked_for_again(tmp_path: Path) -> None:
+    options = {"attention": "mha", "encoder_layers_to_keep": "0", "decoder_layers_to_keep": "1"}
+    whole = make_model(attention="mha")
+    source = open_source(save(tmp_path / "a.pt", whole, **options))
+    assert len(source.model.encoder.layers) == len(source.model.decoder.layers) == 1
+    kept = torch.equal(
+        source.model.decoder.layers[0].fc1.weight, whole.decoder.layers[1].fc1.weight
+    )
+    assert kept
+    assert (source.options["encoder_layers"], source.options["encoder_layers_to_keep"]) == (1, None)
+
+
+def test_what_is_saved_loads_through_fairseq_and_is_plain(tmp_path: Path) -> None:
+    source = open_source(
+        save(tmp_path / "a.pt", stir(make_model(attention="gqa")), updates=9, attention="gqa")
+    )
+    save_ours(
+        source, source.options, source.model.state_dict(), tmp_path / "b.pt", {"made_by": "a test"}
+    )
+    models, _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "b.pt")], task=source.task())
+    assert same_logits(models[0].eval(), source.model)
+    again = open_source(tmp_path / "b.pt")
+    assert {**again.options, "_name": ""} == {
+        **source.options,
+        "_name": "",
+    }  # 4x128 is as near as base
+    made = again.state["fairseq_mhe"]
+    assert (made["made_by"], made["source"]["name"], made["before"]) == ("a test", "a.pt", None)
+    assert again.state["optimizer_history"][-1]["num_updates"] == 9
+
+
+def test_plain() -> None:
+    value = {"a": argparse.Namespace(b=(1, 2.5, None)), 3: Path("x"), "t": True}
+    assert plain(value) == {"a": {"b": [1, 2.5, None]}, "3": "x", "t": True}
+
+
+def test_sides_of_different_width(tmp_path: Path) -> None:
+    options = {"attention": "mhe_mul", "encoder_embed_dim": 2 * SIZES["encoder_embed_dim"]}
+    options["share_all_embeddings"] = False
+    model = make_model(**options)
+    assert same_logits(open_source(save(tmp_path / "a.pt", model, **options)).model, model)

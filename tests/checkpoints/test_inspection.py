@@ -1,0 +1,117 @@
+"""``inspect`` says what a checkpoint is, and counts what a model would count."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from fairseq_mhe import cli
+from fairseq_mhe.checkpoints.average import average_checkpoints
+from fairseq_mhe.checkpoints.checkpoint import open_source, sublayers
+from fairseq_mhe.checkpoints.inspection import describe, inspect
+from fairseq_mhe.convert.fold import fold
+from fairseq_mhe.models.counting import attention_parameters, total_parameters
+from tests.fixtures.checkpoints import save
+from tests.fixtures.models import make_model
+
+MIXED = {"attention": "mhe_mul", "decoder_attention": "gqa", "attention_kv_heads": 2}
+
+
+@pytest.mark.parametrize("half", [None, torch.float16, torch.bfloat16])
+def test_it_counts_and_names(tmp_path: Path, half: torch.dtype | None) -> None:
+    model = make_model(**MIXED)
+    found = inspect(save(tmp_path / "a.pt", model, updates=123, half=half, **MIXED))
+    assert found.kinds == {"encoder": "mhe_mul", "decoder": "gqa", "cross": "mhe_mul"}
+    assert found.options == {"attention_kv_heads": 2}
+    assert found.parameters == total_parameters(model)
+    assert sum(found.attention_parameters.values()) == attention_parameters(model)
+    places = dict.fromkeys(found.attention_parameters, 0)
+    for _, place, module in sublayers(model):
+        places[place] += sum(p.numel() for p in module.parameters())
+    assert found.attention_parameters == places
+    assert found.updates == 123
+    assert found.dtypes == [str(half or torch.float32).removeprefix("torch.")]
+    assert not found.resumable
+
+
+@pytest.mark.parametrize(
+    "tied",
+    [
+        {"share_all_embeddings": True},
+        {"share_all_embeddings": False},
+        {"share_decoder_input_output_embed": True},
+    ],
+)
+def test_tied_tables_count_once(tmp_path: Path, tied: dict[str, bool]) -> None:
+    options = {"attention": "mha", "share_all_embeddings": False, **tied}
+    model = make_model(**options)
+    path = save(tmp_path / "a.pt", model, **options)
+    state = torch.load(path, weights_only=True)
+    state["model"] = {
+        name: value.clone() for name, value in state["model"].items()
+    }  # as one saved from a GPU
+    torch.save(state, path)
+    assert inspect(path).parameters == total_parameters(model)
+
+
+def test_it_knows_the_row(tmp_path: Path) -> None:
+    options = {"_name": "transformer_mhe_tiny", "attention": "mha"}
+    for side in ("encoder", "decoder"):
+        options |= {
+            f"{side}_embed_dim": 128,
+            f"{side}_ffn_embed_dim": 512,
+            f"{side}_attention_heads": 4,
+        }
+        options |= {f"{side}_layers": 2, f"{side}_normalize_before": True}
+    torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
+    assert (inspect(tmp_path / "a.pt").row, inspect(tmp_path / "a.pt").row_differences) == (
+        "tiny",
+        {},
+    )
+    options["decoder_layers"] = 1
+    torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
+    assert describe(inspect(tmp_path / "a.pt"))["row"] == "tiny, but decoder_layers 1"
+
+
+def test_what_made_it_is_told(tmp_path: Path) -> None:
+    path = save(tmp_path / "model.pt", make_model(attention="mqa"), attention="mqa")
+    average_checkpoints([path], tmp_path / "average.pt")
+    fold(
+        open_source(tmp_path / "average.pt"),
+        tmp_path / "folded.pt",
+        None,
+        1,
+        "test",
+        Console(quiet=True),
+    )
+    found = inspect(tmp_path / "folded.pt")
+    assert found.kinds == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
+    assert found.averaged_from == ["model.pt"]
+    assert describe(found)["made by"] == "fold from average.pt (mqa)"
+    assert found.versions["torch"] == metadata.version(
+        "torch"
+    )  # torch.__version__ may name the CUDA build too
+
+
+def test_a_model_of_another_family_is_described_as_far_as_it_goes(tmp_path: Path) -> None:
+    args = argparse.Namespace(arch="lstm")
+    torch.save({"args": args, "model": {"encoder.w": torch.ones(3, 2)}}, tmp_path / "lstm.pt")
+    found = inspect(tmp_path / "lstm.pt")
+    assert (found.model, found.kinds, found.row, found.parameters) == ("lstm", None, None, 6)
+    assert describe(found)["encoder attention"] == "?, 0 parameters"
+
+
+def test_the_command_prints_people_and_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(tmp_path / "a.pt", make_model(**MIXED), **MIXED)
+    assert cli.main(["inspect", str(path)]) == 0
+    assert "gqa" in capsys.readouterr().out
+    assert cli.main(["inspect", "--json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["kinds"]["decoder"] == "gqa"

@@ -1,0 +1,96 @@
+"""Checkpoints are read without running what they hold, and refused in one clear line."""
+
+import argparse
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, model_options, updates_made
+from fairseq_mhe.common.errors import UserError
+
+
+class Malicious:
+    """Unpickled in the ordinary way, it makes a file."""
+
+    def __init__(self, proof: Path) -> None:
+        self.proof = proof
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.proof,)
+
+
+def whole(path: Path) -> Path:
+    options = argparse.Namespace(arch="transformer_mhe_tiny", attention="mha")
+    history = [{"num_updates": 7}]
+    torch.save(
+        {
+            "cfg": {"model": options},
+            "model": {"w": torch.ones(300, 300)},
+            "optimizer_history": history,
+        },
+        path,
+    )
+    return path
+
+
+def test_a_checkpoint_with_options_in_a_namespace_loads(tmp_path: Path) -> None:
+    state = load_checkpoint(whole(tmp_path / "a.pt"))
+    assert model_options(state) == {"arch": "transformer_mhe_tiny", "attention": "mha"}
+    assert updates_made(state) == 7
+    assert torch.equal(state["model"]["w"], torch.ones(300, 300))
+
+
+def test_the_format_before_torch_1_6_loads(tmp_path: Path) -> None:
+    path = tmp_path / "old.pt"
+    torch.save(
+        {"args": argparse.Namespace(arch="x"), "model": {}},
+        path,
+        _use_new_zipfile_serialization=False,
+    )
+    assert model_options(load_checkpoint(path)) == {"arch": "x"}
+
+
+@pytest.mark.parametrize("new_format", [True, False])
+def test_foreign_code_is_refused_and_not_run(tmp_path: Path, new_format: bool) -> None:
+    proof, path = tmp_path / "it-ran", tmp_path / "bad.pt"
+    state = {"model": {}, "extra_state": Malicious(proof)}
+    torch.save(state, path, _use_new_zipfile_serialization=new_format)
+    with pytest.raises(UserError, match="foreign code") as refused:
+        load_checkpoint(path)
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not proof.exists()
+    torch.load(path, weights_only=False)
+    assert proof.exists(), "the checkpoint is harmless, so that this test proves nothing"
+
+
+def test_a_bare_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
+    proof, path = tmp_path / "it-ran", tmp_path / "bad.pt"
+    path.write_bytes(pickle.dumps({"model": Malicious(proof)}, protocol=2))
+    with pytest.raises(UserError):
+        load_checkpoint(path)
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 100, 5000, -1])
+def test_a_truncated_checkpoint_is_refused_in_one_line(tmp_path: Path, kept: int) -> None:
+    path = whole(tmp_path / "a.pt")
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(UserError, match="truncated") as refused:
+        load_checkpoint(path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"weights": {}}, {"model": torch.ones(2)}])
+def test_what_is_no_fairseq_checkpoint_is_refused(tmp_path: Path, content: object) -> None:
+    torch.save(content, tmp_path / "a.pt")
+    with pytest.raises(UserError, match="no fairseq checkpoint"):
+        load_checkpoint(tmp_path / "a.pt")
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "nothing.pt", tmp_path):
+        with pytest.raises(UserError, match=r"give the path of a fairseq checkpoint"):
+            load_checkpoint(path)

@@ -1,0 +1,56 @@
+"""Freed memory stays in the process, so that the next large tensor costs no page faults."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+#: Page faults of making and freeing three tensors of 100 MB again and again, of which each has
+#: 25,600 pages: of the cheapest round, as a tensor may still move in one where something small has
+#: landed between them.
+SCRIPT = """
+import json, resource, sys
+import torch
+from fairseq_mhe.common.allocator import keep_freed_memory
+
+kept = sys.argv[1] == "keep" and keep_freed_memory()
+def use():
+    return [torch.ones(25_000_000) for _ in range(3)]
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    use()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(json.dumps({"kept": kept, "faults": min(faults() for _ in range(5))}))
+"""
+
+
+def _run(how: str, **environment: str) -> dict[str, Any]:
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
+    }
+    command = [sys.executable, "-c", SCRIPT, how]
+    done = subprocess.run(
+        command, env={**clean, **environment}, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(
+    platform.libc_ver()[0] != "glibc", reason="only glibc's allocator is told to keep memory"
+)
+def test_freed_memory_is_used_again() -> None:
+    plain, kept = _run("plain"), _run("keep")
+    assert kept["kept"]
+    assert kept["faults"] < 2_000 < plain["faults"]
+
+
+def test_a_users_own_tuning_is_left_alone() -> None:
+    assert not _run("keep", MALLOC_TRIM_THRESHOLD_="1000000")["kept"]

@@ -1,0 +1,40 @@
+"""Numbers come with the machine and the versions they are of."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import fairseq_mhe
+from fairseq_mhe.common.system import machine, software, source_hash
+
+
+def test_the_machine_in_words() -> None:
+    found = machine("cpu")
+    assert {"processor", "memory", "system"} <= found.keys()
+    assert "cores" in found["processor"]
+    assert found["memory"].endswith(" GiB")
+    assert "gpu" not in found
+
+
+def test_versions_of_what_has_a_part_in_the_speed() -> None:
+    assert {"python", "torch", "numpy", "fairseq_mhe source"} <= software().keys()
+
+
+def test_the_hash_changes_with_the_code_and_with_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "fairseq_mhe"
+    shutil.copytree(
+        Path(fairseq_mhe.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    before = source_hash()
+    monkeypatch.setattr(fairseq_mhe, "__file__", str(package / "__init__.py"))
+    assert source_hash() == before
+    (package / "attention" / "notes.txt").write_text("x")
+    (package / "cli.py").write_text("x")
+    assert source_hash() == before
+    (package / "attention" / "kernel.py").write_text("x")
+    assert source_hash() != before

@@ -1,0 +1,68 @@
+"""Tests of Multi30k's preparation, from a server and from a folder."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.prepare.corpora.multi30k import FILES, NAMES, prepare_multi30k
+from fairseq_mhe.prepare.corpora.source import count_warnings
+from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.steps import read_manifest
+from tests.fixtures.miniature import serve
+from tests.prepare.conftest import Pairs
+
+
+@pytest.fixture
+def served(tmp_path: Path, corpus: dict[str, Pairs]) -> Path:
+    folder = tmp_path / "served"
+    folder.mkdir()
+    for split, name in NAMES.items():
+        for side, lang in enumerate(("en", "de")):
+            text = "".join(f"{pair[side]}\n" for pair in corpus[split][:60])
+            (folder / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    return folder
+
+
+@pytest.mark.usefixtures("quick")
+def test_from_the_network_and_from_a_folder_it_is_the_same(served: Path, tmp_path: Path) -> None:
+    paths = [served / file.name for file in FILES]
+    files = tuple(
+        RemoteFile(f"http://127.0.0.1:9/{p.name}", p.stat().st_size, sha256(p)) for p in paths
+    )
+    with serve(served) as server:
+        one = prepare_multi30k(
+            tmp_path / "one", mirror=server.url, vocab_size=100, workers=1, files=files
+        )
+    two = prepare_multi30k(tmp_path / "two", folder=served, vocab_size=100, workers=1)
+    assert read_manifest(one) == read_manifest(two)
+    assert read_manifest(one)["lines"] == {"train": 60, "valid": 60, "test": 60}
+    assert count_warnings(one)[0] == "train has 60 lines, known are 29,000"
+
+
+@pytest.mark.usefixtures("quick")
+def test_small_letters_are_an_option(served: Path, tmp_path: Path) -> None:
+    data = prepare_multi30k(
+        tmp_path / "data", folder=served, vocab_size=100, workers=1, lowercase=True
+    )
+    for folder in ("raw", "tokenised"):
+        text = (data / folder / "train.de").read_text(encoding="utf-8")
+        assert text == text.lower()
+    assert read_manifest(data)["options"]["lowercase"] is True
+
+
+def test_another_file_is_refused(served: Path, tmp_path: Path) -> None:
+    with (
+        serve(served) as server,
+        pytest.raises(UserError, match=r"train\.en\.gz has .* bytes instead of 568,929"),
+    ):
+        prepare_multi30k(tmp_path / "data", mirror=server.url)
+
+
+def test_a_folder_without_it_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"train\.en is not there"):
+        prepare_multi30k(tmp_path / "data", folder=tmp_path)

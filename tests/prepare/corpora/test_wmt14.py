@@ -1,0 +1,293 @@
+"""Tests of WMT14's preparation on the miniature: the whole chain, what can go wrong on the way, and kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import namedtuple
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.corpora import wmt14
+from fairseq_mhe.prepare.corpora.source import count_warnings
+from fairseq_mhe.prepare.corpora.wmt14 import WMT14, prepare_wmt14, read_catalogue
+from fairseq_mhe.prepare.steps import read_manifest
+from tests.fixtures.miniature import Miniature, Server, make_miniature, serve, write_archive
+from tests.prepare.test_pipeline import snapshot, times
+
+SCRIPT = Path(__file__).resolve().parents[3] / "data-prep" / "wmt14_en_de.sh"
+MERGES = 300
+KILLS = 6
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Miniature:
+    return make_miniature(tmp_path_factory.mktemp("a miniature"))
+
+
+@pytest.fixture
+def miniature(whole: Miniature, tmp_path: Path) -> Miniature:
+    """One that a test may spoil."""
+    shutil.copytree(whole.folder, tmp_path / "mini")
+    mini = tmp_path / "mini"
+    return Miniature(mini, mini / "archives", mini / "newstest", mini / "catalogue.json")
+
+
+@pytest.fixture
+def server(miniature: Miniature) -> Iterator[Server]:
+    with serve(miniature.archives) as running:
+        yield running
+
+
+def prepare_from(miniature: Miniature, server: Server, out: Path, **options: object) -> Path:
+    return prepare_wmt14(
+        out,
+        catalogue=miniature.catalogue,
+        newstest=miniature.newstest,
+        mirror=server.url,
+        vocab_size=MERGES,
+        workers=1,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def command(miniature: Miniature, server: Server, out: Path) -> list[str]:
+    words = [*miniature.options(server.url), "--vocab-size", str(MERGES), "--workers", "2"]
+    return ["bash", str(SCRIPT), "--out", str(out), *words]
+
+
+def run_script(words: list[str]) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHON": sys.executable}
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+
+def spoil(miniature: Miniature, name: str, members: dict[str, str]) -> None:
+    """Another archive in the place of one, with the catalogue in step."""
+    path = write_archive(miniature.archives / name, members)
+    content = json.loads(miniature.catalogue_file.read_text())
+    entry = next(entry for entry in content["corpora"] if entry["url"].endswith(name))
+    entry.update(size=path.stat().st_size, sha256=wmt14.sha256(path))
+    miniature.catalogue_file.write_text(json.dumps(content))
+
+
+@pytest.mark.usefixtures("quick")
+def test_from_archives_to_data(miniature: Miniature, server: Server, tmp_path: Path) -> None:
+    data = prepare_from(miniature, server, tmp_path / "data")
+    manifest = read_manifest(data)
+    assert manifest["state"] == "complete"
+    assert [name for name, _ in server.requests] == [
+        f"/{corpus.file.name}" for corpus in WMT14.chosen("v9")
+    ]
+    assert manifest["steps"]["clean"]["counts"]["train"]["read"] == 900
+    assert manifest["source"]["lines"]["europarl-v7"] == {"found": 300, "known": 300}
+    assert (
+        manifest["source"]["archives"]["training-parallel-nc-v9.tgz"]
+        == miniature.catalogue.corpora[2].file.sha256
+    )
+    assert manifest["lines"]["valid"] == manifest["lines"]["test"] == 20
+    for lang in ("en", "de"):
+        assert (data / "raw" / f"test.{lang}").read_text() == (
+            miniature.newstest / f"newstest2014.{lang}"
+        ).read_text()
+    before = times(data)
+    prepare_from(miniature, server, data)
+    assert times(data) == before
+    assert count_warnings(data) == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_archives_are_not_needed_any_more(
+    miniature: Miniature, server: Server, tmp_path: Path
+) -> None:
+    data = prepare_from(miniature, server, tmp_path / "data", archives=tmp_path / "archives")
+    shutil.rmtree(tmp_path / "archives")
+    asked = len(server.requests)
+    prepare_from(miniature, server, data, archives=tmp_path / "archives", news_commentary="v9")
+    assert len(server.requests) == asked
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_folder_of_archives_is_taken(
+    miniature: Miniature, server: Server, tmp_path: Path
+) -> None:
+    prepare_from(
+        miniature, server, tmp_path / "data", archives=miniature.archives, news_commentary="v12"
+    )
+    assert server.requests == []
+    assert "news-commentary-v12" in read_manifest(tmp_path / "data")["source"]["lines"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_test_sets_are_scored_as_they_are_but_the_model_sees_plain_quotes(
+    miniature: Miniature, server: Server, tmp_path: Path
+) -> None:
+    for lang in ("en", "de"):
+        with (miniature.newstest / f"newstest2014.{lang}").open("a", encoding="utf-8") as stream:
+            stream.write("„So“ \u2013 das…\n")
+    data = prepare_from(miniature, server, tmp_path / "data")
+    assert (data / "raw" / "test.de").read_text(encoding="utf-8").splitlines()[
+        -1
+    ] == "„So“ \u2013 das…"
+    assert (data / "tokenised" / "test.de").read_text(encoding="utf-8").splitlines()[
+        -1
+    ] == '" So " - das ...'
+    assert read_manifest(data)["options"]["punctuation"] is True
+    assert count_warnings(data) == ["newstest2014 has 21 lines, known are 20"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_counts_that_are_not_as_known_are_warned_of_and_recorded(
+    miniature: Miniature, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spoil(
+        miniature,
+        "training-parallel-nc-v9.tgz",
+        {f"training/news-commentary-v9.de-en.{x}": "a b\n" for x in ("en", "de")},
+    )
+    data = prepare_from(miniature, server, tmp_path / "data")
+    assert count_warnings(data) == ["news-commentary-v9 has 1 lines, known are 300"]
+    wmt14.finish(data, count_warnings(data))
+    assert "warning: news-commentary-v9 has 1 lines, known are 300" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        (
+            {
+                "training/europarl-v7.de-en.en": "a\nb\nc\n",
+                "training/europarl-v7.de-en.de": "a\nb\n",
+            },
+            r"europarl-v7\.de-en\.en has 3 lines, europarl-v7\.de-en\.de has 2",
+        ),
+        (
+            {"training/europarl-v7.de-en.en": "a\n"},
+            r"europarl-v7\.tgz has no training/europarl-v7\.de-en\.de",
+        ),
+        ({"../europarl-v7.de-en.en": "a\n"}, r"europarl-v7\.tgz is refused, it is not safe"),
+    ],
+)
+def test_a_bad_archive_is_told_and_leaves_nothing(
+    miniature: Miniature, server: Server, tmp_path: Path, members: dict[str, str], message: str
+) -> None:
+    spoil(miniature, "training-parallel-europarl-v7.tgz", members)
+    with pytest.raises(UserError, match=message) as caught:
+        prepare_from(miniature, server, tmp_path / "data", archives=tmp_path / "archives")
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in (tmp_path / "data" / "original").iterdir()] == [".lock"]
+
+
+def test_a_changed_archive_is_refused_and_not_kept(
+    miniature: Miniature, server: Server, tmp_path: Path
+) -> None:
+    path = miniature.archives / "training-parallel-commoncrawl.tgz"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(
+        UserError, match=r"commoncrawl\.tgz: what came has the SHA-256 .* instead of"
+    ):
+        prepare_from(miniature, server, tmp_path / "data", archives=tmp_path / "archives")
+    assert [path.name for path in (tmp_path / "archives").iterdir()] == [
+        "training-parallel-europarl-v7.tgz"
+    ]
+
+
+def test_too_small_a_disk_is_told_before_the_download(
+    miniature: Miniature, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr("fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(1, 1, 10**9))
+    with pytest.raises(UserError, match=r"has 1\.0 GB free, step 'extract' needs about 2\.0 GB"):
+        prepare_wmt14(tmp_path / "data", mirror=server.url)
+    assert server.requests == []
+
+
+def test_without_a_network_the_test_sets_are_asked_for(
+    miniature: Miniature, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> str:
+        raise OSError("<urlopen error [Errno -2] Name or service not known>")
+
+    monkeypatch.setattr("sacrebleu.get_source_file", fail)
+    with pytest.raises(
+        UserError, match=r"cannot get its test set wmt13 \(.*not known.*\); .* --newstest"
+    ):
+        prepare_wmt14(
+            tmp_path / "data", catalogue=miniature.catalogue, mirror=server.url, workers=1
+        )
+
+
+def test_sacrebleus_own_files_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        "sacrebleu.get_source_file", lambda *words: asked.append(words) or str(tmp_path / "source")
+    )
+    monkeypatch.setattr("sacrebleu.get_reference_files", lambda *_: [str(tmp_path / "reference")])
+    assert wmt14.from_sacrebleu("wmt14/full") == [tmp_path / "source", tmp_path / "reference"]
+    assert asked == [("wmt14/full", "en-de")]
+
+
+@pytest.mark.parametrize(
+    "content", ["no JSON", "[]", '{"corpora": [{"url": "x"}], "newstest": {}}']
+)
+def test_a_bad_catalogue_is_told(tmp_path: Path, content: str) -> None:
+    (tmp_path / "catalogue.json").write_text(content)
+    with pytest.raises(UserError, match="cannot be read as a catalogue"):
+        read_catalogue(tmp_path / "catalogue.json")
+
+
+def test_the_real_archives_are_those_of_the_reference() -> None:
+    """Their sizes and checksums once more, from TensorFlow Datasets' lists."""
+    assert {
+        corpus.name: (corpus.file.size, corpus.file.sha256[:8], corpus.lines)
+        for corpus in WMT14.corpora
+    } == {
+        "europarl-v7": (657632379, "0224c7c7", 1_920_209),
+        "commoncrawl": (918311367, "c7a74e2e", 2_399_123),
+        "news-commentary-v9": (80418416, "cb8953f2", 201_288),
+        "news-commentary-v12": (168591139, "2b45f30e", 270_769),
+    }
+
+
+def test_the_script_survives_kill_9_anywhere(whole: Miniature, tmp_path: Path) -> None:
+    """Killed at random moments and started again it ends as if it had run in one go; through the real script."""
+    with serve(whole.archives) as server:
+        begun = time.monotonic()
+        done = run_script(command(whole, server, tmp_path / "in one go"))
+        lasts = time.monotonic() - begun
+        assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'in one go'}\n"), done.stderr
+        moments = random.Random(1)
+        for _ in range(KILLS):
+            process = subprocess.Popen(
+                command(whole, server, tmp_path / "killed"),
+                env={**os.environ, "PYTHON": sys.executable},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            time.sleep(moments.uniform(0.1, 0.9) * lasts)
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        assert run_script(command(whole, server, tmp_path / "killed")).returncode == 0
+    assert snapshot(tmp_path / "killed") == snapshot(tmp_path / "in one go")
+    assert not list((tmp_path / "killed").rglob("*.part"))
+
+
+def test_the_script_explains_itself_and_tells_errors_in_one_line(tmp_path: Path) -> None:
+    assert "--news-commentary" in run_script(["bash", str(SCRIPT), "--help"]).stdout
+    done = run_script(
+        ["bash", str(SCRIPT), "--out", str(tmp_path), "--catalogue", str(tmp_path / "none.json")]
+    )
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "none.json cannot be read as a catalogue" in done.stderr

@@ -1,0 +1,110 @@
+"""PRR and PEoP recomputed from the published scores, against every cell that the paper prints."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from fairseq_mhe.experiments.params import build_setting
+from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.report.peop import PUBLISHED_SCORES, TASKS, peop, prr
+
+# Xue & Aletras 2023: GLUE, SuperGLUE, SQuAD1.1, SQuAD2.0.
+PRR = {
+    "sha": (96.7, 95.1, 93.1, 87.8),
+    "mha": (100, 100, 100, 100),
+    "el": (98.0, 98.5, 97.6, 93.8),
+    "mqa": (99.2, 98.2, 97.9, 97.2),
+    "skv": (99.4, 99.1, 99.4, 98.6),
+    "mhe_add": (98.2, 97.9, 94.5, 93.2),
+    "mhe_mul": (98.3, 98.7, 97.0, 93.9),
+}
+PEOP = {
+    "mha": (0.02, 0.02, 0.03, 0.06),
+    "el": (0.02, 0.06, 0.08, 0.11),
+    "mqa": (0.04, 0.04, 0.07, 0.15),
+    "skv": (0.02, 0.03, 0.05, 0.09),
+    "mhe_add": (4.92, 9.44, 4.65, 19.88),
+    "mhe_mul": (5.53, 12.07, 13.19, 22.25),
+}
+SCORE_ROUNDING, PRR_ROUNDING, PEOP_ROUNDING = 0.05, 0.05, 0.005
+CELLS = [(kind, task) for kind in PEOP for task in range(4)]
+
+
+@pytest.fixture(scope="module")
+def parameters() -> dict[str, int]:
+    """Attention parameters, counted in modules."""
+    return {
+        kind: attention_parameters(build_setting("bert-base", kind)) for kind in PUBLISHED_SCORES
+    }
+
+
+def around(score: float) -> tuple[float, float]:
+    """The scores that are printed as ``score``."""
+    return score - SCORE_ROUNDING, score + SCORE_ROUNDING
+
+
+def test_there_are_24_cells() -> None:
+    assert len(CELLS) == 24
+    assert set(PRR) == set(PUBLISHED_SCORES) == {*PEOP, "sha"}
+    assert all(len(scores) == len(TASKS) for scores in PUBLISHED_SCORES.values())
+
+
+@pytest.mark.parametrize(("kind", "task"), CELLS)
+def test_peop_is_the_published_one_within_rounding(
+    kind: str, task: int, parameters: dict[str, int]
+) -> None:
+    """The scores are known to 0.05, and a cell to 0.005."""
+    pairs = itertools.product(
+        around(PUBLISHED_SCORES[kind][task]), around(PUBLISHED_SCORES["sha"][task])
+    )
+    values = [peop(score, sha, parameters[kind], parameters["sha"]) for score, sha in pairs]
+    assert min(values) - PEOP_ROUNDING <= PEOP[kind][task] <= max(values) + PEOP_ROUNDING
+
+
+@pytest.mark.parametrize(("kind", "task"), [(kind, task) for kind in PRR for task in range(4)])
+def test_prr_is_the_published_one_within_rounding(kind: str, task: int) -> None:
+    pairs = itertools.product(
+        around(PUBLISHED_SCORES[kind][task]), around(PUBLISHED_SCORES["mha"][task])
+    )
+    values = [prr(score, mha) for score, mha in pairs]
+    assert min(values) - PRR_ROUNDING <= PRR[kind][task] <= max(values) + PRR_ROUNDING
+
+
+@pytest.mark.parametrize("task", range(4))
+def test_one_set_of_scores_explains_all_cells_of_a_task(
+    task: int, parameters: dict[str, int]
+) -> None:
+    """Stronger than cell by cell: all PRR and PEoP of a task follow from the same, unrounded, scores of mha and sha."""
+    steps = [step / 200 - SCORE_ROUNDING for step in range(21)]
+    possible = [
+        (PUBLISHED_SCORES["mha"][task] + up, PUBLISHED_SCORES["sha"][task] + right)
+        for up in steps
+        for right in steps
+    ]
+    assert any(explained(task, mha, sha, parameters) for mha, sha in possible)
+
+
+def explained(task: int, mha: float, sha: float, parameters: dict[str, int]) -> bool:
+    """Whether each kind has a score that is printed as published and gives its published PRR and PEoP."""
+    for kind, cells in PRR.items():
+        low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(
+            kind, around(PUBLISHED_SCORES[kind][task])
+        )
+        low = max(low, (cells[task] - PRR_ROUNDING) * mha / 100)
+        high = min(high, (cells[task] + PRR_ROUNDING) * mha / 100)
+        if kind in PEOP:
+            more = parameters[kind] / parameters["sha"] - 1
+            low = max(low, sha * (1 + (PEOP[kind][task] - PEOP_ROUNDING) * more))
+            high = min(high, sha * (1 + (PEOP[kind][task] + PEOP_ROUNDING) * more))
+        if low > high + 1e-9:
+            return False
+    return True
+
+
+def test_the_formulas() -> None:
+    assert prr(20, 25) == 80
+    assert peop(110, 100, 150, 100) == pytest.approx(0.1 / 0.5)
+    with pytest.raises(ZeroDivisionError):
+        peop(110, 100, 100, 100)

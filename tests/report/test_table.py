@@ -1,0 +1,165 @@
+"""The table says what the run folders say, has the promised keys, and refuses what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from sacrebleu.metrics import BLEU
+
+from fairseq_mhe import cli
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.report.table import FILES, gather, summarise, write_table
+from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.scoring import read_lines
+from tests.fixtures.runs import REFERENCES
+
+MakeRun = Callable[..., Run]
+PROMISED = {
+    "attention",
+    "attention_parameters",
+    "total_parameters",
+    "kv_bytes_per_token",
+    "bleu",
+    "chrf",
+    "prr",
+    "p_value",
+    "signature",
+    "tokens_per_second",
+    "sentences_per_second",
+}
+
+
+def bleu_of(run: Run) -> float:
+    hypotheses = read_lines(run.subset("test") / "hypotheses.txt")
+    return BLEU().corpus_score(hypotheses, [REFERENCES]).score
+
+
+def test_one_object_a_kind_with_the_promised_keys(make_run: MakeRun) -> None:
+    mha, mhe = make_run("mha", 3), make_run("mhe_mul", 9)
+    first, second = summarise(gather([mha.folder, mhe.folder]))
+    assert set(first) >= PROMISED <= set(second)
+    assert (first["attention"], second["attention"]) == ("mha", "mhe_mul")
+    assert first["bleu"] == pytest.approx(bleu_of(mha), abs=1e-3)
+    assert (first["prr"], first["p_value"]) == (100.0, None)
+    assert second["prr"] == pytest.approx(100 * bleu_of(mhe) / bleu_of(mha), abs=0.01)
+    assert second["prr_low"] < second["prr"] < second["prr_high"]
+    assert 0 < second["p_value"] < 0.05
+    assert (second["attention_parameters"], second["kv_bytes_per_token"]) == (1500, 64)
+
+
+def test_seeds_are_averaged(make_run: MakeRun) -> None:
+    runs = [make_run("mha", 2, seed=1), make_run("mha", 6, seed=2), make_run("mhe_mul", 6, seed=1)]
+    mha, mhe = summarise(gather(run.folder for run in runs))
+    bleus = [bleu_of(run) for run in runs[:2]]
+    assert mha["seeds"] == [1, 2]
+    assert mha["bleu"] == pytest.approx(sum(bleus) / 2, abs=1e-3)
+    assert mha["bleu_deviation"] == pytest.approx(abs(bleus[0] - bleus[1]) / 2**0.5, abs=1e-3)
+    assert mha["tokens_per_second"] == 1500.0
+    assert mhe["bleu_deviation"] is None
+
+
+def test_the_comparison_is_of_all_seeds(make_run: MakeRun) -> None:
+    """The first seeds are equal, the others are not."""
+    runs = [
+        make_run(kind, wrong, seed)
+        for kind, wrongs in (("mha", (3, 2, 2)), ("mhe_mul", (3, 15, 16)))
+        for seed, wrong in enumerate(wrongs, start=1)
+    ]
+    mha, mhe = summarise(gather(run.folder for run in runs))
+    assert mhe["prr"] == pytest.approx(100 * mhe["bleu"] / mha["bleu"], abs=0.01)
+    assert mhe["p_value"] < 1.0
+    assert mhe["prr_low"] < mhe["prr"] < mhe["prr_high"]
+    confidences = [
+        json.loads((run.subset("test") / "scores.json").read_text())["bleu"]["confidence"]
+        for run in runs[:3]
+    ]
+    assert mha["bleu_confidence"] == pytest.approx(sum(confidences) / 3, abs=1e-3)
+
+
+def test_the_deviation_is_shown_where_there_are_several_seeds(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
+    one, other = make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)
+    for folders, shown in (([one.folder], False), ([one.folder, other.folder], True)):
+        write_table(gather(folders), tmp_path / "out", "A title")
+        heading = (tmp_path / "out" / "table.md").read_text().split("\n")[2]
+        assert ("|    sd |" in heading) is shown, heading
+
+
+def test_without_the_baseline_nothing_is_compared(make_run: MakeRun) -> None:
+    (only,) = summarise(gather([make_run("mhe_mul", 3).folder]))
+    assert (only["prr"], only["p_value"]) == (None, None)
+
+
+def test_files_are_written_and_nothing_is_trained(make_run: MakeRun, tmp_path: Path) -> None:
+    runs = [make_run("mha", 3), make_run("mhe_mul", 5)]
+    before = {path: path.stat().st_mtime_ns for run in runs for path in run.folder.rglob("*")}
+    write_table(gather(run.folder for run in runs), tmp_path / "out", "A title")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(FILES)
+    assert before == {
+        path: path.stat().st_mtime_ns for run in runs for path in run.folder.rglob("*")
+    }
+    assert [
+        row["attention"] for row in json.loads((tmp_path / "out" / "table.json").read_text())
+    ] == ["mha", "mhe_mul"]
+
+
+def test_the_markdown_is_a_table_with_signatures(make_run: MakeRun, tmp_path: Path) -> None:
+    write_table(
+        gather([make_run("mha", 3).folder, make_run("mhe_mul", 5).folder]), tmp_path, "A title"
+    )
+    lines = (tmp_path / "table.md").read_text().split("\n")
+    rows = [line for line in lines if line.startswith("|")]
+    assert lines[0] == "# A title"
+    assert len(rows) == 4
+    assert len({len(row) for row in rows}) == len({row.count("|") for row in rows}) == 1
+    assert re.match(r"\| mhe_mul +\| +1,500 \| +9,999 \| +64 \|", rows[3])
+    assert any("tok:13a" in line and "version:" in line for line in lines)
+
+
+def test_the_picture_is_fit_for_a_talk(make_run: MakeRun, tmp_path: Path) -> None:
+    write_table(
+        gather([make_run("mha", 3).folder, make_run("mhe_mul", 5).folder]), tmp_path, "A title"
+    )
+    with Image.open(tmp_path / "picture.png") as image:
+        assert image.size == (3600, 1100)
+        colours = {colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24) or []}
+    assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours, "each kind has its colour"
+
+
+def test_ten_samples_show_every_kind(make_run: MakeRun, tmp_path: Path) -> None:
+    write_table(
+        gather([make_run("mha", 21).folder, make_run("mhe_mul", 0).folder]), tmp_path, "A title"
+    )
+    samples = (tmp_path / "samples.md").read_text()
+    numbers = [int(number) for number in re.findall(r"^## Line (\d+)$", samples, re.MULTILINE)]
+    assert len(numbers) == len(set(numbers)) == 10
+    for number in numbers:
+        right = REFERENCES[number - 1]
+        block = f"- source: {right}\n- reference: {right}\n- mha: Etwas anderes {number - 1}.\n- mhe_mul: {right}\n"
+        assert block in samples
+
+
+def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -> None:
+    done, unfinished = make_run("mha", 3), make_run("mhe_add", None)
+    with pytest.raises(UserError, match=r"is not finished: it has no test/scores\.json"):
+        gather([done.folder, unfinished.folder])
+    with pytest.raises(UserError, match="is no run folder"):
+        gather([tmp_path])
+    with pytest.raises(UserError, match="no runs"):
+        gather([])
+    other = make_run("mhe_mul", 3)
+    (other.subset("test") / "references.txt").write_text("something else\n")
+    with pytest.raises(UserError, match="different sentences"):
+        gather([done.folder, other.folder])
+
+
+def test_the_command(make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folders = [str(make_run(kind, 4).folder) for kind in ("mha", "mhe_mul")]
+    assert cli.main(["table", *folders, "--out", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out == (tmp_path / "out" / "table.md").read_text()

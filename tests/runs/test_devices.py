@@ -1,0 +1,152 @@
+"""Devices are chosen by what is there, refused where they are not, and several give the curve of one."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from rich.console import Console
+
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.runs import devices, pipeline, training
+from fairseq_mhe.prepare.data_folder import open_dataset
+from fairseq_mhe.runs.devices import Device, asked_for
+from fairseq_mhe.common.board import Board
+from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
+from fairseq_mhe.runs.run import Run, read_json
+
+ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
+
+
+def ask(*words: str, models: int = 1) -> Device:
+    parser = argparse.ArgumentParser()
+    devices.add_arguments(parser)
+    return asked_for(parser.parse_args(words), models)
+
+
+@pytest.fixture
+def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
+    monkeypatch.setattr(devices, "cores", lambda: 16)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(devices, "cores", lambda: 4)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu_models_train_side_by_side_in_float32() -> None:
+    assert ask(models=3) == Device(False, 3, 1, 1, "float32")
+    assert ask("--processes", "2") == Device(False, 1, 2, workers=2)
+    assert ask("--processes", "2").flags() == ["--cpu"]
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_a_gpu_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"--gpus 2 was asked for, but torch sees 0 here"):
+        ask("--gpus", "2")
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_every_gpu_gets_a_model_of_its_own() -> None:
+    device = ask(models=7)
+    assert (device.slots, device.workers, device.precision) == (4, 1, "bf16")
+    assert device.flags() == ["--bf16"]
+    assert [device.environment(slot) for slot in (0, 3)] == [
+        {"CUDA_VISIBLE_DEVICES": "0"},
+        {"CUDA_VISIBLE_DEVICES": "3"},
+    ]
+    assert ask(models=1).environment(0) == {}
+    assert ask("--cpu", models=1) == Device(False, 1, 8)
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_several_gpus_a_model_and_the_users_own_choice_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c,GPU-d")
+    device = ask("--gpus", "2", models=7)
+    assert (device.slots, device.workers) == (2, 2)
+    assert device.environment(1) == {"CUDA_VISIBLE_DEVICES": "GPU-c,GPU-d"}
+    words = device.rank_flags(rank=1, port=1234)
+    assert words[words.index("--distributed-backend") :] == [
+        "--distributed-backend",
+        "nccl",
+        "--device-id",
+        "1",
+        "--load-checkpoint-on-all-dp-ranks",
+    ]
+    assert "tcp://127.0.0.1:1234" in words
+
+
+@pytest.mark.usefixtures("four_gpus")
+def test_older_gpus_train_in_float16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    assert ask().flags() == ["--fp16"]
+
+
+@pytest.mark.parametrize("words", [("--gpus", "0"), ("--processes", "-1"), ("--gpus", "1", "--cpu")])
+def test_what_makes_no_sense_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        ask(*words)
+    assert "error: argument" in capsys.readouterr().err
+
+
+def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Run:
+    """Six updates of two mini-batches, without dropout, whose masks would depend on the process."""
+    wanted = replace(QUICKSTART.training, updates=6, max_tokens=256, batches=2, dropout=0.0, checkpoints=2, average=2)
+    plan = pipeline.Plan(Recipe("tiny", wanted, QUICKSTART.decoding), ("mhe_mul",), (1,), "test")
+    dataset = open_dataset(data)
+    (run,) = pipeline.open_runs(plan, dataset, folder)
+    if start is not None:
+        run.checkpoints.mkdir()
+        shutil.copy(start, run.checkpoints)
+    with Board(Console(file=io.StringIO()), "updates") as board:
+        training.train([run], dataset, device, board)
+    return run
+
+
+@pytest.fixture(scope="module")
+def alone(miniature: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(miniature, tmp_path_factory.mktemp("alone"), ONE)
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    state = load_checkpoint(run.checkpoints / training.LAST)
+    assert updates_made(state) == 6
+    return state["model"]
+
+
+def assert_same_training(one: Run, other: Run, first: int = 1) -> None:
+    """Losses and weights agree to float tolerance."""
+    (curve, others) = (dict(map(tuple, read_json(run.metrics)["train"])) for run in (one, other))
+    assert set(others) == set(range(first, 7)) <= set(curve)
+    assert [others[update] for update in others] == pytest.approx([curve[update] for update in others], abs=2e-3)
+    expected, found = weights(one), weights(other)
+    apart = max((expected[name] - found[name]).abs().mean().item() for name in expected)
+    moved = max(value.abs().mean().item() for value in expected.values())
+    assert apart < 1e-3 * moved
+
+
+def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Run, tmp_path: Path) -> None:
+    together = train(miniature, tmp_path, TWO)
+    assert_same_training(alone, together)
+    assert "2 processes a model" in read_json(together.metrics)["measured"]
+    state = load_checkpoint(together.checkpoints / training.LAST)
+    assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
+
+
+def test_begun_by_one_process_two_go_on_with_it(miniature: Path, alone: Run, tmp_path: Path) -> None:
+    (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
+    position = load_checkpoint(middle)["extra_state"]["train_iterator"]
+    assert position["iterations_in_epoch"] > 0, "in the middle of an epoch, or nothing would be shown"
+    went_on = train(miniature, tmp_path, TWO, start=middle)
+    assert_same_training(alone, went_on, first=4)

@@ -1,0 +1,150 @@
+"""Cells as SLURM jobs: the batch file that submitit writes, and once for real on a SLURM of this machine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe import cli
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.experiments import run_table
+from fairseq_mhe.runs import slurm
+from fairseq_mhe.runs.run import open_run
+from tests.fixtures.runs import settings
+
+NODE = Path(__file__).with_name("slurm_node.sh")
+DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
+#: What stands for SLURM: sbatch keeps the batch file and names a job.
+STUB = """#!/usr/bin/env bash
+cp "$1" "$SUBMITTED"
+echo "Submitted batch job 4711"
+"""
+
+
+@pytest.fixture
+def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the stub puts the batch file."""
+    stubs = tmp_path / "stubs"
+    stubs.mkdir()
+    for name in ("sbatch", "srun"):
+        (stubs / name).write_text(STUB)
+        (stubs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stubs}:{os.environ['PATH']}")
+    monkeypatch.setenv("SUBMITTED", str(tmp_path / "submitted.sh"))
+    return tmp_path / "submitted.sh"
+
+
+def submit(data: Path, out: Path, *words: str) -> int:
+    cells = ["--rows", "tiny", "--kinds", "mha,mhe_mul", "--seeds", "1,2", "--updates", "3"]
+    return cli.main(["run-table", "--data", str(data), "--out", str(out), *cells, "--slurm", *words])
+
+
+def test_the_batch_file_is_an_array_over_the_cells(
+    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--slurm-hours", "12", "--slurm-cpus", "4", "--slurm-parallel", "2", "--max-tokens", "512"]
+    further = ["--slurm-option", "partition=long", "--slurm-option", "account=mine", "--gpus", "2"]
+    assert submit(miniature, tmp_path / "the out", *options, *further) == 0
+    lines = submitted.read_text().split("\n")
+    for line in (
+        "#SBATCH --array=0-3%2",
+        "#SBATCH --time=720",
+        "#SBATCH --cpus-per-task=4",
+        "#SBATCH --gpus-per-node=2",
+        "#SBATCH --partition=long",
+        "#SBATCH --account=mine",
+    ):
+        assert line in lines
+    assert any(line.startswith("srun ") and sys.executable in line for line in lines)
+    assert subprocess.run(["bash", "-n", submitted], check=False).returncode == 0
+    screen = capsys.readouterr().out
+    assert "tiny: 1,024 tokens an update = 512 tokens x 2 devices x update-freq 1" in screen
+    assert "tiny-mhe_mul-seed2: job 4711_3" in screen
+    assert "4 of 4 cells submitted" in screen
+    assert not list(tmp_path.rglob("train.log")), "nothing is trained here"
+
+
+def test_on_the_cpu_no_gpu_is_asked_for(miniature: Path, tmp_path: Path, submitted: Path) -> None:
+    assert submit(miniature, tmp_path / "out", "--processes", "1") == 0
+    assert "--gpus" not in submitted.read_text()
+
+
+def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
+    parser = argparse.ArgumentParser()
+    run_table.add_arguments(parser)
+    options = ["--fraction", "0.5", "--batch-tokens", "2048", "--processes", "2", "--tensorboard", "--subset", "valid"]
+    args = parser.parse_args(["--data", str(tmp_path / "d"), "--out", str(tmp_path / "o"), *options])
+    run = open_run(tmp_path / "r", settings("mhe_add", seed=3), {})
+    words = slurm.train_words(run, args)
+    assert words[:5] == ["train", "tiny", "mhe_add", "--seed", "3"]
+    again = cli.build_parser("train").parse_args(words)
+    for name in ("data", "out", "fraction", "updates", "batch_tokens", "max_tokens", "gpus", "processes", "subset"):
+        assert getattr(again, name) == getattr(args, name), name
+    assert (again.tensorboard, again.cpu, again.evaluate) == (True, False, True)
+
+
+def test_a_job_that_runs_out_of_time_is_submitted_again() -> None:
+    job = slurm.CellJob(["train"])
+    assert job.checkpoint().function is job
+
+
+def test_without_slurm_that_is_said(
+    miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(slurm.shutil, "which", lambda name: None)
+    assert submit(miniature, tmp_path / "out") == 2
+    assert "sbatch and srun are not on this machine" in capsys.readouterr().err
+
+
+def test_what_sbatch_refuses_is_one_line(
+    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "stubs" / "sbatch").write_text("#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n")
+    assert submit(miniature, tmp_path / "out") == 2
+    error = capsys.readouterr().err.strip().split("\n")[-1]  # submitit shows sbatch's own words, too
+    assert error == "fairseq-mhe run-table: error: SLURM refuses the jobs: invalid partition specified"
+    with pytest.raises(UserError, match="takes NAME=VALUE"):
+        slurm._executor(argparse.Namespace(slurm_option=["partition"]))
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A SLURM of one node."""
+    missing = [name for name in DAEMONS if shutil.which(name) is None]
+    if missing or os.geteuid() != 0:
+        pytest.skip(f"needs SLURM ({NODE} install) and root; missing: {', '.join(missing) or 'root'}")
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    monkeypatch.setenv("PORT", str(20000 + os.getpid() % 20000))
+    monkeypatch.setenv("PYTHONPATH", str(Path(cli.__file__).parents[1]))
+    started = subprocess.run([NODE, "start", folder], capture_output=True, text=True, check=False)
+    try:
+        assert started.returncode == 0, started.stderr
+        yield
+    finally:
+        subprocess.run([NODE, "stop", folder], check=False)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_for_real_on_one_node(miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    table = ["run-table", "--data", str(miniature), "--out", str(out), "--rows", "tiny", "--updates", "2", "--cpu"]
+    assert cli.main([*table, "--slurm", "--slurm-cpus", "1", "--slurm-option", "partition=test"]) == 0
+    end = time.monotonic() + 1200
+    while subprocess.run(["squeue", "--noheader"], capture_output=True, check=True).stdout.strip():
+        assert time.monotonic() < end, "the jobs took too long"
+        time.sleep(1)
+    logs = "".join(path.read_text() for path in out.glob("slurm/*/*_log.out"))
+    assert cli.main([*table, "--finished-only"]) == 0, logs
+    assert "Not finished" not in capsys.readouterr().out, logs
+    assert cli.main([*table, "--slurm"]) == 0
+    assert "0 of 2 cells submitted" in capsys.readouterr().out
