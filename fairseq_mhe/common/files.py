@@ -47,3 +47,18 @@ def sha256(path: Path) -> str:
     """The file's SHA-256 in hexadecimal, read in blocks."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file.
+
+    Raises:
+        UserError: it cannot be read, or is none.
+    """
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+    if not isinstance(value, dict):
+        raise UserError(f"cannot read {path}: it holds no JSON object")
+    return value

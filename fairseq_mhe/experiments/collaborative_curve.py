@@ -17,13 +17,15 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.to_collaborative import to_collaborative
 from fairseq_mhe.experiments import studies
 from fairseq_mhe.experiments.studies import CONVERSION, Study
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.report.plots import COLOURS, DASHES, MARKS
 from fairseq_mhe.runs.devices import positive
-from fairseq_mhe.runs.run import Run, only_one, read_json
+from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.training import training_of
 
 #: The series, in the order of the paper's figure, and what they are called in it.

@@ -24,6 +24,7 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.convert.compare import quiet_fairseq
 from fairseq_mhe.convert.corpus import open_data
@@ -36,7 +37,7 @@ from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.devices import positive
 from fairseq_mhe.runs.recipes import recipe
-from fairseq_mhe.runs.run import Run, Steps, only_one
+from fairseq_mhe.runs.run import Run
 
 PRECISIONS = ("float32", "int8")
 _MIB = 2**20

@@ -10,11 +10,13 @@ from rich.console import Console
 
 from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
 from fairseq_mhe.runs import comet, devices, pipeline, scoring
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import recipe
-from fairseq_mhe.runs.run import Run, only_one, read_json, read_run
+from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.training import training_of
 
 

@@ -21,6 +21,8 @@ from scipy import stats
 
 from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells, studies
 from fairseq_mhe.experiments.evaluate import evaluate
 from fairseq_mhe.experiments.studies import Study
@@ -32,7 +34,7 @@ from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.processes import check_writable
 from fairseq_mhe.runs.recipes import Recipe, Training
-from fairseq_mhe.runs.run import PLACES, Run, only_one, open_run, read_json, settings_of
+from fairseq_mhe.runs.run import PLACES, Run, open_run, settings_of
 from fairseq_mhe.runs.scoring import compare_seeds, read_lines
 
 MHA, MHE = "mha", "mhe_mul"

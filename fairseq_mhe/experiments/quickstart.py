@@ -13,6 +13,7 @@ from rich.console import Console
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
 from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
 from fairseq_mhe.prepare.progress import shown_progress
@@ -21,7 +22,7 @@ from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.processes import check_writable
 from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
-from fairseq_mhe.runs.run import Run, Steps, only_one
+from fairseq_mhe.runs.run import Run
 
 SUBSETS = ("test", "valid")
 

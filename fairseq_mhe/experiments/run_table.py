@@ -12,6 +12,7 @@ from rich.console import Console
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.overview import Overview
+from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
@@ -22,7 +23,7 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.pipeline import Plan
 from fairseq_mhe.runs.processes import check_writable
 from fairseq_mhe.runs.recipes import RECIPES, recipe
-from fairseq_mhe.runs.run import Run, Steps, only_one
+from fairseq_mhe.runs.run import Run
 
 #: A row's plan and its run folders.
 Row = tuple[Plan, list[Run]]

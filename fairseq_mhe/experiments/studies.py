@@ -23,7 +23,8 @@ from fairseq_mhe.bench.report import table
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, sha256, write_json, write_text
+from fairseq_mhe.common.files import atomic_path, read_json, sha256, write_json, write_text
+from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.convert.compare import quiet_fairseq
 from fairseq_mhe.convert.measured import open_material
@@ -35,7 +36,7 @@ from fairseq_mhe.runs.counting import count
 from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.processes import check_writable
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.run import PLACES, Run, Steps, open_run, read_json, read_run, settings_of
+from fairseq_mhe.runs.run import PLACES, Run, open_run, read_run, settings_of
 from fairseq_mhe.runs.training import training_of
 
 #: What a converted checkpoint is called in a study's folder, and the report of its conversion.

@@ -7,13 +7,13 @@ import argparse
 from rich.console import Console
 
 from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate, show
 from fairseq_mhe.prepare.data_folder import no_colon, open_dataset
 from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.processes import check_writable
 from fairseq_mhe.runs.recipes import RECIPES
-from fairseq_mhe.runs.run import only_one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
 from fairseq_mhe.convert.fit import FITS
 from fairseq_mhe.experiments import studies
@@ -25,7 +27,7 @@ from fairseq_mhe.experiments.studies import CONVERSION, Study
 from fairseq_mhe.report.peop import prr
 from fairseq_mhe.report.plots import COLOURS, MARKS
 from fairseq_mhe.runs.devices import positive
-from fairseq_mhe.runs.run import PLACES, Run, only_one, read_json, read_run, run_name
+from fairseq_mhe.runs.run import PLACES, Run, read_run, run_name
 from fairseq_mhe.runs.training import training_of
 
 #: The ways to a model that are compared.

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.steps import key
 from fairseq_mhe.prepare.detokenise import detokenise
 from fairseq_mhe.prepare.steps import read_manifest
-from fairseq_mhe.runs.run import key
 
 
 @dataclass(frozen=True)

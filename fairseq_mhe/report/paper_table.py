@@ -10,14 +10,13 @@ from typing import Any
 
 from tabulate import tabulate
 
-from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.experiments.params import PUBLISHED
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.report import plots, table
 from fairseq_mhe.report.published import published_bleu, published_prr
 from fairseq_mhe.report.table import BASELINE, Cell
 from fairseq_mhe.runs import comet
-from fairseq_mhe.runs.run import read_json
 from fairseq_mhe.runs.scoring import RESAMPLES
 from fairseq_mhe.runs.training import training_of
 

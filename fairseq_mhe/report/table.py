@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.report.plots import plot
-from fairseq_mhe.runs.run import Run, read_json, read_run
+from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.scoring import RESAMPLES, Comparison, compare_seeds, read_lines
 
 #: The kind that the others are compared with.

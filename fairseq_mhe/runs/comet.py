@@ -9,9 +9,9 @@ from pathlib import Path
 import torch
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import read_lines
-from fairseq_mhe.common.files import write_json
 
 #: The model that WMT's participants report.
 MODEL = "Unbabel/wmt22-comet-da"
@@ -37,7 +37,10 @@ def add_score(run: Run, subset: str, model: str) -> None:
         UserError: the model cannot be had.
     """
     folder = run.subset(subset)
-    inputs = {"translations": run.steps.status()["steps"][f"generate {subset}"]["key"], "model": model}
+    inputs = {
+        "translations": run.steps.status()["steps"][f"generate {subset}"]["key"],
+        "model": model,
+    }
     run.steps.perform(
         f"comet {subset}",
         inputs,
@@ -55,10 +58,14 @@ def _score(sides: list[list[str]], model: str) -> float:
     try:
         loaded = comet.load_from_checkpoint(comet.download_model(model))
     except Exception as error:  # whatever its download or its framework raises
-        raise UserError(f"COMET cannot load its model {model}: {' '.join(str(error).split())}") from error
+        raise UserError(
+            f"COMET cannot load its model {model}: {' '.join(str(error).split())}"
+        ) from error
     triples = [
         {"src": source, "mt": hypothesis, "ref": reference}
         for source, hypothesis, reference in zip(*sides, strict=True)
     ]
-    found = loaded.predict(triples, batch_size=SENTENCES_A_BATCH, gpus=int(torch.cuda.is_available()))
+    found = loaded.predict(
+        triples, batch_size=SENTENCES_A_BATCH, gpus=int(torch.cuda.is_available())
+    )
     return round(float(found.system_score), 4)

@@ -8,9 +8,9 @@ import torch
 from fairseq import checkpoint_utils, tasks
 from omegaconf import open_dict
 
-from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.prepare.data_folder import Dataset
 
 
 def count(checkpoint: Path, data: Dataset, output: Path) -> None:

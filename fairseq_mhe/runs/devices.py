@@ -66,8 +66,15 @@ class Device:
         GPUs and fail where there is none.
         """
         if self.workers == 1:
-            return ["--distributed-world-size", "1"]  # fairseq would use every GPU there is, and multiply the batch
-        place = ["nccl", "--device-id", str(rank)] if self.gpu else ["gloo", "--ddp-backend", "legacy_ddp"]
+            return [
+                "--distributed-world-size",
+                "1",
+            ]  # fairseq would use every GPU there is, and multiply the batch
+        place = (
+            ["nccl", "--device-id", str(rank)]
+            if self.gpu
+            else ["gloo", "--ddp-backend", "legacy_ddp"]
+        )
         return [
             *("--distributed-world-size", str(self.workers), "--distributed-rank", str(rank)),
             *("--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-no-spawn"),

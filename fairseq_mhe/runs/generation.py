@@ -7,22 +7,26 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from fairseq_mhe.common.board import Watcher
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.noise import real_warnings
 from fairseq_mhe.runs.processes import USER_DIR, Child, check_writable
-from fairseq_mhe.common.board import Watcher
 from fairseq_mhe.runs.recipes import Decoding
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import read_lines
-from fairseq_mhe.common.files import write_json, write_text
 
-_SPEED = re.compile(r"Translated ([\d,]+) sentences \(([\d,]+) tokens\) in [\d.]+s \(([\d.]+) sentences/s")
+_SPEED = re.compile(
+    r"Translated ([\d,]+) sentences \(([\d,]+) tokens\) in [\d.]+s \(([\d.]+) sentences/s"
+)
 _HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
 
 
-def generation_arguments(model: Path, data: Dataset, subset: str, decoding: Decoding, device: Device) -> list[str]:
+def generation_arguments(
+    model: Path, data: Dataset, subset: str, decoding: Decoding, device: Device
+) -> list[str]:
     """The words after ``fairseq-generate``."""
     return [
         str(data.binary),
@@ -35,7 +39,9 @@ def generation_arguments(model: Path, data: Dataset, subset: str, decoding: Deco
     ]
 
 
-def generate(run: Run, data: Dataset, subset: str, decoding: Decoding, device: Device, board: Watcher) -> None:
+def generate(
+    run: Run, data: Dataset, subset: str, decoding: Decoding, device: Device, board: Watcher
+) -> None:
     """Translate ``subset`` of a data folder with a run's model, into the run's folder of that name.
 
     It gets hypotheses.txt beside copies of the references and sources (so that it can be read
@@ -52,7 +58,11 @@ def generate(run: Run, data: Dataset, subset: str, decoding: Decoding, device: D
     log.unlink(missing_ok=True)
     board.add(run.name, len(references))
     words = generation_arguments(run.model, data, subset, decoding, device)
-    lines = _follow(Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate"), run.name, board)
+    lines = _follow(
+        Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate"),
+        run.name,
+        board,
+    )
     hypotheses = data.detokenise(parse_hypotheses(lines, len(references), log))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
     speed = {
@@ -60,7 +70,11 @@ def generate(run: Run, data: Dataset, subset: str, decoding: Decoding, device: D
         "sentences_per_second": sentences_per_second(lines, log),
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
-    for name, text in (("sources", sources), ("references", references), ("hypotheses", hypotheses)):
+    for name, text in (
+        ("sources", sources),
+        ("references", references),
+        ("hypotheses", hypotheses),
+    ):
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     write_json(folder / "generation.json", speed)
 
@@ -108,8 +122,14 @@ def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
             found.setdefault(int(match[1]), match[2])  # the first of --nbest is the best
     missing = [str(index) for index in range(count) if index not in found]
     if missing or len(found) != count:
-        which = f"sentence {missing[0]} is missing (counted from 0)" if missing else "there are too many"
-        raise UserError(f"{len(found)} hypotheses for {count} sentences: {which}; nothing is scored; see {log}")
+        which = (
+            f"sentence {missing[0]} is missing (counted from 0)"
+            if missing
+            else "there are too many"
+        )
+        raise UserError(
+            f"{len(found)} hypotheses for {count} sentences: {which}; nothing is scored; see {log}"
+        )
     return [found[index] for index in range(count)]
 
 

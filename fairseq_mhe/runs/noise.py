@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 #: A warning as Python prints it: path:line: Category: message.
-PYTHON_WARNING = re.compile(r"^(?P<file>\S.*?):(?P<line>\d+): (?P<category>\w*Warning): ?(?P<message>.*)$")
+PYTHON_WARNING = re.compile(
+    r"^(?P<file>\S.*?):(?P<line>\d+): (?P<category>\w*Warning): ?(?P<message>.*)$"
+)
 #: A warning or error as fairseq logs it: date | LEVEL | logger | message.
 LOGGED_WARNING = re.compile(
     r"^\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| (?P<logger>\S+) \| (?P<message>.*)$"

@@ -19,7 +19,9 @@ from fairseq_mhe.common.errors import UserError
 USER_DIR = Path(fairseq_mhe.__file__).parent
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_ERROR_LINE = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)")
+_ERROR_LINE = re.compile(
+    r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
+)
 
 
 class Child:
@@ -101,7 +103,9 @@ class Child:
             return f"killed by {name}{hint}"
         with self.log.open("rb") as stream:
             stream.seek(max(0, self.log.stat().st_size - 20000))
-            lines = [line.strip() for line in stream.read().decode("utf-8", errors="replace").split("\n")]
+            lines = [
+                line.strip() for line in stream.read().decode("utf-8", errors="replace").split("\n")
+            ]
         for line in reversed(lines):
             if _ERROR_LINE.match(line):
                 return line.removeprefix("fairseq-mhe: error: ")
@@ -120,7 +124,6 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise UserError(f"cannot write in {folder}: {error.strerror or error}") from error
-
 
 
 # Looked up before the fork: between fork and exec nothing may be imported or allocated that could

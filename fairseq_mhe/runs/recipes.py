@@ -58,11 +58,19 @@ class Training:
         A field with a default is left out where it has that value, so that a field that is new to
         this class does not make runs of before it look like runs of other settings.
         """
-        return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        return {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if getattr(self, f.name) != f.default
+        }
 
     def shortened(self, updates: int) -> Training:
         """The same recipe over another number of updates: the warm-up keeps its share."""
-        return replace(self, updates=updates, warmup_updates=max(1, self.warmup_updates * updates // self.updates))
+        return replace(
+            self,
+            updates=updates,
+            warmup_updates=max(1, self.warmup_updates * updates // self.updates),
+        )
 
     def batched(self, batch_tokens: int, max_tokens: int) -> Training:
         """The same recipe with ``batch_tokens`` to an update, of which a device takes ``max_tokens`` at a time.
@@ -111,14 +119,24 @@ class Training:
             *("--adam-betas", "(0.9, 0.98)", "--weight-decay", str(self.weight_decay)),
             *("--lr-scheduler", self.schedule, *SCHEDULES[self.schedule](self.updates)),
             *("--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)),
-            *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", str(self.label_smoothing)),
+            *(
+                "--criterion",
+                "label_smoothed_cross_entropy",
+                "--label-smoothing",
+                str(self.label_smoothing),
+            ),
             *("--dropout", str(self.dropout), "--share-all-embeddings"),
         ]
 
     def _optimizer(self) -> list[str]:
         if not self.head_embedding_weight_decay:
             return ["--optimizer", "adam"]
-        return ["--optimizer", "adam_mhe", "--head-embedding-weight-decay", str(self.head_embedding_weight_decay)]
+        return [
+            "--optimizer",
+            "adam_mhe",
+            "--head-embedding-weight-decay",
+            str(self.head_embedding_weight_decay),
+        ]
 
 
 @dataclass(frozen=True)
@@ -134,7 +152,14 @@ class Decoding:
     def flags(self) -> list[str]:
         """The settings as fairseq-generate's options."""
         return [
-            *("--beam", str(self.beam), "--lenpen", str(self.lenpen), "--max-tokens", str(self.max_tokens)),
+            *(
+                "--beam",
+                str(self.beam),
+                "--lenpen",
+                str(self.lenpen),
+                "--max-tokens",
+                str(self.max_tokens),
+            ),
             *("--max-len-a", str(self.max_len_a), "--max-len-b", str(self.max_len_b)),
         ]
 
@@ -171,7 +196,14 @@ QUICKSTART = Recipe(
 #: lower rate and more dropout for the larger model. Not tuned.
 SMALL = Recipe(
     row="small",
-    training=replace(QUICKSTART.training, updates=6000, max_tokens=2048, lr=0.001, warmup_updates=600, dropout=0.2),
+    training=replace(
+        QUICKSTART.training,
+        updates=6000,
+        max_tokens=2048,
+        lr=0.001,
+        warmup_updates=600,
+        dropout=0.2,
+    ),
     decoding=QUICKSTART.decoding,
 )
 #: The paper publishes dropout and steps of each row. The rest is the well-known recipe: fairseq's
@@ -219,7 +251,10 @@ def _paper(row: str) -> Recipe:
 
 
 #: row -> recipe.
-RECIPES = {**{row: _paper(row) for row in ROWS}, **{found.row: found for found in (IWSLT, SMALL, QUICKSTART)}}
+RECIPES = {
+    **{row: _paper(row) for row in ROWS},
+    **{found.row: found for found in (IWSLT, SMALL, QUICKSTART)},
+}
 
 
 def recipe(row: str) -> Recipe:

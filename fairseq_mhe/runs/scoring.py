@@ -17,7 +17,7 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, Result
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.run import read_json
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.prepare.tokenise import tokeniser
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
@@ -60,7 +60,9 @@ class Comparison:
     p_value: float
 
 
-def score(hypotheses: Sequence[str], references: Sequence[str], language: str | None = None) -> Scores:
+def score(
+    hypotheses: Sequence[str], references: Sequence[str], language: str | None = None
+) -> Scores:
     """BLEU and chrF of detokenised hypotheses, with sacreBLEU's defaults.
 
     Args:
@@ -76,7 +78,9 @@ def score(hypotheses: Sequence[str], references: Sequence[str], language: str | 
     bleu, chrf = BLEU(), CHRF()
     results = _bootstrapped(hypotheses, references, {"BLEU": bleu, "chrF": chrf})
     tokenised = tokenised_bleu(hypotheses, references, language) if language else None
-    return Scores(_score(bleu, "BLEU", results), _score(chrf, "chrF2", results), len(hypotheses), tokenised)
+    return Scores(
+        _score(bleu, "BLEU", results), _score(chrf, "chrF2", results), len(hypotheses), tokenised
+    )
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
@@ -90,7 +94,8 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)
     tokenise = tokeniser("moses", language)
     split = [
-        [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenise(line)) for line in lines] for lines in (hypotheses, references)
+        [_COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokenise(line)) for line in lines]
+        for lines in (hypotheses, references)
     ]
     return _score(bleu, "BLEU", _bootstrapped(split[0], split[1], {"BLEU": bleu}))
 
@@ -106,10 +111,14 @@ def _score(metric: BLEU | CHRF, name: str, results: Mapping[str, Sequence[str | 
     """The only system's score by a metric, which sacreBLEU calls ``name``."""
     result = results[name][0]
     assert isinstance(result, Result)  # noqa: S101 - str is the system's name, under another key
-    return Score(round(result.score, 4), round(float(result.ci or 0), 4), str(metric.get_signature()))
+    return Score(
+        round(result.score, 4), round(float(result.ci or 0), 4), str(metric.get_signature())
+    )
 
 
-def compare(hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]) -> Comparison:
+def compare(
+    hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]
+) -> Comparison:
     """PRR and p-value of a system against a baseline on the same sentences.
 
     The p-value is sacreBLEU's paired bootstrap (its seed: $SACREBLEU_SEED or 12345), and so are
@@ -120,7 +129,13 @@ def compare(hypotheses: Sequence[str], baseline: Sequence[str], references: Sequ
     """
     check_counts(hypotheses, references)
     check_counts(baseline, references)
-    test = PairedTest([("baseline", baseline), ("system", hypotheses)], {"BLEU": BLEU()}, [references], "bs", RESAMPLES)
+    test = PairedTest(
+        [("baseline", baseline), ("system", hypotheses)],
+        {"BLEU": BLEU()},
+        [references],
+        "bs",
+        RESAMPLES,
+    )
     baseline_result, result = (r for r in test()[1]["BLEU"] if isinstance(r, Result))
     prr = _ratio(result.score, baseline_result.score)
     low, high = _prr_interval(hypotheses, baseline, references) if prr is not None else (None, None)
@@ -159,13 +174,19 @@ def compare_seeds(
     for runs in (systems, baselines):
         counts = [_bleu_counts(hypotheses, references) for hypotheses in runs]
         means.append(float(np.mean([_bleu(of_run.sum(axis=0)) for of_run in counts])))
-        scores = np.array([[_bleu(row) for row in chosen @ of_run] for of_run in counts])  # (seeds, RESAMPLES)
+        scores = np.array(
+            [[_bleu(row) for row in chosen @ of_run] for of_run in counts]
+        )  # (seeds, RESAMPLES)
         drawn = random.integers(len(runs), size=(max(1, len(runs) - 1), RESAMPLES))
         resampled.append(np.take_along_axis(scores, drawn, axis=0).mean(axis=0))
     system, baseline = means
     difference = abs(system - baseline)
     spread = np.abs(resampled[0] - resampled[1])
-    p_value = float((np.sum(spread - spread.mean() > difference) + 1) / (RESAMPLES + 1)) if difference else 1.0
+    p_value = (
+        float((np.sum(spread - spread.mean() > difference) + 1) / (RESAMPLES + 1))
+        if difference
+        else 1.0
+    )
     ratios = [_ratio(s, b) for s, b in zip(*resampled, strict=True)]
     return Comparison(_ratio(system, baseline), *_middle(ratios), p_value)
 
@@ -190,7 +211,9 @@ def _prr_interval(
 ) -> tuple[float | None, float | None]:
     """The middle 95% of PRR over resamples of the sentences, the same for both systems."""
     chosen = _resamples(len(references), _random())
-    system, base = (chosen @ _bleu_counts(h, references) for h in (hypotheses, baseline))  # (RESAMPLES, 10)
+    system, base = (
+        chosen @ _bleu_counts(h, references) for h in (hypotheses, baseline)
+    )  # (RESAMPLES, 10)
     return _middle([_ratio(_bleu(s), _bleu(b)) for s, b in zip(system, base, strict=True)])
 
 
@@ -224,7 +247,9 @@ def _bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> NDArra
 def _bleu(counts: NDArray[np.int64]) -> float:
     """Corpus BLEU from the sum of sentences' counts."""
     system, reference, *rest = counts.tolist()
-    return float(BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp").score)
+    return float(
+        BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp").score
+    )
 
 
 def _ratio(system: float, baseline: float) -> float | None:
@@ -247,7 +272,9 @@ def read_lines(path: Path) -> list[str]:
         try:
             decoded.append(line.decode("utf-8"))
         except UnicodeDecodeError:
-            raise UserError(f"{path}, line {number}, is not valid UTF-8: convert the file to UTF-8") from None
+            raise UserError(
+                f"{path}, line {number}, is not valid UTF-8: convert the file to UTF-8"
+            ) from None
     return decoded
 
 
@@ -255,11 +282,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe score``."""
     for name in ("reference", "hypothesis"):
         parser.add_argument(
-            f"--{name}", type=Path, required=True, metavar="F", help=f"{name}s, detokenised, one a line"
+            f"--{name}",
+            type=Path,
+            required=True,
+            metavar="F",
+            help=f"{name}s, detokenised, one a line",
         )
-    parser.add_argument("--baseline", type=Path, metavar="F", help="another system's, to compare with: PRR and p-value")
     parser.add_argument(
-        "--language", metavar="L", help="of the text (de, say): print the older literature's tokenised BLEU too"
+        "--baseline",
+        type=Path,
+        metavar="F",
+        help="another system's, to compare with: PRR and p-value",
+    )
+    parser.add_argument(
+        "--language",
+        metavar="L",
+        help="of the text (de, say): print the older literature's tokenised BLEU too",
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
@@ -268,9 +306,15 @@ def run(args: argparse.Namespace) -> None:
     """Print BLEU, chrF and, with a baseline, the comparison."""
     hypotheses, references = read_lines(args.hypothesis), read_lines(args.reference)
     scores = score(hypotheses, references, args.language)
-    comparison = compare(hypotheses, read_lines(args.baseline), references) if args.baseline else None
+    comparison = (
+        compare(hypotheses, read_lines(args.baseline), references) if args.baseline else None
+    )
     if args.json:
-        print(json.dumps({**asdict(scores), "comparison": comparison and asdict(comparison)}, indent=2))
+        print(
+            json.dumps(
+                {**asdict(scores), "comparison": comparison and asdict(comparison)}, indent=2
+            )
+        )
         return
     print("\n".join(described(scores)))
     if comparison:
@@ -286,7 +330,10 @@ def read_scores(path: Path) -> Scores:
     values = read_json(path)
     tokenised = values.get("tokenised")
     return Scores(
-        Score(**values["bleu"]), Score(**values["chrf"]), values["sentences"], Score(**tokenised) if tokenised else None
+        Score(**values["bleu"]),
+        Score(**values["chrf"]),
+        values["sentences"],
+        Score(**tokenised) if tokenised else None,
     )
 
 

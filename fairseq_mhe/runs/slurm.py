@@ -22,10 +22,22 @@ MOST_REQUEUES = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table`` for SLURM."""
     group = parser.add_argument_group("SLURM")
-    group.add_argument("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
-    group.add_argument("--slurm-hours", type=float, default=24, metavar="H", help="time limit (default: %(default)s)")
-    group.add_argument("--slurm-cpus", type=int, default=8, metavar="N", help="cores a job (default: %(default)s)")
-    group.add_argument("--slurm-parallel", type=int, default=256, metavar="N", help="jobs at a time at most")
+    group.add_argument(
+        "--slurm", action="store_true", help="submit an array of jobs, one a cell, and return"
+    )
+    group.add_argument(
+        "--slurm-hours",
+        type=float,
+        default=24,
+        metavar="H",
+        help="time limit (default: %(default)s)",
+    )
+    group.add_argument(
+        "--slurm-cpus", type=int, default=8, metavar="N", help="cores a job (default: %(default)s)"
+    )
+    group.add_argument(
+        "--slurm-parallel", type=int, default=256, metavar="N", help="jobs at a time at most"
+    )
     group.add_argument(
         "--slurm-option",
         action="append",
@@ -64,7 +76,16 @@ class CellJob:
 
 def train_words(run: Run, args: argparse.Namespace) -> list[str]:
     """The words after ``fairseq-mhe`` that train and score a run, whose settings they repeat."""
-    words = ["train", run.row, run.kind, "--seed", str(run.seed), "--evaluate", "--subset", args.subset]
+    words = [
+        "train",
+        run.row,
+        run.kind,
+        "--seed",
+        str(run.seed),
+        "--evaluate",
+        "--subset",
+        args.subset,
+    ]
     words += ["--data", str(args.data.resolve()), "--out", str(args.out.resolve())]
     for option in ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes"):
         value = getattr(args, option)
@@ -100,11 +121,15 @@ def _executor(args: argparse.Namespace) -> Any:
     except ImportError as error:
         raise UserError("submitit is not installed: pip install 'fairseq-mhe[slurm]'") from error
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
-        raise UserError("sbatch and srun are not on this machine: run --slurm where SLURM jobs are submitted")
+        raise UserError(
+            "sbatch and srun are not on this machine: run --slurm where SLURM jobs are submitted"
+        )
     further = dict(option.partition("=")[::2] for option in args.slurm_option)
     if not all(further.values()):
         raise UserError(f"--slurm-option takes NAME=VALUE, not {' '.join(args.slurm_option)}")
-    executor = submitit.SlurmExecutor(folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=MOST_REQUEUES)
+    executor = submitit.SlurmExecutor(
+        folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=MOST_REQUEUES
+    )
     gpus = {} if args.cpu or args.processes else {"gpus_per_node": args.gpus or 1}
     executor.update_parameters(
         job_name="fairseq-mhe",

@@ -17,16 +17,16 @@ from typing import Any
 import torch
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.common.board import Watcher
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path, write_json
+from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.noise import real_warnings
 from fairseq_mhe.runs.processes import USER_DIR, Child, check_writable
-from fairseq_mhe.common.board import Watcher
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import PLACES, Run, kind_name
-from fairseq_mhe.common.files import atomic_path, write_json
-from fairseq_mhe.models.architectures import arch_name
 
 #: A number of epochs that no training reaches: checkpoints come by updates only.
 NEVER = "1000000"
@@ -41,7 +41,9 @@ def attention_flags(attention: Mapping[str, str]) -> list[str]:
     return [word for place in PLACES for word in (f"--{place}-attention", attention[place])]
 
 
-def training_arguments(run: Run, data: Dataset, device: Device, tensorboard: bool = False) -> list[str]:
+def training_arguments(
+    run: Run, data: Dataset, device: Device, tensorboard: bool = False
+) -> list[str]:
     """The words after ``fairseq-train`` for a run, but for those that tell the processes of one model apart.
 
     Raises:
@@ -51,10 +53,20 @@ def training_arguments(run: Run, data: Dataset, device: Device, tensorboard: boo
     interval = str(training.interval)
     return [
         str(data.binary),
-        *("--user-dir", str(USER_DIR), "--arch", arch_name(run.row), *attention_flags(run.settings["attention"])),
+        *(
+            "--user-dir",
+            str(USER_DIR),
+            "--arch",
+            arch_name(run.row),
+            *attention_flags(run.settings["attention"]),
+        ),
         *run.settings.get("options", ()),
         # Its weights, and nothing else of it: training begins at update 0.
-        *(("--finetune-from-model", run.config["surroundings"]["start"]) if "start" in run.settings else ()),
+        *(
+            ("--finetune-from-model", run.config["surroundings"]["start"])
+            if "start" in run.settings
+            else ()
+        ),
         *("--seed", str(run.seed), *training.flags(), *device.flags()),
         *("--update-freq", str(training.update_freq(device.workers))),
         # fairseq drops the last len % 8 sentences of every data set otherwise.
@@ -63,7 +75,14 @@ def training_arguments(run: Run, data: Dataset, device: Device, tensorboard: boo
         # batches of one that was not stopped. By default they depend on the epoch that the process
         # was started in.
         *("--update-epoch-batch-itr", "True"),
-        *("--save-dir", str(run.checkpoints), "--save-interval", NEVER, "--validate-interval", NEVER),
+        *(
+            "--save-dir",
+            str(run.checkpoints),
+            "--save-interval",
+            NEVER,
+            "--validate-interval",
+            NEVER,
+        ),
         *("--save-interval-updates", interval, "--validate-interval-updates", interval),
         # One more than the average needs, so that there is one to fall back to.
         *("--keep-interval-updates", str(training.average + 1), "--no-epoch-checkpoints"),
@@ -82,7 +101,9 @@ def training_of(run: Run) -> Training:
     return Training(**run.settings["training"])
 
 
-def train(runs: Sequence[Run], data: Dataset, device: Device, board: Watcher, tensorboard: bool = False) -> None:
+def train(
+    runs: Sequence[Run], data: Dataset, device: Device, board: Watcher, tensorboard: bool = False
+) -> None:
     """Train every run to its last update, ``device.slots`` at a time; those that are finished are left alone.
 
     Raises:
@@ -117,7 +138,9 @@ def trained(run: Run) -> bool:
 class _Training:
     """One run while it trains, by ``device.workers`` processes; the first one's log is the run's."""
 
-    def __init__(self, run: Run, data: Dataset, device: Device, slot: int, board: Watcher, tensorboard: bool) -> None:
+    def __init__(
+        self, run: Run, data: Dataset, device: Device, slot: int, board: Watcher, tensorboard: bool
+    ) -> None:
         self._run, self._device, self._board = run, device, board
         self._total = training_of(run).updates
         self._started = time.monotonic()
@@ -150,7 +173,9 @@ class _Training:
         if not self._children:
             return True
         # One that failed leaves the others waiting for it for ever.
-        over = any(child.failed() for child in self._children) or not any(child.running() for child in self._children)
+        over = any(child.failed() for child in self._children) or not any(
+            child.running() for child in self._children
+        )
         lines = self._children[0].new_lines()
         for warning in real_warnings(lines):
             if warning not in self._shown:
@@ -186,7 +211,9 @@ def _write_metrics(run: Run, device: Device) -> None:
     total = training_of(run).updates
     made = updates_made(load_checkpoint(run.checkpoints / LAST))
     if made < total:
-        raise UserError(f"training {run.name} ended after {made} of {total} updates; its log: {run.log}")
+        raise UserError(
+            f"training {run.name} ended after {made} of {total} updates; its log: {run.log}"
+        )
     lines = run.log.read_text(encoding="utf-8", errors="replace").split("\n")
     write_json(run.metrics, {**learning_curve(lines), "measured": device.describe()})
 
@@ -206,7 +233,11 @@ def log_entries(lines: Iterable[str]) -> list[LogEntry]:
         if match := _JSON_LINE.search(line):
             with contextlib.suppress(ValueError):
                 values = json.loads(match[2])
-                entries.append(LogEntry(match[1], {name: float(v) for name, v in values.items() if v is not None}))
+                entries.append(
+                    LogEntry(
+                        match[1], {name: float(v) for name, v in values.items() if v is not None}
+                    )
+                )
     return entries
 
 
@@ -276,7 +307,9 @@ def _reshard(checkpoint: Path, workers: int, output: Path) -> bool:
     always, so the new share is whole too.
     """
     state = load_checkpoint(checkpoint)
-    before = ((state.get("cfg") or {}).get("distributed_training") or {}).get("distributed_world_size", workers)
+    before = ((state.get("cfg") or {}).get("distributed_training") or {}).get(
+        "distributed_world_size", workers
+    )
     if before == workers:
         return False
     position = state["extra_state"]["train_iterator"]

@@ -9,8 +9,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.runs import comet
-from fairseq_mhe.runs.run import Run, read_json
+from fairseq_mhe.runs.run import Run
 from tests.fixtures.runs import REFERENCES
 
 
@@ -35,11 +36,16 @@ def scored_run(make_run: Callable[..., Run]) -> Run:
     return run
 
 
-def test_it_scores_the_runs_translations_once(make_run: Callable[..., Run], asked: list[dict[str, str]]) -> None:
+def test_it_scores_the_runs_translations_once(
+    make_run: Callable[..., Run], asked: list[dict[str, str]]
+) -> None:
     run = scored_run(make_run)
     for _ in range(2):
         comet.add_score(run, "test", comet.MODEL)
-    assert read_json(run.subset("test") / comet.FILE) == {"score": 0.8765, "model": "Unbabel/wmt22-comet-da"}
+    assert read_json(run.subset("test") / comet.FILE) == {
+        "score": 0.8765,
+        "model": "Unbabel/wmt22-comet-da",
+    }
     assert len(asked) == len(REFERENCES)
     assert asked[0] == {"src": REFERENCES[0], "mt": "Etwas anderes 0.", "ref": REFERENCES[0]}
 

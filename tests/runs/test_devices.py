@@ -13,13 +13,14 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs import devices, pipeline, training
-from fairseq_mhe.prepare.data_folder import open_dataset
-from fairseq_mhe.runs.devices import Device, asked_for
 from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.prepare.data_folder import open_dataset
+from fairseq_mhe.runs import devices, pipeline, training
+from fairseq_mhe.runs.devices import Device, asked_for
 from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
-from fairseq_mhe.runs.run import Run, read_json
+from fairseq_mhe.runs.run import Run
 
 ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
 
@@ -71,7 +72,9 @@ def test_every_gpu_gets_a_model_of_its_own() -> None:
 
 
 @pytest.mark.usefixtures("four_gpus")
-def test_several_gpus_a_model_and_the_users_own_choice_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_gpus_a_model_and_the_users_own_choice_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c,GPU-d")
     device = ask("--gpus", "2", models=7)
     assert (device.slots, device.workers) == (2, 2)
@@ -93,8 +96,12 @@ def test_older_gpus_train_in_float16(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ask().flags() == ["--fp16"]
 
 
-@pytest.mark.parametrize("words", [("--gpus", "0"), ("--processes", "-1"), ("--gpus", "1", "--cpu")])
-def test_what_makes_no_sense_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [("--gpus", "0"), ("--processes", "-1"), ("--gpus", "1", "--cpu")]
+)
+def test_what_makes_no_sense_is_refused(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         ask(*words)
     assert "error: argument" in capsys.readouterr().err
@@ -102,7 +109,15 @@ def test_what_makes_no_sense_is_refused(words: tuple[str, ...], capsys: pytest.C
 
 def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Run:
     """Six updates of two mini-batches, without dropout, whose masks would depend on the process."""
-    wanted = replace(QUICKSTART.training, updates=6, max_tokens=256, batches=2, dropout=0.0, checkpoints=2, average=2)
+    wanted = replace(
+        QUICKSTART.training,
+        updates=6,
+        max_tokens=256,
+        batches=2,
+        dropout=0.0,
+        checkpoints=2,
+        average=2,
+    )
     plan = pipeline.Plan(Recipe("tiny", wanted, QUICKSTART.decoding), ("mhe_mul",), (1,), "test")
     dataset = open_dataset(data)
     (run,) = pipeline.open_runs(plan, dataset, folder)
@@ -129,7 +144,9 @@ def assert_same_training(one: Run, other: Run, first: int = 1) -> None:
     """Losses and weights agree to float tolerance."""
     (curve, others) = (dict(map(tuple, read_json(run.metrics)["train"])) for run in (one, other))
     assert set(others) == set(range(first, 7)) <= set(curve)
-    assert [others[update] for update in others] == pytest.approx([curve[update] for update in others], abs=2e-3)
+    assert [others[update] for update in others] == pytest.approx(
+        [curve[update] for update in others], abs=2e-3
+    )
     expected, found = weights(one), weights(other)
     apart = max((expected[name] - found[name]).abs().mean().item() for name in expected)
     moved = max(value.abs().mean().item() for value in expected.values())
@@ -144,9 +161,13 @@ def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Run, tmp_pa
     assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
 
 
-def test_begun_by_one_process_two_go_on_with_it(miniature: Path, alone: Run, tmp_path: Path) -> None:
+def test_begun_by_one_process_two_go_on_with_it(
+    miniature: Path, alone: Run, tmp_path: Path
+) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
     position = load_checkpoint(middle)["extra_state"]["train_iterator"]
-    assert position["iterations_in_epoch"] > 0, "in the middle of an epoch, or nothing would be shown"
+    assert position["iterations_in_epoch"] > 0, (
+        "in the middle of an epoch, or nothing would be shown"
+    )
     went_on = train(miniature, tmp_path, TWO, start=middle)
     assert_same_training(alone, went_on, first=4)

@@ -34,7 +34,9 @@ def test_hypotheses_are_in_order_whatever_they_hold() -> None:
 
 @pytest.mark.parametrize("count", [0, 2, 4])
 def test_another_number_of_sentences_is_refused(count: int) -> None:
-    with pytest.raises(UserError, match=rf"3 hypotheses for {count} sentences.*nothing is scored.*generate\.log"):
+    with pytest.raises(
+        UserError, match=rf"3 hypotheses for {count} sentences.*nothing is scored.*generate\.log"
+    ):
         parse_hypotheses(OUTPUT, count, LOG)
 
 
@@ -51,7 +53,9 @@ def test_the_speed_is_fairseqs_own() -> None:
 
 def test_no_sentence_is_dropped_or_skipped() -> None:
     data = Dataset(Path("/data set"), {"source_lang": "en", "target_lang": "de"})
-    words = generation_arguments(Path("m.pt"), data, "test", QUICKSTART.decoding, Device(False, 1, 2))
+    words = generation_arguments(
+        Path("m.pt"), data, "test", QUICKSTART.decoding, Device(False, 1, 2)
+    )
     assert words[words.index("--required-batch-size-multiple") + 1] == "1"
     assert "--skip-invalid-size-inputs-valid-test" not in words
     assert "--cpu" in words

@@ -49,6 +49,9 @@ def test_real_warnings_pass() -> None:
 def test_what_fairseq_really_prints_when_it_starts_is_all_known() -> None:
     """Red when a new version of a library prints something new: add it to NOISE, or show it to users."""
     done = subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.train", "--help"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "fairseq_cli.train", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert list(real_warnings(done.stderr.split("\n"))) == []

@@ -35,7 +35,8 @@ def finished(child: Child) -> list[str]:
 
 def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> None:
     write(
-        tmp_path, """import sys; print("a\\u2028b"); print(*sys.argv[1:], file=sys.stderr); print("no end", end="")"""
+        tmp_path,
+        """import sys; print("a\\u2028b"); print(*sys.argv[1:], file=sys.stderr); print("no end", end="")""",
     )
     log = tmp_path / "log"
     log.write_text("from before\n")
@@ -46,7 +47,10 @@ def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> Non
 
 
 def test_threads_are_set(tmp_path: Path, module: str) -> None:
-    write(tmp_path, """import os; print(os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"])""")
+    write(
+        tmp_path,
+        """import os; print(os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"])""",
+    )
     assert finished(Child(module, [], tmp_path / "log", threads=3)) == ["3 3"]
 
 
@@ -55,12 +59,20 @@ def test_threads_are_set(tmp_path: Path, module: str) -> None:
     [
         ("print('x'); raise ValueError('bad number')", "ValueError: bad number"),
         ("import sys; sys.exit('fairseq-mhe: error: no such kind')", "failed: no such kind"),
-        ("import argparse; p = argparse.ArgumentParser(prog='train.py'); p.error('what?')", "train.py: error: what?"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL (the memory may have run out)"),
+        (
+            "import argparse; p = argparse.ArgumentParser(prog='train.py'); p.error('what?')",
+            "train.py: error: what?",
+        ),
+        (
+            "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
+            "SIGKILL (the memory may have run out)",
+        ),
         ("import sys; print('last words'); sys.exit(3)", "last words"),
     ],
 )
-def test_a_failure_is_one_line_with_its_reason_and_log(tmp_path: Path, module: str, code: str, reason: str) -> None:
+def test_a_failure_is_one_line_with_its_reason_and_log(
+    tmp_path: Path, module: str, code: str, reason: str
+) -> None:
     write(tmp_path, code)
     with pytest.raises(UserError) as failed:
         Child(module, [], tmp_path / "the.log", threads=1).check("training x")
@@ -76,7 +88,9 @@ def test_it_dies_with_its_parent_even_by_kill_9(tmp_path: Path, module: str) -> 
         "import time, pathlib; from fairseq_mhe.runs.processes import Child;"
         f"child = Child({module!r}, [], pathlib.Path('log'), threads=1); time.sleep(60)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", parent_code], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", parent_code], cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
     try:
         child = int(wait_for(lambda: (tmp_path / "log").read_text().split("\n")[1]))
         os.kill(child, 0)

@@ -6,8 +6,8 @@ import pytest
 from fairseq import options
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.recipes import QUICKSTART, RECIPES, recipe
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
+from fairseq_mhe.runs.recipes import QUICKSTART, RECIPES, recipe
 from tests.fixtures.runs import TRAINING
 
 #: Row: dropout, updates, averaged checkpoints. The first two from the paper's table, the last from
@@ -38,22 +38,46 @@ def test_the_papers_rows_have_the_published_and_the_well_known_numbers(row: str)
     assert training.batch_tokens == 8 * 4096
     assert (training.lr, training.warmup_updates, training.label_smoothing) == (0.0005, 4000, 0.1)
     assert training.interval == 1000
-    assert (decoding.beam, decoding.lenpen, decoding.max_len_a, decoding.max_len_b) == (4, 0.6, 1, 50)
+    assert (decoding.beam, decoding.lenpen, decoding.max_len_a, decoding.max_len_b) == (
+        4,
+        0.6,
+        1,
+        50,
+    )
 
 
 def test_iwslt_has_fairseqs_recipe() -> None:
     """As its examples/translation/README.md gives it, read by fairseq-train and fairseq-generate."""
     words = ["data", "--arch", arch_name("iwslt"), *RECIPES["iwslt"].training.flags()]
     args = options.parse_args_and_arch(options.get_training_parser(), words)
-    assert (args.optimizer, args.adam_betas, args.clip_norm, args.weight_decay) == ("adam", "(0.9, 0.98)", 0.0, 0.0001)
+    assert (args.optimizer, args.adam_betas, args.clip_norm, args.weight_decay) == (
+        "adam",
+        "(0.9, 0.98)",
+        0.0,
+        0.0001,
+    )
     assert (args.lr, args.lr_scheduler, args.warmup_updates) == ([5e-4], "inverse_sqrt", 4000)
-    assert (args.dropout, args.label_smoothing, args.max_tokens, args.max_update) == (0.3, 0.1, 4096, 50_000)
-    assert (RECIPES["iwslt"].training.batch_tokens, RECIPES["iwslt"].training.interval) == (4096, 1000)
+    assert (args.dropout, args.label_smoothing, args.max_tokens, args.max_update) == (
+        0.3,
+        0.1,
+        4096,
+        50_000,
+    )
+    assert (RECIPES["iwslt"].training.batch_tokens, RECIPES["iwslt"].training.interval) == (
+        4096,
+        1000,
+    )
     words = ["data", "--path", "model.pt", *RECIPES["iwslt"].decoding.flags()]
     args = options.parse_args_and_arch(options.get_generation_parser(), words)
-    plain = options.parse_args_and_arch(options.get_generation_parser(), ["data", "--path", "model.pt"])
+    plain = options.parse_args_and_arch(
+        options.get_generation_parser(), ["data", "--path", "model.pt"]
+    )
     assert args.beam == plain.beam == 5
-    assert (args.lenpen, args.max_len_a, args.max_len_b) == (plain.lenpen, plain.max_len_a, plain.max_len_b)
+    assert (args.lenpen, args.max_len_a, args.max_len_b) == (
+        plain.lenpen,
+        plain.max_len_a,
+        plain.max_len_b,
+    )
 
 
 def test_the_quickstarts_settings_are_those_of_the_published_runs() -> None:
@@ -99,14 +123,18 @@ def test_the_batch_is_the_same_on_any_number_of_devices(devices: int, update_fre
 
 @pytest.mark.parametrize("devices", [3, 16])
 def test_devices_that_cannot_share_the_batch_are_refused(devices: int) -> None:
-    with pytest.raises(UserError, match=rf"which {devices} devices cannot share evenly: take 1, 2, 4, 8 devices"):
+    with pytest.raises(
+        UserError, match=rf"which {devices} devices cannot share evenly: take 1, 2, 4, 8 devices"
+    ):
         RECIPES["base"].training.update_freq(devices)
 
 
 def test_smaller_mini_batches_keep_the_batch() -> None:
     training = RECIPES["base"].training.batched(32768, 1024)
     assert (training.max_tokens, training.batches, training.batch_tokens) == (1024, 32, 32768)
-    with pytest.raises(UserError, match=r"a batch of 32,768 tokens cannot be made of mini-batches of 5,000"):
+    with pytest.raises(
+        UserError, match=r"a batch of 32,768 tokens cannot be made of mini-batches of 5,000"
+    ):
         training.batched(32768, 5000)
 
 
@@ -120,14 +148,26 @@ def test_fairseq_understands_the_training_options() -> None:
         [wanted.lr],
         wanted.warmup_updates,
     )
-    assert (args.dropout, args.label_smoothing, args.share_all_embeddings) == (wanted.dropout, 0.1, True)
-    assert (args.optimizer, args.adam_betas, args.lr_scheduler) == ("adam", "(0.9, 0.98)", "polynomial_decay")
+    assert (args.dropout, args.label_smoothing, args.share_all_embeddings) == (
+        wanted.dropout,
+        0.1,
+        True,
+    )
+    assert (args.optimizer, args.adam_betas, args.lr_scheduler) == (
+        "adam",
+        "(0.9, 0.98)",
+        "polynomial_decay",
+    )
 
 
 def test_fairseq_understands_the_papers_schedule() -> None:
     words = ["data", "--arch", arch_name("big"), *RECIPES["big"].training.flags()]
     args = options.parse_args_and_arch(options.get_training_parser(), words)
-    assert (args.lr_scheduler, args.warmup_init_lr, args.warmup_updates) == ("inverse_sqrt", 1e-7, 4000)
+    assert (args.lr_scheduler, args.warmup_init_lr, args.warmup_updates) == (
+        "inverse_sqrt",
+        1e-7,
+        4000,
+    )
     assert (args.dropout, args.clip_norm, args.weight_decay) == (0.3, 0.0, 0.0)
 
 
@@ -135,7 +175,11 @@ def test_fairseq_understands_the_decoding_options() -> None:
     words = ["data", "--path", "model.pt", *QUICKSTART.decoding.flags()]
     args = options.parse_args_and_arch(options.get_generation_parser(), words)
     wanted = QUICKSTART.decoding
-    assert (args.beam, args.lenpen, args.max_tokens) == (wanted.beam, wanted.lenpen, wanted.max_tokens)
+    assert (args.beam, args.lenpen, args.max_tokens) == (
+        wanted.beam,
+        wanted.lenpen,
+        wanted.max_tokens,
+    )
     assert (args.max_len_a, args.max_len_b) == (wanted.max_len_a, wanted.max_len_b)
 
 

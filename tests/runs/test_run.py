@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.run import Steps, key, kind_name, only_one, open_run, read_run, run_name
+from fairseq_mhe.common.steps import Steps, key, only_one
+from fairseq_mhe.runs.run import kind_name, open_run, read_run, run_name
 from tests.fixtures.runs import settings
 
 
@@ -24,13 +25,19 @@ def test_a_run_remembers_what_made_it(tmp_path: Path) -> None:
 def test_the_same_settings_go_on_and_the_data_may_move(tmp_path: Path) -> None:
     open_run(tmp_path / "r", settings(), {"data": "/here"})
     run = open_run(tmp_path / "r", settings(), {"data": "/there"})
-    assert read_run(tmp_path / "r").config["surroundings"] == {"data": "/there"} == run.config["surroundings"]
+    assert (
+        read_run(tmp_path / "r").config["surroundings"]
+        == {"data": "/there"}
+        == run.config["surroundings"]
+    )
 
 
 def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Path) -> None:
     open_run(tmp_path / "r", settings(), {"data": "/here"})
     before = (tmp_path / "r" / "config.json").read_bytes()
-    with pytest.raises(UserError, match=r"other settings \(training updates: 40, now 50\)") as refused:
+    with pytest.raises(
+        UserError, match=r"other settings \(training updates: 40, now 50\)"
+    ) as refused:
         open_run(tmp_path / "r", settings(updates=50), {"data": "/there"})
     assert str(tmp_path / "r") in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -96,7 +103,11 @@ def test_a_failed_or_killed_step_is_not_done(tmp_path: Path) -> None:
 
 
 def test_keys_do_not_depend_on_order() -> None:
-    assert key({"a": 1, "b": [2, 3]}) == key(json.loads('{"b": [2, 3], "a": 1}')) != key({"a": 1, "b": [3, 2]})
+    assert (
+        key({"a": 1, "b": [2, 3]})
+        == key(json.loads('{"b": [2, 3], "a": 1}'))
+        != key({"a": 1, "b": [3, 2]})
+    )
 
 
 def _hold(folder: Path, locked: Event) -> None:

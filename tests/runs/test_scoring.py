@@ -25,14 +25,32 @@ from fairseq_mhe.runs.scoring import (
 )
 
 RANDOM = random.Random(5)
-WORDS = ["die", "der", "das", "Lampe", "Tür", "Heizung", "ist", "war", "an", "aus", "im", "Flur", ",", ".", "und"]
+WORDS = [
+    "die",
+    "der",
+    "das",
+    "Lampe",
+    "Tür",
+    "Heizung",
+    "ist",
+    "war",
+    "an",
+    "aus",
+    "im",
+    "Flur",
+    ",",
+    ".",
+    "und",
+]
 REFERENCES = [" ".join(RANDOM.choices(WORDS, k=RANDOM.randint(3, 14))) for _ in range(60)]
 
 
 def noisy(share: float, seed: int) -> list[str]:
     """The references with this share of the words replaced."""
     chance = random.Random(seed)
-    return [" ".join(w if chance.random() > share else "x" for w in line.split()) for line in REFERENCES]
+    return [
+        " ".join(w if chance.random() > share else "x" for w in line.split()) for line in REFERENCES
+    ]
 
 
 GOOD, BAD = noisy(0.1, 1), noisy(0.4, 2)
@@ -57,7 +75,18 @@ def write(folder: Path, **texts: list[str]) -> None:
 def test_the_p_value_is_that_of_sacrebleus_command(tmp_path: Path) -> None:
     close = noisy(0.12, 3)
     write(tmp_path, ref=REFERENCES, base=GOOD, system=close)
-    command = [sys.executable, "-m", "sacrebleu", "ref", "-i", "base", "system", "--paired-bs", "-f", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        "ref",
+        "-i",
+        "base",
+        "system",
+        "--paired-bs",
+        "-f",
+        "json",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     theirs = json.loads(done.stdout)[1]["BLEU"]["p_value"]
     assert compare(close, GOOD, REFERENCES).p_value == pytest.approx(theirs, abs=1e-4)
@@ -70,7 +99,11 @@ def test_the_fixed_seed_gives_the_same_numbers_each_time() -> None:
 
 def test_prr_is_the_ratio_with_an_interval_around_it() -> None:
     comparison = compare(BAD, GOOD, REFERENCES)
-    ratio = 100 * BLEU().corpus_score(BAD, [REFERENCES]).score / BLEU().corpus_score(GOOD, [REFERENCES]).score
+    ratio = (
+        100
+        * BLEU().corpus_score(BAD, [REFERENCES]).score
+        / BLEU().corpus_score(GOOD, [REFERENCES]).score
+    )
     assert comparison.prr == pytest.approx(ratio)
     assert comparison.prr_low is not None
     assert comparison.prr_high is not None
@@ -96,8 +129,14 @@ def test_one_seed_each_is_the_plain_comparison() -> None:
 
 
 def test_seeds_are_compared_by_their_means() -> None:
-    systems, baselines = [noisy(0.2, seed) for seed in (1, 2, 3)], [noisy(0.1, seed) for seed in (4, 5)]
-    means = [sum(BLEU().corpus_score(h, [REFERENCES]).score for h in runs) / len(runs) for runs in (systems, baselines)]
+    systems, baselines = (
+        [noisy(0.2, seed) for seed in (1, 2, 3)],
+        [noisy(0.1, seed) for seed in (4, 5)],
+    )
+    means = [
+        sum(BLEU().corpus_score(h, [REFERENCES]).score for h in runs) / len(runs)
+        for runs in (systems, baselines)
+    ]
     comparison = compare_seeds(systems, baselines, REFERENCES)
     assert comparison.prr == pytest.approx(100 * means[0] / means[1])
     assert comparison.prr_low is not None
@@ -114,7 +153,10 @@ def test_a_difference_between_the_first_seeds_only_is_not_significant() -> None:
 
 
 def test_a_difference_in_every_seed_is_significant() -> None:
-    system, baseline = [noisy(0.4, seed) for seed in (1, 2, 3)], [noisy(0.1, seed) for seed in (4, 5, 6)]
+    system, baseline = (
+        [noisy(0.4, seed) for seed in (1, 2, 3)],
+        [noisy(0.1, seed) for seed in (4, 5, 6)],
+    )
     assert compare_seeds(system, baseline, REFERENCES).p_value < 0.01
     assert compare_seeds(baseline, baseline, REFERENCES).p_value == 1.0
 
@@ -129,13 +171,17 @@ def test_the_chance_of_the_seeds_widens_the_interval() -> None:
     assert widths[2] > 2 * widths[1]
 
 
-def test_equal_systems_rarely_differ_however_much_their_seeds_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_systems_rarely_differ_however_much_their_seeds_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Both systems' seeds are drawn from the same distribution: a test at 5% should find few of 25 pairs different."""
     monkeypatch.setattr(scoring, "RESAMPLES", 200)
     chance = random.Random(11)
 
     def trainings() -> list[list[str]]:
-        return [noisy(max(0.02, chance.gauss(0.25, 0.05)), chance.randrange(1 << 30)) for _ in range(3)]
+        return [
+            noisy(max(0.02, chance.gauss(0.25, 0.05)), chance.randrange(1 << 30)) for _ in range(3)
+        ]
 
     pairs = [(trainings(), trainings()) for _ in range(25)]
     by_first = sum(compare_seeds(a[:1], b[:1], REFERENCES).p_value < 0.05 for a, b in pairs)
@@ -145,8 +191,12 @@ def test_equal_systems_rarely_differ_however_much_their_seeds_do(monkeypatch: py
 
 def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
     """Against sacremoses' command, sed for the compounds, and sacreBLEU's command on what comes out."""
-    references = [f"Der {i}-Tage-Plan (neu) ist gut, aber E-Mail-Adressen fehlen: a-b-c." for i in range(12)]
-    hypotheses = [line.replace("Plan", "Entwurf") if i % 2 else line for i, line in enumerate(references)]
+    references = [
+        f"Der {i}-Tage-Plan (neu) ist gut, aber E-Mail-Adressen fehlen: a-b-c." for i in range(12)
+    ]
+    hypotheses = [
+        line.replace("Plan", "Entwurf") if i % 2 else line for i, line in enumerate(references)
+    ]
     write(tmp_path, ref=references, hyp=hypotheses)
     script = (
         f"{sys.executable} -m sacremoses -q -l de tokenize -x < $0 "
@@ -155,8 +205,22 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
     for name in ("ref", "hyp"):
         subprocess.run(["bash", "-c", script, name], cwd=tmp_path, check=True, capture_output=True)
     assert "Tage ##AT##-##AT## Plan" in (tmp_path / "ref.tok").read_text()
-    command = [sys.executable, "-m", "sacrebleu", "ref.tok", "-i", "hyp.tok", "-tok", "none", "-s", "none", "--force"]
-    theirs = subprocess.run([*command, "-b", "-w", "4"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        "ref.tok",
+        "-i",
+        "hyp.tok",
+        "-tok",
+        "none",
+        "-s",
+        "none",
+        "--force",
+    ]
+    theirs = subprocess.run(
+        [*command, "-b", "-w", "4"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     found = tokenised_bleu(hypotheses, references, "de")
     assert found.score == pytest.approx(float(theirs.stdout), abs=1e-3)
     assert "tok:none" in found.signature
@@ -201,7 +265,9 @@ def test_invalid_utf_8_and_missing_files_are_named(tmp_path: Path) -> None:
         read_lines(tmp_path / "none")
 
 
-def test_the_command_prints_scores_with_their_meaning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_scores_with_their_meaning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path, ref=REFERENCES, good=GOOD, bad=BAD)
     files = ["--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "bad")]
     assert cli.main(["score", *files, "--baseline", str(tmp_path / "good")]) == 0
@@ -214,9 +280,16 @@ def test_the_command_prints_scores_with_their_meaning(tmp_path: Path, capsys: py
     assert json.loads(capsys.readouterr().out)["comparison"] is None
 
 
-def test_the_command_refuses_files_of_different_length(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_refuses_files_of_different_length(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     write(tmp_path, ref=REFERENCES, short=GOOD[:-4])
-    assert cli.main(["score", "--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "short")]) == 2
+    assert (
+        cli.main(
+            ["score", "--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "short")]
+        )
+        == 2
+    )
     error = capsys.readouterr().err
     assert "56 hypotheses but 60 references" in error
     assert error.count("\n") == 1

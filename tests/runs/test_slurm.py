@@ -44,13 +44,24 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def submit(data: Path, out: Path, *words: str) -> int:
     cells = ["--rows", "tiny", "--kinds", "mha,mhe_mul", "--seeds", "1,2", "--updates", "3"]
-    return cli.main(["run-table", "--data", str(data), "--out", str(out), *cells, "--slurm", *words])
+    return cli.main(
+        ["run-table", "--data", str(data), "--out", str(out), *cells, "--slurm", *words]
+    )
 
 
 def test_the_batch_file_is_an_array_over_the_cells(
     miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = ["--slurm-hours", "12", "--slurm-cpus", "4", "--slurm-parallel", "2", "--max-tokens", "512"]
+    options = [
+        "--slurm-hours",
+        "12",
+        "--slurm-cpus",
+        "4",
+        "--slurm-parallel",
+        "2",
+        "--max-tokens",
+        "512",
+    ]
     further = ["--slurm-option", "partition=long", "--slurm-option", "account=mine", "--gpus", "2"]
     assert submit(miniature, tmp_path / "the out", *options, *further) == 0
     lines = submitted.read_text().split("\n")
@@ -80,13 +91,35 @@ def test_on_the_cpu_no_gpu_is_asked_for(miniature: Path, tmp_path: Path, submitt
 def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
     run_table.add_arguments(parser)
-    options = ["--fraction", "0.5", "--batch-tokens", "2048", "--processes", "2", "--tensorboard", "--subset", "valid"]
-    args = parser.parse_args(["--data", str(tmp_path / "d"), "--out", str(tmp_path / "o"), *options])
+    options = [
+        "--fraction",
+        "0.5",
+        "--batch-tokens",
+        "2048",
+        "--processes",
+        "2",
+        "--tensorboard",
+        "--subset",
+        "valid",
+    ]
+    args = parser.parse_args(
+        ["--data", str(tmp_path / "d"), "--out", str(tmp_path / "o"), *options]
+    )
     run = open_run(tmp_path / "r", settings("mhe_add", seed=3), {})
     words = slurm.train_words(run, args)
     assert words[:5] == ["train", "tiny", "mhe_add", "--seed", "3"]
     again = cli.build_parser("train").parse_args(words)
-    for name in ("data", "out", "fraction", "updates", "batch_tokens", "max_tokens", "gpus", "processes", "subset"):
+    for name in (
+        "data",
+        "out",
+        "fraction",
+        "updates",
+        "batch_tokens",
+        "max_tokens",
+        "gpus",
+        "processes",
+        "subset",
+    ):
         assert getattr(again, name) == getattr(args, name), name
     assert (again.tensorboard, again.cpu, again.evaluate) == (True, False, True)
 
@@ -97,7 +130,10 @@ def test_a_job_that_runs_out_of_time_is_submitted_again() -> None:
 
 
 def test_without_slurm_that_is_said(
-    miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    miniature: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(slurm.shutil, "which", lambda name: None)
     assert submit(miniature, tmp_path / "out") == 2
@@ -107,10 +143,16 @@ def test_without_slurm_that_is_said(
 def test_what_sbatch_refuses_is_one_line(
     miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "stubs" / "sbatch").write_text("#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n")
+    (tmp_path / "stubs" / "sbatch").write_text(
+        "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
+    )
     assert submit(miniature, tmp_path / "out") == 2
-    error = capsys.readouterr().err.strip().split("\n")[-1]  # submitit shows sbatch's own words, too
-    assert error == "fairseq-mhe run-table: error: SLURM refuses the jobs: invalid partition specified"
+    error = (
+        capsys.readouterr().err.strip().split("\n")[-1]
+    )  # submitit shows sbatch's own words, too
+    assert (
+        error == "fairseq-mhe run-table: error: SLURM refuses the jobs: invalid partition specified"
+    )
     with pytest.raises(UserError, match="takes NAME=VALUE"):
         slurm._executor(argparse.Namespace(slurm_option=["partition"]))
 
@@ -120,7 +162,9 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A SLURM of one node."""
     missing = [name for name in DAEMONS if shutil.which(name) is None]
     if missing or os.geteuid() != 0:
-        pytest.skip(f"needs SLURM ({NODE} install) and root; missing: {', '.join(missing) or 'root'}")
+        pytest.skip(
+            f"needs SLURM ({NODE} install) and root; missing: {', '.join(missing) or 'root'}"
+        )
     folder = tmp_path / "slurm"
     folder.mkdir()
     monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
@@ -135,10 +179,25 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_for_real_on_one_node(miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_for_real_on_one_node(
+    miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    table = ["run-table", "--data", str(miniature), "--out", str(out), "--rows", "tiny", "--updates", "2", "--cpu"]
-    assert cli.main([*table, "--slurm", "--slurm-cpus", "1", "--slurm-option", "partition=test"]) == 0
+    table = [
+        "run-table",
+        "--data",
+        str(miniature),
+        "--out",
+        str(out),
+        "--rows",
+        "tiny",
+        "--updates",
+        "2",
+        "--cpu",
+    ]
+    assert (
+        cli.main([*table, "--slurm", "--slurm-cpus", "1", "--slurm-option", "partition=test"]) == 0
+    )
     end = time.monotonic() + 1200
     while subprocess.run(["squeue", "--noheader"], capture_output=True, check=True).stdout.strip():
         assert time.monotonic() < end, "the jobs took too long"

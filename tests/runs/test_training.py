@@ -12,12 +12,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs import devices, training
-from fairseq_mhe.prepare.data_folder import Dataset
-from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.common.board import Board
-from fairseq_mhe.runs.run import Run, open_run, read_json
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.runs import devices, training
+from fairseq_mhe.runs.devices import Device, choose_device
+from fairseq_mhe.runs.run import Run, open_run
 from fairseq_mhe.runs.training import (
     attention_flags,
     learning_curve,
@@ -33,7 +34,10 @@ DATA = Dataset(Path("/data set"), {"source_lang": "en", "target_lang": "de", "st
 
 def save(folder: Path, name: str, updates: int) -> Path:
     folder.mkdir(exist_ok=True)
-    state = {"model": {"w": torch.full((500,), float(updates))}, "optimizer_history": [{"num_updates": updates}]}
+    state = {
+        "model": {"w": torch.full((500,), float(updates))},
+        "optimizer_history": [{"num_updates": updates}],
+    }
     torch.save(state, folder / name)
     return folder / name
 
@@ -47,7 +51,9 @@ def cut(path: Path, fraction: float) -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.5, 0.99])
-def test_after_a_truncated_last_checkpoint_the_newest_whole_one_is_used(tmp_path: Path, fraction: float) -> None:
+def test_after_a_truncated_last_checkpoint_the_newest_whole_one_is_used(
+    tmp_path: Path, fraction: float
+) -> None:
     for epoch, updates in ((1, 8), (1, 9), (2, 10)):
         save(tmp_path, f"checkpoint_{epoch}_{updates}.pt", updates)
     cut(save(tmp_path, "checkpoint_last.pt", 11), fraction)
@@ -69,7 +75,10 @@ def test_half_written_files_go_and_whole_ones_stay(tmp_path: Path) -> None:
     cut(save(tmp_path, "checkpoint_2_11.pt.tmp", 11), 0.4)
     save(tmp_path, "checkpoint_1_10.pt", 10)
     assert restore(tmp_path) == 10
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint_1_10.pt", "checkpoint_last.pt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "checkpoint_1_10.pt",
+        "checkpoint_last.pt",
+    ]
     assert last.stat().st_mtime_ns == before
 
 
@@ -107,7 +116,15 @@ def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
 
 @pytest.mark.parametrize(
     ("models", "cores", "expected"),
-    [(2, 2, (2, 1)), (2, 8, (2, 4)), (1, 2, (1, 2)), (9, 2, (2, 1)), (9, 4, (4, 1)), (2, 64, (2, 8)), (2, 1, (1, 1))],
+    [
+        (2, 2, (2, 1)),
+        (2, 8, (2, 4)),
+        (1, 2, (1, 2)),
+        (9, 2, (2, 1)),
+        (9, 4, (4, 1)),
+        (2, 64, (2, 8)),
+        (2, 1, (1, 1)),
+    ],
 )
 def test_models_train_side_by_side_on_the_cores(
     monkeypatch: pytest.MonkeyPatch, models: int, cores: int, expected: tuple[int, int]
@@ -121,16 +138,28 @@ def test_models_train_side_by_side_on_the_cores(
 
 
 def test_mixed_kinds_are_given_by_place() -> None:
-    assert attention_flags({"encoder": "mha", "decoder": "mha", "cross": "mha"}) == ["--attention", "mha"]
+    assert attention_flags({"encoder": "mha", "decoder": "mha", "cross": "mha"}) == [
+        "--attention",
+        "mha",
+    ]
     words = attention_flags({"encoder": "mhe_mul", "decoder": "mha", "cross": "mha"})
-    assert words == ["--encoder-attention", "mhe_mul", "--decoder-attention", "mha", "--cross-attention", "mha"]
+    assert words == [
+        "--encoder-attention",
+        "mhe_mul",
+        "--decoder-attention",
+        "mha",
+        "--cross-attention",
+        "mha",
+    ]
 
 
 def test_two_kinds_differ_in_one_word(tmp_path: Path) -> None:
     words = []
     for kind in ("mha", "mhe_mul"):
         run = open_run(tmp_path / kind, settings(kind), {})
-        words.append([w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(run, DATA, CPU)])
+        words.append(
+            [w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(run, DATA, CPU)]
+        )
     assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
 
 
@@ -151,7 +180,9 @@ def test_tensorboards_logs_are_in_the_run_folder(tmp_path: Path) -> None:
     assert "--tensorboard-logdir" not in training_arguments(run, DATA, CPU)
 
 
-@pytest.mark.parametrize(("before", "now", "expected"), [(1, 2, 3), (2, 1, 12), (2, 4, 3), (2, 2, 6)])
+@pytest.mark.parametrize(
+    ("before", "now", "expected"), [(1, 2, 3), (2, 1, 12), (2, 4, 3), (2, 2, 6)]
+)
 def test_another_number_of_processes_goes_on_at_the_same_mini_batch(
     tmp_path: Path, before: int, now: int, expected: int
 ) -> None:
@@ -180,7 +211,9 @@ def board() -> Board:
 
 
 @pytest.mark.parametrize("failing", [0, 1])
-def test_one_process_that_fails_ends_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int) -> None:
+def test_one_process_that_fails_ends_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
     """The other would wait for it for ever."""
     children = []
 
@@ -219,7 +252,13 @@ class FakeChild:
     started: list[list[str]] = []  # noqa: RUF012 - cleared by the fixture
 
     def __init__(
-        self, module: str, arguments: list[str], log: Path, threads: int, headline: str, environment: dict[str, str]
+        self,
+        module: str,
+        arguments: list[str],
+        log: Path,
+        threads: int,
+        headline: str,
+        environment: dict[str, str],
     ) -> None:
         self.started.append(arguments)
         save(Path(arguments[arguments.index("--save-dir") + 1]), "checkpoint_last.pt", self.updates)
@@ -232,7 +271,10 @@ class FakeChild:
         return False
 
     def new_lines(self) -> list[str]:
-        return ["/x.py:1: UserWarning: look out", line("train_inner", loss="3.0", wps="50", num_updates="40")]
+        return [
+            "/x.py:1: UserWarning: look out",
+            line("train_inner", loss="3.0", wps="50", num_updates="40"),
+        ]
 
     def check(self, what: str) -> None:
         pass
@@ -252,7 +294,9 @@ def a_run(tmp_path: Path, **changes: Any) -> Run:
     return open_run(tmp_path / "r", settings(**changes), {})
 
 
-def test_a_finished_training_is_not_started_again(tmp_path: Path, fake_child: type[FakeChild]) -> None:
+def test_a_finished_training_is_not_started_again(
+    tmp_path: Path, fake_child: type[FakeChild]
+) -> None:
     run = a_run(tmp_path)
     for _ in range(2):
         with board() as shown:
@@ -261,7 +305,9 @@ def test_a_finished_training_is_not_started_again(tmp_path: Path, fake_child: ty
     assert read_json(run.metrics)["tokens_per_second"] == 50.0
 
 
-def test_killed_after_its_last_update_it_is_not_started_again(tmp_path: Path, fake_child: type[FakeChild]) -> None:
+def test_killed_after_its_last_update_it_is_not_started_again(
+    tmp_path: Path, fake_child: type[FakeChild]
+) -> None:
     run = a_run(tmp_path)
     save(run.checkpoints, "checkpoint_last.pt", TRAINING.updates)
     run.log.write_text(line("train_inner", loss="3.0", wps="70", num_updates="40") + "\n")
@@ -282,7 +328,9 @@ def test_a_training_that_ends_early_is_an_error(
     assert not training.trained(run)
 
 
-def test_real_warnings_reach_the_screen_once(tmp_path: Path, fake_child: Callable[..., Any]) -> None:
+def test_real_warnings_reach_the_screen_once(
+    tmp_path: Path, fake_child: Callable[..., Any]
+) -> None:
     shown = board()
     with shown:
         training.train([a_run(tmp_path)], DATA, CPU, shown)
