@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench import attention, ctranslate
@@ -24,9 +23,9 @@ from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.settings import CTRANSLATE2, DTYPES, INT8, STOCK, Settings
 from fairseq_mhe.bench.worker import OK, Worker
 from fairseq_mhe.bench.workload import Cell
-from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.experiments.params import VOCABULARY
 from fairseq_mhe.runs.processes import check_writable
@@ -112,7 +111,7 @@ def _measured(
     entries = _entries_so_far(partial, header)
     workers = {name: Worker(name, settings) for name in _variants(args)}
     try:
-        with Board(Console(stderr=True), "turns") as board:
+        with Board("turns") as board:
             for cell in cells(args)[len(entries) :]:
                 entries.append(_entry(workers, settings, cell, args.repetitions, board))
                 if partial is not None:

@@ -21,9 +21,9 @@ from fairseq_mhe.bench.corpus import CorpusSettings, Engine
 from fairseq_mhe.bench.settings import STOCK
 from fairseq_mhe.bench.worker import OK, Worker
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.convert.compare import quiet_fairseq
@@ -154,7 +154,7 @@ def _measured(
     workers = {name: Worker(name, settings) for name in engines}
     turns = itertools.count(1)
     try:
-        with Board(study.console, "turns") as board:
+        with Board("turns", console=study.console) as board:
             board.add(study.subset, len(workers) * args.repetitions)
 
             def progress() -> None:

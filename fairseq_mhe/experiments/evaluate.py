@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
 from fairseq_mhe.runs import comet, devices, pipeline, scoring
@@ -89,6 +89,6 @@ def evaluate(run: Run, data: Dataset, subset: str, device: Device, console: Cons
             "trained it again, which goes on from where it was"
         )
     plan = pipeline.Plan(recipe(run.row), (run.kind,), (run.seed,), subset)
-    with Board(console, "sentences") as board:
+    with Board("sentences", console=console) as board:
         pipeline.generate(plan, [run], data, device, board)
     pipeline.score(plan, [run])

@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from scipy import stats
 
-from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells, studies
 from fairseq_mhe.experiments.evaluate import evaluate
@@ -232,7 +232,7 @@ class GapStudy:
             self.study.say(
                 f"{len(waiting) - start} of {sum(map(len, self.runs.values()))} models to do, now {names}"
             )
-            with Board(self.study.console, "updates") as board:
+            with Board("updates", console=self.study.console) as board:
                 pipeline.train(part, self.study.data, self.device, board, self.tensorboard)
             for run in part:
                 evaluate(

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
 from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
@@ -110,14 +110,14 @@ class Quickstart:
             2,
             f"train {', '.join(plan.kinds)} ({plan.recipe.training.updates} updates each) {device.describe()}",
         )
-        with Board(self.console, "updates") as board:
+        with Board("updates", console=self.console) as board:
             pipeline.train(runs, data, device, board)
         alone = choose_device(1, device.gpu)
         self.announce(
             3,
             f"translate {plan.subset} with a beam of {plan.recipe.decoding.beam}, one model after the other",
         )
-        with Board(self.console, "sentences") as board:
+        with Board("sentences", console=self.console) as board:
             pipeline.generate(plan, runs, data, alone, board)
         self.announce(4, "score and compare")
         pipeline.score(plan, runs)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.overview import Overview
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.models.architectures import ROWS
@@ -141,7 +141,7 @@ class TableRun:
 
     def work(self, device: Device) -> None:
         """Every cell to its scores, a wave after the other, so that there are numbers before all is trained."""
-        overview = Overview(self.console, [run.name for run in self.runs])
+        overview = Board(names=[run.name for run in self.runs], console=self.console)
         with self.locked(), overview:
             self.mark(overview)
             for wave in self.waves(device.slots):
@@ -162,7 +162,7 @@ class TableRun:
                 locks.enter_context(only_one(run.folder))
             yield
 
-    def mark(self, overview: Overview) -> None:
+    def mark(self, overview: Board) -> None:
         """Show which cells are done."""
         for run in self.runs:
             if self.scored(run):

@@ -21,9 +21,9 @@ from rich.console import Console
 
 from fairseq_mhe.bench.report import table
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, read_json, sha256, write_json, write_text
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.convert.compare import quiet_fairseq
@@ -101,7 +101,7 @@ class Study:
             updates = sorted({training_of(run).updates for run in trained})
             words = " or ".join(f"{number:,}" for number in updates)
             self.say(f"training {len(trained)} models for {words} updates {device.describe()}")
-            with Board(self.console, "updates") as board:
+            with Board("updates", console=self.console) as board:
                 pipeline.train(trained, self.data, device, board)
 
     def score(self, runs: Sequence[Run]) -> None:

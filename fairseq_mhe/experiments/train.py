@@ -6,7 +6,7 @@ import argparse
 
 from rich.console import Console
 
-from fairseq_mhe.common.board import Board
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate, show
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
         cells.check_disk([run], data)
         text = f"{run.name}: {plan.recipe.training.updates:,} updates {device.describe()}; {arithmetic}"
         console.print(text, markup=False, highlight=False, soft_wrap=True)
-        with Board(console, "updates") as board:
+        with Board("updates", console=console) as board:
             pipeline.train([run], data, device, board, args.tensorboard)
         if args.evaluate:
             evaluate(run, data, args.subset, device.alone(), console)

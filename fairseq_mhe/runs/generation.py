@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from fairseq_mhe.common.board import Watcher
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.noise import real_warnings
@@ -40,7 +40,7 @@ def generation_arguments(
 
 
 def generate(
-    run: Run, data: Dataset, subset: str, decoding: Decoding, device: Device, board: Watcher
+    run: Run, data: Dataset, subset: str, decoding: Decoding, device: Device, board: Board
 ) -> None:
     """Translate ``subset`` of a data folder with a run's model, into the run's folder of that name.
 
@@ -79,7 +79,7 @@ def generate(
     write_json(folder / "generation.json", speed)
 
 
-def _follow(child: Child, name: str, board: Watcher) -> list[str]:
+def _follow(child: Child, name: str, board: Board) -> list[str]:
     """All lines of a running fairseq-generate, whose progress is shown."""
     lines: list[str] = []
     shown: set[str] = set()

@@ -9,8 +9,8 @@ from importlib import metadata
 from pathlib import Path
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
-from fairseq_mhe.common.board import Watcher
 from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs import generation, scoring, training
@@ -50,7 +50,7 @@ def _open(recipe: Recipe, kind: str, seed: int, data: Dataset, folder: Path) -> 
 
 
 def train(
-    runs: Sequence[Run], data: Dataset, device: Device, board: Watcher, tensorboard: bool = False
+    runs: Sequence[Run], data: Dataset, device: Device, board: Board, tensorboard: bool = False
 ) -> None:
     """Train the runs, and average and count each model."""
     training.train(runs, data, device, board, tensorboard)
@@ -75,9 +75,7 @@ def _average(run: Run) -> None:
     )
 
 
-def generate(
-    plan: Plan, runs: Sequence[Run], data: Dataset, device: Device, board: Watcher
-) -> None:
+def generate(plan: Plan, runs: Sequence[Run], data: Dataset, device: Device, board: Board) -> None:
     """Translate the plan's data set with every model, one after the other, so that their speeds compare."""
     decoding = plan.recipe.decoding
     for run in runs:

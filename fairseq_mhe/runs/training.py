@@ -17,9 +17,9 @@ from typing import Any
 import torch
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
-from fairseq_mhe.common.board import Watcher
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, write_json
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs.devices import Device, free_port
@@ -102,7 +102,7 @@ def training_of(run: Run) -> Training:
 
 
 def train(
-    runs: Sequence[Run], data: Dataset, device: Device, board: Watcher, tensorboard: bool = False
+    runs: Sequence[Run], data: Dataset, device: Device, board: Board, tensorboard: bool = False
 ) -> None:
     """Train every run to its last update, ``device.slots`` at a time; those that are finished are left alone.
 
@@ -139,7 +139,7 @@ class _Training:
     """One run while it trains, by ``device.workers`` processes; the first one's log is the run's."""
 
     def __init__(
-        self, run: Run, data: Dataset, device: Device, slot: int, board: Watcher, tensorboard: bool
+        self, run: Run, data: Dataset, device: Device, slot: int, board: Board, tensorboard: bool
     ) -> None:
         self._run, self._device, self._board = run, device, board
         self._total = training_of(run).updates

@@ -13,9 +13,9 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
-from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_dataset
 from fairseq_mhe.runs import devices, pipeline, training
 from fairseq_mhe.runs.devices import Device, asked_for
@@ -124,7 +124,7 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
     if start is not None:
         run.checkpoints.mkdir()
         shutil.copy(start, run.checkpoints)
-    with Board(Console(file=io.StringIO()), "updates") as board:
+    with Board("updates", console=Console(file=io.StringIO())) as board:
         training.train([run], dataset, device, board)
     return run
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from fairseq_mhe.common.board import Board
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs import devices, training
 from fairseq_mhe.runs.devices import Device, choose_device
@@ -207,7 +207,7 @@ def test_training_loses_no_sentence_and_logs_between_checkpoints(tmp_path: Path)
 
 
 def board() -> Board:
-    return Board(Console(file=io.StringIO()), "updates")
+    return Board("updates", console=Console(file=io.StringIO()))
 
 
 @pytest.mark.parametrize("failing", [0, 1])

@@ -1,0 +1,152 @@
+"""Progress is legible: rows that fit 80 columns on a terminal, lines with the time left elsewhere; no thread."""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from fairseq_mhe.common import progress
+from fairseq_mhe.common.progress import Board
+
+
+def screen(terminal: bool, width: int = 80) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=width, legacy_windows=False)
+
+
+def text_of(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
+
+
+def shown(terminal: bool) -> str:
+    console = screen(terminal)
+    with Board("updates", console=console) as board:
+        board.add("tiny-mhe_mul-seed1", 3000, 1000)
+        board.update("tiny-mhe_mul-seed1", 1200, "loss 14.31, 12345 tokens/s")
+        if not terminal:
+            board.lines()
+    return text_of(console)
+
+
+def test_rows_fit_a_narrow_terminal() -> None:
+    text = shown(terminal=True)
+    assert "tiny-mhe_mul-seed1" in text
+    assert "1200/3000" in text
+    assert "left loss 14.31, 12345 tokens/s" in text
+    assert "…" not in text
+
+
+def test_without_a_terminal_it_is_a_line() -> None:
+    text = shown(terminal=False)
+    expected = (
+        r"  tiny-mhe_mul-seed1: 1200/3000 updates, loss 14\.31, 12345 tokens/s, left: 0:00:\d\d\n"
+    )
+    assert re.fullmatch(expected, text)
+
+
+def test_finished_rows_are_not_repeated() -> None:
+    console = screen(terminal=False)
+    with Board("updates", console=console) as board:
+        board.add("done", 5, 5)
+        board.add("waiting", 5)
+        board.lines()
+    assert text_of(console) == "  waiting: 0/5 updates, left: not known yet\n"
+
+
+def planned(terminal: bool) -> tuple[Board, Console]:
+    """A board of three cells whose names are known beforehand."""
+    console = screen(terminal, 100)
+    with Board(names=["a", "b", "c", "d"], console=console) as board:
+        board.begin("training")
+        board.add("a", 1000, 200)
+        board.update("a", 600, "loss 5.25, 1000 tokens/s")
+        board.begin("translating")
+        board.add("b", 30)
+        board.finish("c")
+        if not terminal:
+            board.lines()
+    return board, console
+
+
+def test_on_a_terminal_every_cell_has_a_row() -> None:
+    _, console = planned(terminal=True)
+    rows = [line.split() for line in text_of(console).splitlines() if line.split()]
+    assert any(row[:3] == ["a", "training", "600/1000"] and "5.25," in row for row in rows)
+    assert any(row[:3] == ["b", "translating", "0/30"] for row in rows)
+    assert any(row[:2] == ["c", "done"] for row in rows)
+    assert any(row[:2] == ["d", "waiting"] for row in rows)
+
+
+def test_elsewhere_the_cells_at_work_have_lines() -> None:
+    _, console = planned(terminal=False)
+    lines = text_of(console).splitlines()
+    assert lines[0] == "  1 of 4 done"
+    assert lines[1].startswith("  a: training 600/1000, loss 5.25, 1000 tokens/s, left: 0:00:0")
+    assert lines[2:] == ["  b: translating 0/30, left: not known yet"]
+
+
+def test_a_note_stays_until_there_is_another() -> None:
+    board, console = planned(terminal=False)
+    board.update("a", 999)
+    board.lines()
+    assert "  a: training 999/1000, loss 5.25, 1000 tokens/s, left" in text_of(console)
+
+
+def test_names_and_notes_are_shown_as_they_are() -> None:
+    console = screen(terminal=True)
+    with Board(console=console) as board:
+        board.add("a[/b]", 3)
+        board.update("a[/b]", 1, "[bold]")
+    assert re.search(r"a\[/b\] .*1/3 .*\[bold\]", text_of(console))
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_it_has_no_thread(terminal: bool) -> None:
+    """Worker processes are forked meanwhile."""
+    threads = threading.active_count()
+    with Board(console=screen(terminal)) as board:
+        board.report("read", 0, 4000)
+        assert threading.active_count() == threads
+
+
+def test_it_is_not_drawn_at_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, drawn = [1.0], []
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(progress.Live, "refresh", lambda live: drawn.append(now[0]))
+    with Board(console=screen(terminal=True)) as board:
+        for block in range(1001):
+            now[0] += 0.001
+            board.report("learn", block, 1000)
+        assert 10 <= len(drawn) <= 12  # one second, and rich's own at the start
+
+
+def test_in_lines_long_work_is_told_of_now_and_then_and_its_end_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    console = screen(terminal=False)
+    with Board("lines", console=console) as board:
+        for second in range(41):
+            now[0] = float(second)
+            board.report("learn", second, 40)
+            board.report("learn", second, 40)
+    assert text_of(console).splitlines() == [
+        "  learn: 15/40 lines, left: 0:00:25",
+        "  learn: 30/40 lines, left: 0:00:10",
+        "  learn: 40/40 lines, took 0:00:40",
+    ]
+
+
+def test_units_are_counted_one_by_one() -> None:
+    console = screen(terminal=False)
+    with Board("turns", console=console) as board:
+        board.add("a", 2)
+        board.advance("a")
+        board.advance("a")
+    assert text_of(console) == "  a: 2/2 turns, took 0:00:00\n"
