@@ -2,48 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import platform
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
-import torch
-
-import fairseq_mhe
-
 _GIB = 2**30
+_PACKAGE = Path(__file__).parents[1]
 #: Packages whose versions are written into each run.
-PACKAGES = (
-    "fairseq-mhe",
-    "torch",
-    "ve-fairseq",
-    "fairseq",
-    "sacrebleu",
-    "subword-nmt",
-    "sentencepiece",
-    "sacremoses",
+_PACKAGES = (
+    *("fairseq-mhe", "torch", "ve-fairseq", "fairseq"),
+    *("sacrebleu", "subword-nmt", "sentencepiece", "sacremoses"),
 )
+#: What has a part in the speed of models.
 _MEASURED = ("attention/*.py", "models/*.py", "bench/*.py", "fairseq_fixes.py")
 
 
 def cores() -> int:
-    """CPU cores that this process may use."""
+    """CPU cores that this process may use, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0))
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def versions() -> dict[str, str]:
     """Python, the machine, and the packages that have a part in a result."""
-    found = {"python": platform.python_version(), "machine": platform.platform()}
-    for package in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+    system = {"python": platform.python_version(), "machine": platform.platform()}
+    return {**system, **installed(_PACKAGES)}
 
 
 def machine(device: str) -> dict[str, str]:
     """The hardware and the system, in words."""
+    import torch  # slow, and not wanted by those who count cores
+
     found = {
         "processor": f"{_processor()}, {cores()} cores",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / _GIB:.0f} GiB",
@@ -52,30 +54,29 @@ def machine(device: str) -> dict[str, str]:
     }
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
-        found["gpu"] = (
-            f"{gpu.name}, {gpu.total_memory / _GIB:.0f} GiB, compute capability {gpu.major}.{gpu.minor}"
-        )
+        memory, capability = f"{gpu.total_memory / _GIB:.0f} GiB", f"{gpu.major}.{gpu.minor}"
+        found["gpu"] = f"{gpu.name}, {memory}, compute capability {capability}"
     return found
 
 
 def software() -> dict[str, str]:
-    """Versions of all that has a part in the speed; ours with a hash of its source, which may be under development."""
-    found = {**versions(), "fairseq_mhe source": source_hash()}
-    found.pop("machine", None)
-    for package in ("numpy", "ctranslate2"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+    """Versions of all that has a part in the speed; a hash tells versions of our own source apart."""
+    import torch
+
+    found = {
+        "python": platform.python_version(),
+        **installed(_PACKAGES),
+        "fairseq_mhe source": source_hash(),
+        **installed(("numpy", "ctranslate2")),
+    }
     if torch.version.cuda:
         found["cuda"] = torch.version.cuda
         found["cudnn"] = str(torch.backends.cudnn.version())
     return found
 
 
-def source_hash() -> str:
-    """The first digits of a SHA-256 over the names and contents of the modules that have a part in the speed."""
-    package = Path(fairseq_mhe.__file__).parent
+def source_hash(package: Path = _PACKAGE) -> str:
+    """The first digits of a SHA-256 of the names and contents of all that has a part in the speed."""
     digest = hashlib.sha256()
     for path in sorted(path for part in _MEASURED for path in package.glob(part)):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")

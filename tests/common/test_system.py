@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_mhe
-from fairseq_mhe.common.system import machine, software, source_hash
+from fairseq_mhe.common.system import installed, machine, software, source_hash
 
 
 def test_the_machine_in_words() -> None:
@@ -23,18 +23,18 @@ def test_versions_of_what_has_a_part_in_the_speed() -> None:
     assert {"python", "torch", "numpy", "fairseq_mhe source"} <= software().keys()
 
 
-def test_the_hash_changes_with_the_code_and_with_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_is_installed_has_a_version() -> None:
+    assert installed(["pytest", "no-such-package"]) == {"pytest": pytest.__version__}
+
+
+def test_the_hash_changes_with_the_code_and_with_nothing_else(tmp_path: Path) -> None:
     package = tmp_path / "fairseq_mhe"
-    shutil.copytree(
-        Path(fairseq_mhe.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__")
-    )
+    own = Path(fairseq_mhe.__file__).parent
+    shutil.copytree(own, package, ignore=shutil.ignore_patterns("__pycache__"))
     before = source_hash()
-    monkeypatch.setattr(fairseq_mhe, "__file__", str(package / "__init__.py"))
-    assert source_hash() == before
+    assert source_hash(package) == before
     (package / "attention" / "notes.txt").write_text("x")
     (package / "cli.py").write_text("x")
-    assert source_hash() == before
+    assert source_hash(package) == before
     (package / "attention" / "kernel.py").write_text("x")
-    assert source_hash() != before
+    assert source_hash(package) != before

@@ -1,0 +1,30 @@
+"""Options are converted, or refused in a line that says what would do."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+
+import pytest
+
+from fairseq_mhe.common.arguments import at_least, positive, positive_list, some_of
+
+
+def test_what_is_right_is_converted() -> None:
+    assert at_least(16)("16") == 16
+    assert positive_list("3,1,3") == [3, 1, 3]
+    assert some_of(["a", "b", "c"])("c,a,c") == ["c", "a"]
+    assert some_of({"a": 1, "b": 2})("all") == ["a", "b"]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5"])
+def test_what_is_no_positive_number_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match=f"'{text}' is no whole number of at least 1"):
+        positive(text)
+    with pytest.raises(ArgumentTypeError, match=f"'{text}' is no whole number of at least 1"):
+        positive_list(f"3,{text}")
+
+
+@pytest.mark.parametrize("text", ["d", "a,d", ""])
+def test_an_unknown_name_lists_the_right_ones(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="choose of: a, b, or all"):
+        some_of(["a", "b"])(text)
