@@ -7,9 +7,6 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 #: What turns checkpoints into others: CTranslate2's converter, and the CP decomposition.
 CONVERT = ["ctranslate2>=4.8", "tensorly>=0.9"]
-#: What reads Debian's packages (data-prep/debian_en_de.sh): archives, their compression, help
-#: pages, catalogues.
-DEBIAN = ["arpy>=2.4", "lxml", "polib>=1.2", "zstandard"]
 
 setup(
     name="fairseq-mhe",
@@ -40,14 +37,17 @@ setup(
         # own is not replaced.
         "fairseq": ["ve-fairseq>=0.12.3"],
         "convert": CONVERT,
-        "debian": DEBIAN,
         # Cells of the table as SLURM jobs (fairseq-mhe run-table --slurm).
         "slurm": ["submitit"],
         # For the option --tensorboard.
         "tensorboard": ["tensorboard"],
         "test": [
             *CONVERT,
-            *DEBIAN,
+            # Of data-prep/debian/, whose tests are among ours (its requirements.txt).
+            "arpy>=2.4",
+            "lxml",
+            "polib>=1.2",
+            "zstandard",
             "submitit",
             "tensorboard",
             "pytest",

@@ -4,4 +4,5 @@ set -euo pipefail
 
 # shellcheck source=data-prep/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-exec "$python" -m fairseq_mhe.prepare.debian "$@"
+export PYTHONPATH="$repository/data-prep${PYTHONPATH:+:$PYTHONPATH}"
+exec "$python" -m debian "$@"

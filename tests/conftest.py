@@ -6,7 +6,12 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.fixtures.models", "tests.fixtures.checkpoints", "tests.fixtures.runs"]
+pytest_plugins = [
+    "tests.fixtures.models",
+    "tests.fixtures.checkpoints",
+    "tests.fixtures.runs",
+    "tests.fixtures.text",
+]
 
 # To search for new examples instead: pytest --hypothesis-profile=default
 settings.register_profile(

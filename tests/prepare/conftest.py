@@ -1,4 +1,4 @@
-"""What the tests of preparation share: small parallel texts, the corpus, and one prepared folder of each kind."""
+"""What the tests of preparation share: small parallel texts, and one prepared folder of each kind."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.prepare import pipeline
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, prepare_home_assistant, read_corpus
-
-Pairs = list[tuple[str, str]]
+from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
+from tests.fixtures.text import Pairs
 
 
 def write_parallel(prefix: Path, pairs: Sequence[tuple[str, str]]) -> Path:
@@ -22,12 +20,6 @@ def write_parallel(prefix: Path, pairs: Sequence[tuple[str, str]]) -> Path:
             "".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8"
         )
     return prefix
-
-
-@pytest.fixture(scope="session")
-def corpus() -> dict[str, Pairs]:
-    """The embedded corpus."""
-    return read_corpus(CORPUS)
 
 
 @pytest.fixture
@@ -55,15 +47,3 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     """A data folder of 300 pairs of the embedded corpus, complete; not to be changed."""
     out = tmp_path_factory.mktemp(f"data {request.param}")
     return prepare_home_assistant(out, subword=request.param, vocab_size=300, limit=300, workers=2)
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without fairseq-preprocess, which takes seconds to start; the binary form is a copy of the subwords' size."""
-
-    def pretend(subwords: Path, out: Path, langs: tuple[str, str], workers: int, log: Path) -> None:
-        out.mkdir()
-        for lang in langs:
-            (out / f"dict.{lang}.txt").write_text(str((subwords / f"train.{lang}").stat().st_size))
-
-    monkeypatch.setattr(pipeline, "binarise", pretend)

@@ -20,7 +20,7 @@ import pytest
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
 from fairseq_mhe.prepare.steps import read_manifest
 from tests.fixtures.miniature import serve, write_archive
-from tests.prepare.conftest import Pairs
+from tests.fixtures.text import Pairs
 from tests.prepare.corpora.test_iwslt14 import members as iwslt14_members
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "data-prep"

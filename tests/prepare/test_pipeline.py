@@ -23,7 +23,8 @@ from fairseq_mhe.prepare import pipeline
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.pipeline import prepare
 from fairseq_mhe.prepare.steps import read_manifest
-from tests.prepare.conftest import Pairs, write_parallel
+from tests.fixtures.text import Pairs
+from tests.prepare.conftest import write_parallel
 
 
 def snapshot(data: Path) -> dict[str, str]:

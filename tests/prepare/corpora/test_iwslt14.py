@@ -19,7 +19,7 @@ from fairseq_mhe.prepare.corpora.source import count_warnings
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.steps import read_manifest
 from tests.fixtures.miniature import serve, write_archive
-from tests.prepare.conftest import Pairs
+from tests.fixtures.text import Pairs
 
 SENTENCES = 92
 
