@@ -73,7 +73,7 @@ SUBCOMMANDS = {
         "fairseq_mhe.bench.command",
         "measure attention, training or generation against stock fairseq",
     ),
-    "score": ("fairseq_mhe.runs.scoring", "score detokenised translations with sacreBLEU"),
+    "score": ("fairseq_mhe.experiments.score", "score detokenised translations with sacreBLEU"),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from fairseq_mhe.bench.generation import PARTS
 from fairseq_mhe.bench.settings import STOCK
 from fairseq_mhe.bench.worker import OK
+from fairseq_mhe.common.tables import align
 
 _MIB = 2**20
 _MISSING = "-"
@@ -42,12 +43,6 @@ def label(cell: Mapping[str, Any]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, its first column to the left and the others to the right."""
-    lines = [header, [":--", *["--:"] * (len(header) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _header(results: Mapping[str, Any]) -> str:
     facts = {
         "date": results["date"],
@@ -62,7 +57,7 @@ def _header(results: Mapping[str, Any]) -> str:
 
 def _ratios(cells: Sequence[Mapping[str, Any]]) -> str:
     variants = list(cells[0]["variants"])
-    return table(
+    return align(
         ["", *variants],
         [
             [label(entry["cell"]), *(_relative(entry["variants"][name]) for name in variants)]
@@ -94,7 +89,7 @@ def _by_part(cell: Mapping[str, Any], variants: Mapping[str, Result]) -> str:
         rows.append(
             [variant, *(f"{seconds / cell['length'] * 1e3:.2f}" for seconds in [*times, rest])]
         )
-    return table(["", *names, "the rest"], rows)
+    return align(["", *names, "the rest"], rows)
 
 
 def _details(bench: str, variants: Mapping[str, Result]) -> str:
@@ -105,7 +100,7 @@ def _details(bench: str, variants: Mapping[str, Result]) -> str:
             rows.append([name, *(show(result) for _, show in columns)])
         else:
             rows.append([name, result["status"], *[_MISSING] * (len(columns) - 1)])
-    return table(["", *(title for title, _ in columns)], rows)
+    return align(["", *(title for title, _ in columns)], rows)
 
 
 def _relative(result: Result) -> str:

@@ -28,14 +28,15 @@ from fairseq_mhe.experiments.evaluate import evaluate
 from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
 from fairseq_mhe.prepare.data_folder import no_colon, open_dataset
-from fairseq_mhe.report.peop import prr
 from fairseq_mhe.report.plots import COLOURS
+from fairseq_mhe.report.published import prr
+from fairseq_mhe.report.significance import UNSTABLE, Noise, adjusted, compare_seeds, noise_of
 from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.processes import check_writable
 from fairseq_mhe.runs.recipes import Recipe, Training
 from fairseq_mhe.runs.run import PLACES, Run, open_run, settings_of
-from fairseq_mhe.runs.scoring import compare_seeds, read_lines
+from fairseq_mhe.runs.scoring import read_lines
 
 MHA, MHE = "mha", "mhe_mul"
 #: What the variants ask, and a name for it.
@@ -50,8 +51,6 @@ QUESTIONS = {
 }
 #: The share of false ones among the differences that are called real.
 LEVEL = 0.05
-#: The chance of calling a variant unstable whose seeds differ no more than others'.
-UNSTABLE = 0.01
 #: Numbers of heads that are tried.
 HEADS = (1, 2, 8, 16)
 
@@ -281,64 +280,6 @@ def _tidy(run: Run) -> None:
     for path in run.checkpoints.glob("checkpoint_*_*.pt"):
         path.unlink()
     (run.checkpoints / "checkpoint_best.pt").unlink(missing_ok=True)
-
-
-@dataclass(frozen=True)
-class Noise:
-    """How much BLEU differs between seeds: the standard deviation within variants, pooled over all of them.
-
-    With a few seeds each, this is known far better than the deviation of any one variant.
-    ``unstable`` names those whose seeds differ more than the others': they are not pooled, and
-    compared with what is known of themselves.
-    """
-
-    deviation: float
-    freedom: int
-    unstable: frozenset[str] = frozenset()
-
-    def p_value(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float:
-        """Of the difference of two variants' means: t-test with the pooled deviation; Welch's where one is unstable."""
-        difference = abs(statistics.mean(bleus[one]) - statistics.mean(bleus[other]))
-        if self.unstable & {one, other}:
-            return float(stats.ttest_ind(bleus[one], bleus[other], equal_var=False).pvalue)
-        if not self.deviation:
-            return 0.0 if difference else 1.0
-        error = self.deviation * (1 / len(bleus[one]) + 1 / len(bleus[other])) ** 0.5
-        return float(2 * stats.t.sf(difference / error, self.freedom))
-
-
-def pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """The variance within groups and its degrees of freedom; zeros where no group has two values."""
-    groups = list(groups)
-    freedom = sum(len(group) - 1 for group in groups)
-    squares = sum((value - statistics.mean(group)) ** 2 for group in groups for value in group)
-    return (squares / freedom if freedom else 0.0), freedom
-
-
-def noise_of(bleus: Mapping[str, Sequence[float]]) -> Noise | None:
-    """The noise within variants; None where none has two seeds.
-
-    The widest of them may be unstable: Cochran's test for outlying variances (ISO 5725-2), repeated
-    for the rest.
-    """
-    steady = dict(bleus)
-    while len(steady) > 2:
-        widest = max(steady, key=lambda name: statistics.pvariance(steady[name]))
-        others, freedom = pooled(group for name, group in steady.items() if name != widest)
-        variance, own_freedom = pooled([steady[widest]])
-        if (
-            not others
-            or len(steady) * stats.f.sf(variance / others, own_freedom, freedom) >= UNSTABLE
-        ):
-            break
-        del steady[widest]
-    variance, freedom = pooled(steady.values())
-    return Noise(variance**0.5, freedom, frozenset(bleus) - frozenset(steady)) if freedom else None
-
-
-def adjusted(p_values: Sequence[float]) -> list[float]:
-    """The p-values for that many comparisons: Benjamini and Hochberg's, which bound the share of false finds."""
-    return [float(p) for p in stats.false_discovery_control(p_values)] if p_values else []
 
 
 def summarise(study: Study, done: Mapping[Variant, Sequence[Run]]) -> list[dict[str, Any]]:

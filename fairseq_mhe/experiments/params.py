@@ -21,18 +21,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.transformer import check_options
-from fairseq_mhe.report.peop import PUBLISHED_SCORES, TASKS, peop, prr
+from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
 
-#: #Params in the paper's table (Xue & Aletras 2023), millions.
-PUBLISHED = {
-    "base": {"mha": "18.87", "mhe_mul": "6.52"},
-    "16x32": {"mha": "18.87", "mhe_mul": "5.63"},
-    "4x128": {"mha": "18.87", "mhe_mul": "8.29"},
-    "4l": {"mha": "12.58", "mhe_mul": "4.34"},
-    "8l": {"mha": "25.17", "mhe_mul": "8.69"},
-    "12h": {"mha": "42.47", "mhe_mul": "13.31"},
-    "big": {"mha": "75.50", "mhe_mul": "22.47"},
-}
 #: Size of the joined dictionary where none is given.
 VOCABULARY = 32768
 #: Columns of a table that goes to a file or a pipe: no number is cut short.
@@ -49,24 +39,8 @@ class Setting:
     published: dict[str, str]
 
 
-#: The paper's pre-trained language models, of BERT-base's size. It prints 28.32 for mha; 28,311,552
-#: would be 28.31.
-SETTINGS = {
-    "bert-base": Setting(
-        embed_dim=768,
-        heads=12,
-        sublayers=12,
-        published={
-            "sha": "8.85",
-            "mha": "28.32",
-            "el": "14.16",
-            "mqa": "15.34",
-            "skv": "21.23",
-            "mhe_add": "8.88",
-            "mhe_mul": "8.88",
-        },
-    )
-}
+#: The paper's pre-trained language models.
+SETTINGS = {"bert-base": Setting(embed_dim=768, heads=12, sublayers=12, published=BERT_BASE)}
 
 
 def build_on_meta(
@@ -183,14 +157,14 @@ def _setting_tables(setting: str) -> Iterator[Table]:
         caption="The published scores have one decimal, so MHE's PEoP is known to about 0.5 only",
     )
     _columns(merit, *TASKS)
-    for kind, scores in PUBLISHED_SCORES.items():
+    for kind, scores in SCORES.items():
         merit.add_row(kind, *(_merit(kind, counts, task) for task in range(len(scores))))
     yield merit
 
 
 def _merit(kind: str, counts: dict[str, int], task: int) -> str:
     """PRR and PEoP, which sha itself has none of."""
-    score, sha_score, mha_score = (PUBLISHED_SCORES[name][task] for name in (kind, "sha", "mha"))
+    score, sha_score, mha_score = (SCORES[name][task] for name in (kind, "sha", "mha"))
     elasticity = (
         "-" if kind == "sha" else f"{peop(score, sha_score, counts[kind], counts['sha']):.2f}"
     )
@@ -220,13 +194,14 @@ def _table(vocabulary: int) -> Table:
         table.add_column(name, justify="right")
     for row in (*ROWS, *SMALL_ROWS):
         for kind in VARIANTS:
+            printed = published(row, kind)
             model = build_on_meta(row, kind, vocabulary)
             cache = cache_bytes(model)
             table.add_row(
                 row,
                 kind,
                 f"{attention_parameters(model):,}",
-                PUBLISHED.get(row, {}).get(kind, ""),
+                printed.parameters if printed else "",
                 f"{total_parameters(model):,}",
                 f"{cache.per_target_token:,}",
                 f"{cache.per_source_token:,}",

@@ -19,13 +19,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from fairseq_mhe.bench.report import table
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, read_json, sha256, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import machine, software
+from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import quiet_fairseq
 from fairseq_mhe.convert.measured import open_material
 from fairseq_mhe.experiments.evaluate import evaluate
@@ -242,7 +242,7 @@ def write_report(
     lines = {**facts, "command": f"`{study.command}`", **made_on["machine"], **made_on["software"]}
     parts = [f"# {title}"]
     for heading, columns, rows in tables:
-        parts += [f"## {heading}", table(columns, rows)]
+        parts += [f"## {heading}", align(columns, rows)]
     parts += [
         "\n".join(f"- {note}" for note in notes),
         "\n".join(f"- {key}: {value}" for key, value in lines.items()),

@@ -24,8 +24,8 @@ from fairseq_mhe.convert.change_kind import METHODS, convert_kind
 from fairseq_mhe.convert.fit import FITS
 from fairseq_mhe.experiments import studies
 from fairseq_mhe.experiments.studies import CONVERSION, Study
-from fairseq_mhe.report.peop import prr
 from fairseq_mhe.report.plots import COLOURS, MARKS
+from fairseq_mhe.report.published import prr
 from fairseq_mhe.runs.devices import positive
 from fairseq_mhe.runs.run import PLACES, Run, read_run, run_name
 from fairseq_mhe.runs.training import training_of

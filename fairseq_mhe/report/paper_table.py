@@ -11,10 +11,9 @@ from typing import Any
 from tabulate import tabulate
 
 from fairseq_mhe.common.files import read_json, write_json, write_text
-from fairseq_mhe.experiments.params import PUBLISHED
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.report import plots, table
-from fairseq_mhe.report.published import published_bleu, published_prr
+from fairseq_mhe.report.published import published
 from fairseq_mhe.report.table import BASELINE, Cell
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.scoring import RESAMPLES
@@ -90,6 +89,7 @@ def summarise(cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 def _row(cell: Cell) -> dict[str, Any]:
     row, training = {**ROWS, **SMALL_ROWS}[cell.row], training_of(cell.runs[0])
+    printed = published(cell.row, cell.kind)
     found = [run.subset(cell.subset) / comet.FILE for run in cell.runs]
     scores = [read_json(path)["score"] for path in found if path.exists()]
     return {
@@ -100,9 +100,9 @@ def _row(cell: Cell) -> dict[str, Any]:
         "dropout": training.dropout,
         "updates": training.updates,
         "batch_tokens": training.batch_tokens,
-        "paper_parameters": PUBLISHED.get(cell.row, {}).get(cell.kind),
-        "paper_bleu": published_bleu(cell.row, cell.kind),
-        "paper_prr": published_prr(cell.row, cell.kind),
+        "paper_parameters": printed and printed.parameters,
+        "paper_bleu": printed and printed.bleu,
+        "paper_prr": printed and printed.prr,
         "comet": round(sum(scores) / len(scores), 4) if len(scores) == len(found) else None,
     }
 

@@ -17,8 +17,9 @@ from rich.table import Table
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.report.plots import plot
+from fairseq_mhe.report.significance import Comparison, compare_seeds
 from fairseq_mhe.runs.run import Run, read_run
-from fairseq_mhe.runs.scoring import RESAMPLES, Comparison, compare_seeds, read_lines
+from fairseq_mhe.runs.scoring import RESAMPLES, read_lines
 
 #: The kind that the others are compared with.
 BASELINE = "mha"

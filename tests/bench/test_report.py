@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairseq_mhe.bench.generation import PARTS
-from fairseq_mhe.bench.report import label, markdown, table
+from fairseq_mhe.bench.report import label, markdown
 
 CELL = {"beam": 5, "source_length": 100, "dtype": "float32"}
 
@@ -95,6 +95,5 @@ def test_every_row_has_every_column(bench: str) -> None:
     assert "| out of memory | - | out of memory | 9.00 |" in text
 
 
-def test_table_and_label() -> None:
-    assert table(["a", "b"], [["1", "2"]]) == "| a | b |\n| :-- | --: |\n| 1 | 2 |"
+def test_label() -> None:
     assert label(CELL) == "beam 5, source length 100, dtype float32"

@@ -9,9 +9,10 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments.params import PUBLISHED, SETTINGS, build_on_meta, build_setting
+from fairseq_mhe.experiments.params import SETTINGS, build_on_meta, build_setting
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.report.published import published
 
 # Xue & Aletras 2023, BERT-base setting, 12 sublayers of d_m 768, n 12, d 64: the formula, and what
 # it comes to.
@@ -75,7 +76,8 @@ def test_the_table_has_every_row_and_nothing_is_cut_short(
     assert "…" not in text
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.split("\n")]
     assert [(row[0], row[3]) for row in cells if row[1:2] == ["mhe_mul"]] == [
-        (row, PUBLISHED.get(row, {}).get("mhe_mul", "")) for row in (*ROWS, *SMALL_ROWS)
+        (row, paper.parameters if (paper := published(row, "mhe_mul")) else "")
+        for row in (*ROWS, *SMALL_ROWS)
     ]
 
 

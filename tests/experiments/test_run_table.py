@@ -23,10 +23,11 @@ from fairseq_mhe.experiments import run_table
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.steps import read_manifest
 from fairseq_mhe.report.paper_table import FILES
+from fairseq_mhe.report.significance import compare_seeds
 from fairseq_mhe.runs.pipeline import Plan
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.run import read_run
-from fairseq_mhe.runs.scoring import compare_seeds, read_lines
+from fairseq_mhe.runs.scoring import read_lines
 from tests.fixtures.runs import HELD_OUT, REPOSITORY, shared
 
 ROWS, KINDS = ("tiny", "small"), ("mha", "mhe_mul")

@@ -12,10 +12,7 @@ import pytest
 from PIL import Image
 
 from fairseq_mhe.common.files import write_json
-from fairseq_mhe.experiments.params import PUBLISHED
-from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.report.paper_table import FILES, summarise, write
-from fairseq_mhe.report.published import BLEU, PRR, published_bleu, published_prr
 from fairseq_mhe.report.table import Cell, gather
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.run import Run
@@ -31,22 +28,6 @@ def cells(make_run: MakeRun) -> list[Cell]:
         for kind, wrong in (("mha", 2), ("mhe_mul", 5))
     ]
     return gather(run.folder for run in runs)
-
-
-def test_the_published_prr_follows_from_the_published_bleu() -> None:
-    """Within the rounding of BLEU's one decimal; the rows are those of the parameters' table."""
-    assert set(BLEU) == set(PRR) == set(PUBLISHED) == set(ROWS)
-    for row, bleu in BLEU.items():
-        most, least = (
-            100 * (bleu["mhe_mul"] + sign * 0.05) / (bleu["mha"] - sign * 0.05) for sign in (1, -1)
-        )
-        assert least - 0.05 <= PRR[row] <= most + 0.05, row
-
-
-def test_what_the_paper_does_not_have_is_none() -> None:
-    assert (published_bleu("base", "mqa"), published_prr("base", "mqa")) == (None, None)
-    assert (published_bleu("tiny", "mha"), published_prr("tiny", "mha")) == (None, None)
-    assert (published_bleu("8l", "mhe_mul"), published_prr("8l", "mhe_mul")) == (24.3, 96.0)
 
 
 def test_a_row_has_its_sizes_and_the_papers_numbers(cells: list[Cell]) -> None:

@@ -1,4 +1,4 @@
-"""PRR and PEoP recomputed from the published scores, against every cell that the paper prints."""
+"""The published numbers agree with each other: PRR and PEoP recomputed, against every cell that the paper prints."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import itertools
 import pytest
 
 from fairseq_mhe.experiments.params import build_setting
+from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.report.peop import PUBLISHED_SCORES, TASKS, peop, prr
+from fairseq_mhe.report.published import SCORES, TASKS, TRANSLATION, peop, prr, published
 
 # Xue & Aletras 2023: GLUE, SuperGLUE, SQuAD1.1, SQuAD2.0.
 PRR = {
@@ -35,9 +36,7 @@ CELLS = [(kind, task) for kind in PEOP for task in range(4)]
 @pytest.fixture(scope="module")
 def parameters() -> dict[str, int]:
     """Attention parameters, counted in modules."""
-    return {
-        kind: attention_parameters(build_setting("bert-base", kind)) for kind in PUBLISHED_SCORES
-    }
+    return {kind: attention_parameters(build_setting("bert-base", kind)) for kind in SCORES}
 
 
 def around(score: float) -> tuple[float, float]:
@@ -47,8 +46,8 @@ def around(score: float) -> tuple[float, float]:
 
 def test_there_are_24_cells() -> None:
     assert len(CELLS) == 24
-    assert set(PRR) == set(PUBLISHED_SCORES) == {*PEOP, "sha"}
-    assert all(len(scores) == len(TASKS) for scores in PUBLISHED_SCORES.values())
+    assert set(PRR) == set(SCORES) == {*PEOP, "sha"}
+    assert all(len(scores) == len(TASKS) for scores in SCORES.values())
 
 
 @pytest.mark.parametrize(("kind", "task"), CELLS)
@@ -56,18 +55,14 @@ def test_peop_is_the_published_one_within_rounding(
     kind: str, task: int, parameters: dict[str, int]
 ) -> None:
     """The scores are known to 0.05, and a cell to 0.005."""
-    pairs = itertools.product(
-        around(PUBLISHED_SCORES[kind][task]), around(PUBLISHED_SCORES["sha"][task])
-    )
+    pairs = itertools.product(around(SCORES[kind][task]), around(SCORES["sha"][task]))
     values = [peop(score, sha, parameters[kind], parameters["sha"]) for score, sha in pairs]
     assert min(values) - PEOP_ROUNDING <= PEOP[kind][task] <= max(values) + PEOP_ROUNDING
 
 
 @pytest.mark.parametrize(("kind", "task"), [(kind, task) for kind in PRR for task in range(4)])
 def test_prr_is_the_published_one_within_rounding(kind: str, task: int) -> None:
-    pairs = itertools.product(
-        around(PUBLISHED_SCORES[kind][task]), around(PUBLISHED_SCORES["mha"][task])
-    )
+    pairs = itertools.product(around(SCORES[kind][task]), around(SCORES["mha"][task]))
     values = [prr(score, mha) for score, mha in pairs]
     assert min(values) - PRR_ROUNDING <= PRR[kind][task] <= max(values) + PRR_ROUNDING
 
@@ -79,9 +74,7 @@ def test_one_set_of_scores_explains_all_cells_of_a_task(
     """Stronger than cell by cell: all PRR and PEoP of a task follow from the same, unrounded, scores of mha and sha."""
     steps = [step / 200 - SCORE_ROUNDING for step in range(21)]
     possible = [
-        (PUBLISHED_SCORES["mha"][task] + up, PUBLISHED_SCORES["sha"][task] + right)
-        for up in steps
-        for right in steps
+        (SCORES["mha"][task] + up, SCORES["sha"][task] + right) for up in steps for right in steps
     ]
     assert any(explained(task, mha, sha, parameters) for mha, sha in possible)
 
@@ -89,9 +82,7 @@ def test_one_set_of_scores_explains_all_cells_of_a_task(
 def explained(task: int, mha: float, sha: float, parameters: dict[str, int]) -> bool:
     """Whether each kind has a score that is printed as published and gives its published PRR and PEoP."""
     for kind, cells in PRR.items():
-        low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(
-            kind, around(PUBLISHED_SCORES[kind][task])
-        )
+        low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(kind, around(SCORES[kind][task]))
         low = max(low, (cells[task] - PRR_ROUNDING) * mha / 100)
         high = min(high, (cells[task] + PRR_ROUNDING) * mha / 100)
         if kind in PEOP:
@@ -108,3 +99,19 @@ def test_the_formulas() -> None:
     assert peop(110, 100, 150, 100) == pytest.approx(0.1 / 0.5)
     with pytest.raises(ZeroDivisionError):
         peop(110, 100, 100, 100)
+
+
+def test_the_published_prr_follows_from_the_published_bleu() -> None:
+    """Within the rounding of BLEU's one decimal; the rows are those of the parameters' table."""
+    assert set(TRANSLATION) == set(ROWS)
+    for row, kinds in TRANSLATION.items():
+        mha, mhe = kinds["mha"].bleu, kinds["mhe_mul"].bleu
+        most, least = (100 * (mhe + sign * 0.05) / (mha - sign * 0.05) for sign in (1, -1))
+        assert least - 0.05 <= kinds["mhe_mul"].prr <= most + 0.05, row
+        assert kinds["mha"].prr == 100
+
+
+def test_what_the_paper_does_not_have_is_none() -> None:
+    assert published("base", "mqa") is None
+    assert published("tiny", "mha") is None
+    assert published("8l", "mhe_mul") == ("8.69", 24.3, 96.0)

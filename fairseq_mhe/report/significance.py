@@ -1,0 +1,203 @@
+"""Whether a difference of BLEU is more than chance: bootstrap of sentences and seeds, tests between several models."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest, Result
+from scipy import stats
+
+from fairseq_mhe.report.published import prr
+from fairseq_mhe.runs.scoring import RESAMPLES, check_counts
+
+#: The chance of calling a model unstable whose seeds differ no more than others'.
+UNSTABLE = 0.01
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A system against a baseline.
+
+    ``prr``: performance retention ratio, 100 * BLEU / the baseline's BLEU, None where the baseline
+    has 0; ``prr_low`` and ``prr_high``: its 95% bootstrap interval; ``p_value``: paired bootstrap
+    test on BLEU.
+    """
+
+    prr: float | None
+    prr_low: float | None
+    prr_high: float | None
+    p_value: float
+
+    def describe(self) -> str:
+        """The comparison in one line."""
+        test = f"p = {self.p_value:.4f} (paired bootstrap, {RESAMPLES} resamples)"
+        if self.prr is None:
+            return f"PRR undefined: the baseline's BLEU is 0; {test}"
+        return f"PRR {self.prr:.1f} [{self.prr_low:.1f}, {self.prr_high:.1f}]; {test}"
+
+
+def compare(
+    hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]
+) -> Comparison:
+    """PRR and p-value of a system against a baseline on the same sentences.
+
+    The p-value is sacreBLEU's paired bootstrap (its seed: $SACREBLEU_SEED or 12345). PRR, which
+    sacreBLEU does not have, is resampled as in ``compare_seeds``.
+
+    Raises:
+        UserError: no sentences, or counts that differ.
+    """
+    return compare_seeds([hypotheses], [baseline], references)
+
+
+def compare_seeds(
+    systems: Sequence[Sequence[str]], baselines: Sequence[Sequence[str]], references: Sequence[str]
+) -> Comparison:
+    """PRR and p-value of mean BLEU over several trainings (seeds) of a system and of a baseline.
+
+    A resample draws sentences, the same for all, and of each system's n seeds n - 1 with
+    replacement (which gives a mean over few seeds its unbiased variance: Rao and Wu 1988); the rule
+    that makes a p-value of the resampled differences is sacreBLEU's. So both the sentences and the
+    seeds that happened to be chosen count as chance. With one training each the p-value is
+    sacreBLEU's own.
+
+    Args:
+        systems: the hypotheses of each training of the system.
+        baselines: those of the baseline; there may be another number of them.
+        references: of every one of them.
+
+    Raises:
+        UserError: no sentences, or counts that differ.
+    """
+    for hypotheses in (*systems, *baselines):
+        check_counts(hypotheses, references)
+    random = _random()
+    chosen = random.multinomial(  # (RESAMPLES, sentences): how often each sentence is drawn
+        len(references), np.full(len(references), 1 / len(references)), size=RESAMPLES
+    )
+    means, resampled = [], []
+    for runs in (systems, baselines):
+        counts = [_bleu_counts(hypotheses, references) for hypotheses in runs]
+        means.append(float(np.mean([_bleu(of_run.sum(axis=0)) for of_run in counts])))
+        # (seeds, RESAMPLES)
+        scores = np.array([[_bleu(row) for row in chosen @ of_run] for of_run in counts])
+        drawn = random.integers(len(runs), size=(max(1, len(runs) - 1), RESAMPLES))
+        resampled.append(np.take_along_axis(scores, drawn, axis=0).mean(axis=0))
+    system, baseline = means
+    ratio = prr(system, baseline) if baseline > 0 else None
+    found = Comparison(ratio, *_interval(*resampled), 1.0)
+    if system == baseline:
+        # sacreBLEU counts resamples whose difference is above the real one, so that equal systems
+        # would get the least p.
+        return found
+    if len(systems) == len(baselines) == 1:
+        return replace(found, p_value=_paired_bootstrap(systems[0], baselines[0], references))
+    spread = np.abs(resampled[0] - resampled[1])
+    above = np.sum(spread - spread.mean() > abs(system - baseline))
+    return replace(found, p_value=float((above + 1) / (RESAMPLES + 1)))
+
+
+def _paired_bootstrap(
+    hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]
+) -> float:
+    """sacreBLEU's p-value."""
+    named = [("baseline", baseline), ("system", hypotheses)]
+    results = PairedTest(named, {"BLEU": BLEU()}, [references], "bs", RESAMPLES)()[1]["BLEU"]
+    _, result = (result for result in results if isinstance(result, Result))
+    return float(result.p_value or 0)
+
+
+def _random() -> np.random.Generator:
+    """Seeded as sacreBLEU seeds its own."""
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    return np.random.default_rng(None if seed.lower() == "none" else int(seed))
+
+
+def _interval(
+    systems: NDArray[np.float64], baselines: NDArray[np.float64]
+) -> tuple[float | None, float | None]:
+    """The ends of the middle 95% of the PRRs that are known."""
+    known = [prr(s, b) for s, b in zip(systems, baselines, strict=True) if b > 0]
+    if not known:
+        return None, None
+    low, high = np.percentile(known, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.int64]:
+    """(sentences, 10): hypothesis and reference lengths, matching n-grams, and all n-grams of order 1 to 4."""
+    bleu = BLEU(effective_order=True)  # changes sentence scores, which are not used, not the counts
+    found = [bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
+    return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in found], dtype=np.int64)
+
+
+def _bleu(counts: NDArray[np.int64]) -> float:
+    """Corpus BLEU from the sum of sentences' counts."""
+    system, reference, *rest = counts.tolist()
+    return float(
+        BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp").score
+    )
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How much BLEU differs between seeds: the standard deviation within models, pooled over all of them.
+
+    With a few seeds each, this is known far better than the deviation of any one model.
+    ``unstable`` names those whose seeds differ more than the others': they are not pooled, and
+    compared with what is known of themselves.
+    """
+
+    deviation: float
+    freedom: int
+    unstable: frozenset[str] = frozenset()
+
+    def p_value(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float:
+        """Of the difference of two means: t-test with the pooled deviation; Welch's where one is unstable."""
+        if self.unstable & {one, other}:
+            return float(stats.ttest_ind(bleus[one], bleus[other], equal_var=False).pvalue)
+        difference = abs(statistics.mean(bleus[one]) - statistics.mean(bleus[other]))
+        if not self.deviation:
+            return 0.0 if difference else 1.0
+        error = self.deviation * (1 / len(bleus[one]) + 1 / len(bleus[other])) ** 0.5
+        return float(2 * stats.t.sf(difference / error, self.freedom))
+
+
+def noise_of(bleus: Mapping[str, Sequence[float]]) -> Noise | None:
+    """The noise within models (name -> BLEU of each seed); None where none has two seeds.
+
+    The widest of them may be unstable: Cochran's test for outlying variances (ISO 5725-2), repeated
+    for the rest.
+    """
+    steady = dict(bleus)
+    while len(steady) > 2:
+        widest = max(steady, key=lambda name: statistics.pvariance(steady[name]))
+        others, freedom = _pooled(group for name, group in steady.items() if name != widest)
+        variance, own_freedom = _pooled([steady[widest]])
+        if not others:
+            break
+        chance = stats.f.sf(variance / others, own_freedom, freedom)
+        if len(steady) * chance >= UNSTABLE:
+            break
+        del steady[widest]
+    variance, freedom = _pooled(steady.values())
+    return Noise(variance**0.5, freedom, frozenset(bleus) - frozenset(steady)) if freedom else None
+
+
+def _pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
+    """The variance within groups and its degrees of freedom; zeros where no group has two values."""
+    groups = list(groups)
+    freedom = sum(len(group) - 1 for group in groups)
+    squares = sum((value - statistics.mean(group)) ** 2 for group in groups for value in group)
+    return (squares / freedom if freedom else 0.0), freedom
+
+
+def adjusted(p_values: Sequence[float]) -> list[float]:
+    """The p-values for that many comparisons: Benjamini and Hochberg's, which bound the share of false finds."""
+    return [float(p) for p in stats.false_discovery_control(p_values)] if p_values else []

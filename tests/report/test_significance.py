@@ -1,0 +1,222 @@
+"""Comparisons mean what they say: p-values are sacreBLEU's, and equal models are rarely told apart."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sacrebleu.metrics import BLEU
+from scipy import stats
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.report import significance
+from fairseq_mhe.report.significance import (
+    _bleu,
+    _bleu_counts,
+    adjusted,
+    compare,
+    compare_seeds,
+    noise_of,
+)
+from tests.fixtures.translations import BAD, GOOD, REFERENCES, noisy, write
+
+
+def test_the_p_value_is_that_of_sacrebleus_command(tmp_path: Path) -> None:
+    close = noisy(0.12, 3)
+    write(tmp_path, ref=REFERENCES, base=GOOD, system=close)
+    command = [
+        sys.executable,
+        "-m",
+        "sacrebleu",
+        "ref",
+        "-i",
+        "base",
+        "system",
+        "--paired-bs",
+        "-f",
+        "json",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    theirs = json.loads(done.stdout)[1]["BLEU"]["p_value"]
+    assert compare(close, GOOD, REFERENCES).p_value == pytest.approx(theirs, abs=1e-4)
+
+
+def test_prr_is_the_ratio_with_an_interval_around_it() -> None:
+    comparison = compare(BAD, GOOD, REFERENCES)
+    ratio = (
+        100
+        * BLEU().corpus_score(BAD, [REFERENCES]).score
+        / BLEU().corpus_score(GOOD, [REFERENCES]).score
+    )
+    assert comparison.prr == pytest.approx(ratio)
+    assert comparison.prr_low is not None
+    assert comparison.prr_high is not None
+    assert comparison.prr_low < ratio < comparison.prr_high < 100
+    assert comparison.p_value < 0.01
+
+
+def test_bleu_from_summed_counts_is_corpus_bleu() -> None:
+    for system in (GOOD, BAD):
+        expected = BLEU().corpus_score(system, [REFERENCES]).score
+        assert _bleu(_bleu_counts(system, REFERENCES).sum(axis=0)) == pytest.approx(expected)
+
+
+def test_equal_systems_do_not_differ_significantly() -> None:
+    assert compare(GOOD, GOOD, REFERENCES).p_value == 1.0
+    empty = [""] * len(REFERENCES)
+    nothing = compare(empty, ["x"] * len(REFERENCES), REFERENCES)
+    assert (nothing.prr, nothing.prr_low, nothing.p_value) == (None, None, 1.0)
+
+
+def test_one_seed_each_is_the_plain_comparison() -> None:
+    assert compare_seeds([BAD], [GOOD], REFERENCES) == compare(BAD, GOOD, REFERENCES)
+
+
+def test_seeds_are_compared_by_their_means() -> None:
+    systems, baselines = (
+        [noisy(0.2, seed) for seed in (1, 2, 3)],
+        [noisy(0.1, seed) for seed in (4, 5)],
+    )
+    means = [
+        sum(BLEU().corpus_score(h, [REFERENCES]).score for h in runs) / len(runs)
+        for runs in (systems, baselines)
+    ]
+    comparison = compare_seeds(systems, baselines, REFERENCES)
+    assert comparison.prr == pytest.approx(100 * means[0] / means[1])
+    assert comparison.prr_low is not None
+    assert comparison.prr_high is not None
+    assert comparison.prr_low < 100 * means[0] / means[1] < comparison.prr_high
+    assert comparison == compare_seeds(systems, baselines, REFERENCES), "the seed is fixed"
+
+
+def test_a_difference_between_the_first_seeds_only_is_not_significant() -> None:
+    """The mean of the other seeds goes the other way: chance, whatever the first ones say."""
+    system, baseline = [BAD, noisy(0.1, 7), noisy(0.1, 8)], [GOOD, noisy(0.4, 9), noisy(0.25, 10)]
+    assert compare(system[0], baseline[0], REFERENCES).p_value < 0.01
+    assert compare_seeds(system, baseline, REFERENCES).p_value > 0.1
+
+
+def test_a_difference_in_every_seed_is_significant() -> None:
+    system, baseline = (
+        [noisy(0.4, seed) for seed in (1, 2, 3)],
+        [noisy(0.1, seed) for seed in (4, 5, 6)],
+    )
+    assert compare_seeds(system, baseline, REFERENCES).p_value < 0.01
+    assert compare_seeds(baseline, baseline, REFERENCES).p_value == 1.0
+
+
+def test_the_chance_of_the_seeds_widens_the_interval() -> None:
+    """Three equal trainings have the interval of one; three that differ by more have a wider one."""
+    apart = [noisy(0.05, 1), noisy(0.25, 2), noisy(0.45, 3)]
+    same, varied = (compare_seeds(runs, [GOOD] * 3, REFERENCES) for runs in ([BAD] * 3, apart))
+    single = compare(BAD, GOOD, REFERENCES)
+    widths = [(c.prr_high or 0) - (c.prr_low or 0) for c in (single, same, varied)]
+    assert widths[1] == pytest.approx(widths[0])
+    assert widths[2] > 2 * widths[1]
+
+
+def test_equal_systems_rarely_differ_however_much_their_seeds_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both systems' seeds are drawn from the same distribution: a test at 5% should find few of 25 pairs different."""
+    monkeypatch.setattr(significance, "RESAMPLES", 200)
+    chance = random.Random(11)
+
+    def trainings() -> list[list[str]]:
+        return [
+            noisy(max(0.02, chance.gauss(0.25, 0.05)), chance.randrange(1 << 30)) for _ in range(3)
+        ]
+
+    pairs = [(trainings(), trainings()) for _ in range(25)]
+    by_first = sum(compare_seeds(a[:1], b[:1], REFERENCES).p_value < 0.05 for a, b in pairs)
+    by_all = sum(compare_seeds(a, b, REFERENCES).p_value < 0.05 for a, b in pairs)
+    assert by_all <= 5 < 8 <= by_first
+
+
+def test_the_fixed_seed_gives_the_same_comparison_each_time() -> None:
+    assert compare(BAD, GOOD, REFERENCES) == compare(BAD, GOOD, REFERENCES)
+
+
+@pytest.mark.parametrize(("baseline", "references"), [(59, 60), (60, 59), (0, 60)])
+def test_different_counts_are_refused(baseline: int, references: int) -> None:
+    with pytest.raises(UserError, match="hypotheses but"):
+        compare(GOOD[:references], GOOD[:baseline], REFERENCES[:references])
+
+
+def test_with_two_groups_the_test_is_students() -> None:
+    bleus = {"one": [20.1, 20.9, 20.4], "other": [19.5, 19.9, 19.1]}
+    noise = noise_of(bleus)
+    assert noise is not None
+    assert noise.p_value(bleus, "one", "other") == pytest.approx(
+        stats.ttest_ind(*bleus.values()).pvalue
+    )
+    assert noise_of({"one": [1.0], "other": [2.0], "third": [3.0]}) is None
+    equal = {"one": [1.0, 1.0], "same": [1.0, 1.0], "other": [2.0, 2.0]}
+    same = noise_of(equal)
+    assert same is not None
+    assert (same.p_value(equal, "one", "same"), same.p_value(equal, "one", "other")) == (1.0, 0.0)
+
+
+STEADY = {
+    "a": [20.1, 20.5, 20.3],
+    "b": [19.8, 20.3, 20.0],
+    "c": [19.0, 19.2, 19.5],
+    "d": [21.0, 20.6, 20.7],
+}
+
+
+def test_unstable_variants_do_not_hide_what_others_show() -> None:
+    """Seeds as far apart as those of a learning rate that is too high."""
+    wild = {"wild": [8.9, 11.7, 15.7], "wilder": [2.0, 19.0, 9.0]}
+    noise, plain = noise_of({**STEADY, **wild}), noise_of(STEADY)
+    assert noise is not None
+    assert plain is not None
+    assert plain.unstable == frozenset()
+    assert noise.unstable == set(wild)
+    assert (noise.deviation, noise.freedom) == (plain.deviation, plain.freedom)
+    bleus = {**STEADY, **wild}
+    assert noise.p_value(bleus, "a", "c") == plain.p_value(STEADY, "a", "c") < 0.01
+    welch = stats.ttest_ind(bleus["wild"], bleus["a"], equal_var=False).pvalue
+    assert (
+        noise.p_value(bleus, "wild", "a")
+        == noise.p_value(bleus, "a", "wild")
+        == pytest.approx(welch)
+    )
+
+
+@pytest.mark.parametrize("ratio", [0.99, 1.01])
+def test_the_bound_is_cochrans(ratio: float) -> None:
+    """ISO 5725-2's table: of 5 variances of 3 values each, C above 0.788 is an outlier at 1%."""
+    spread = {name: [0.0, 1.0, 2.0] for name in "abcd"}  # each of variance 1
+    critical = 0.788 * ratio
+    deviation = (4 * critical / (1 - critical)) ** 0.5
+    noise = noise_of({**spread, "e": [-deviation, 0.0, deviation]})
+    assert noise is not None
+    assert noise.unstable == ({"e"} if ratio > 1 else set())
+
+
+def test_p_values_are_adjusted_for_their_number() -> None:
+    """By hand: the smallest times 3, the next times 3 / 2, the largest as it is; none below a smaller one's."""
+    assert adjusted([0.01, 0.9, 0.02]) == pytest.approx([0.03, 0.9, 0.03])
+    assert adjusted([]) == []
+
+
+def test_equal_variants_are_rarely_told_apart_and_different_ones_are() -> None:
+    chance = random.Random(1)
+
+    def finds(shift: float) -> int:
+        groups = {
+            str(n): [chance.gauss(20 + (shift if n == 1 else 0), 0.3) for _ in range(3)]
+            for n in range(21)
+        }
+        noise = noise_of(groups)
+        assert noise is not None
+        p_values = adjusted([noise.p_value(groups, name, "0") for name in groups if name != "0"])
+        return sum(p < 0.05 for p in (p_values if shift == 0 else p_values[:1]))
+
+    assert sum(finds(0) > 0 for _ in range(200)) < 0.1 * 200
+    assert sum(finds(2) for _ in range(50)) > 45
