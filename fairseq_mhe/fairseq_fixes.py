@@ -23,6 +23,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from fairseq_mhe.common.errors import ErrorExit
+
 
 @contextlib.contextmanager
 def quiet_import() -> Iterator[None]:
@@ -137,11 +139,9 @@ def _in_one_line(load: Any) -> Any:
         except pickle.UnpicklingError as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             foreign = "GLOBAL" in reason
-            raise SystemExit(f"fairseq-mhe: error: {checkpoint_problem(path, foreign)}") from None
+            raise ErrorExit(checkpoint_problem(path, foreign)) from None
         except (EOFError, RuntimeError, KeyError, ValueError):
-            raise SystemExit(
-                f"fairseq-mhe: error: {checkpoint_problem(path, foreign=False)}"
-            ) from None
+            raise ErrorExit(checkpoint_problem(path, foreign=False)) from None
 
     return load_checkpoint_to_cpu
 

@@ -24,10 +24,10 @@ from fairseq_mhe.prepare.command import (
 )
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
 from fairseq_mhe.prepare.corpora.source import ARCHIVES, archives_folder, finish, run_script
+from fairseq_mhe.prepare.manifest import Report
 from fairseq_mhe.prepare.parallel import available_cores
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.steps import Report
 
 LIBRARIES = ("arpy", "lxml", "polib", "zstandard")
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")

@@ -11,9 +11,9 @@ from pathlib import Path
 from debian.control import Stanza, stanzas
 from debian.fetch import LANGS, Fetched, choose, refuse_missing, translation_files
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256, write_text
+from fairseq_mhe.common.files import check_room, sha256, write_text
 from fairseq_mhe.prepare.download import MB
-from fairseq_mhe.prepare.steps import Report, check_room
+from fairseq_mhe.prepare.manifest import Report
 
 BATCH = 25 * MB  # of packages that apt is told to download at a time
 # Read by apt after the system's own files, so that proxies and the like are kept, but no hook of

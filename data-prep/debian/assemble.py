@@ -13,8 +13,8 @@ from debian.mirror import from_mirror
 from debian.packages import PACKAGES
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.prepare.manifest import Manifest, Report, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.steps import Report, Steps, open_steps
 
 
 def assemble(
@@ -29,7 +29,7 @@ def assemble(
     """
     if held_out < 1:
         raise UserError(f"--held-out is {held_out}; valid and test need at least one pair each")
-    with open_steps(out, {"corpus": "debian"}) as steps:
+    with open_manifest(out, {"corpus": "debian"}) as steps:
         fetched = _fetch(out / "apt", origin, report)
         return _assemble(steps, fetched, held_out, workers, report)
 
@@ -50,7 +50,7 @@ def _fetch(state: Path, origin: Origin, report: Report) -> Fetched:
 
 
 def _assemble(
-    steps: Steps, fetched: Fetched, held_out: int, workers: int, report: Report
+    steps: Manifest, fetched: Fetched, held_out: int, workers: int, report: Report
 ) -> dict[str, Any]:
     packages = list(ordered_map(read_package, fetched.packages, workers))
     corpus = Corpus(steps, packages, fetched.descriptions)

@@ -39,9 +39,9 @@ from debian.markup import Entities, read_entities, read_markup, resolved
 from debian.split import Row, split
 from debian.text import Pair, plain, sentence_pairs
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, sha256, write_json
+from fairseq_mhe.common.files import atomic_path, check_room, sha256, write_json
+from fairseq_mhe.prepare.manifest import Counts, Manifest, Report
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.steps import Counts, Report, Steps, check_room
 from fairseq_mhe.prepare.text import read_lines
 
 RULES = 1  # of reading and cleaning; another number makes what was read with others be read again
@@ -139,13 +139,16 @@ class Corpus:
     """One run over the steps; each result is recorded in ``steps``."""
 
     def __init__(
-        self, steps: Steps, packages: Sequence[Package], descriptions: dict[str, tuple[Path, ...]]
+        self,
+        steps: Manifest,
+        packages: Sequence[Package],
+        descriptions: dict[str, tuple[Path, ...]],
     ) -> None:
         """``descriptions``: language -> Translation files."""
         self.steps = steps
         self.packages = packages
         self.descriptions = descriptions
-        self.folder = steps.data / "documents"
+        self.folder = steps.folder / "documents"
 
     def unpack(self, workers: int, report: Report) -> None:
         """The documents of every package."""
@@ -247,7 +250,7 @@ class Corpus:
 
     def split(self, held_out: int) -> Counts:
         """train, valid and test, and the packages of those that are held out."""
-        files = {kind: self.steps.checksums(f"read {kind}") for kind in KINDS}
+        files = {kind: self.steps.files(f"read {kind}", "sha256") for kind in KINDS}
         made_from = {"rules": RULES, "inputs": files, "held_out": held_out}
 
         def action(work: Path) -> Counts:
@@ -273,7 +276,7 @@ class Corpus:
 
     def _rows(self) -> Iterator[Row]:
         for kind in KINDS:
-            for line in read_lines(self.steps.data / "pairs" / f"{kind}.tsv"):
+            for line in read_lines(self.steps.folder / "pairs" / f"{kind}.tsv"):
                 package, english, german = line.split("\t")
                 yield Row(kind, package, (english, german))
 

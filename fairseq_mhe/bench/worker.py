@@ -23,7 +23,7 @@ from fairseq_mhe.bench.memory import PeakMemory
 from fairseq_mhe.bench.settings import CTRANSLATE2, Settings
 from fairseq_mhe.bench.training import TrainingWorkload
 from fairseq_mhe.bench.workload import Workload
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import ErrorExit, UserError
 
 WORKLOADS: dict[str, type[Workload]] = {
     "attention": AttentionWorkload,
@@ -61,8 +61,8 @@ class Session:
             return Answer(OK, getattr(self, command)(*arguments))
         except UserError as error:
             return Answer(REFUSED, str(error))
-        except SystemExit as error:  # how bad options leave fairseq's build_model
-            return Answer(REFUSED, str(error.code).removeprefix("fairseq-mhe: error: "))
+        except ErrorExit as error:  # how bad options leave fairseq's build_model
+            return Answer(REFUSED, error.message)
         except (RuntimeError, MemoryError) as error:
             if isinstance(error, MemoryError) or any(
                 text in str(error) for text in _OUT_OF_MEMORY_MESSAGES

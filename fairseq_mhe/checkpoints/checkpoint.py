@@ -26,7 +26,7 @@ from fairseq_mhe.checkpoints.safe_load import (
     provenance,
     updates_made,
 )
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import atomic_path, sha256
 from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.models.rows import nearest_row
@@ -90,8 +90,8 @@ def open_source(path: Path) -> Source:
         model.load_state_dict(
             dict(state["model"]), model_cfg=argparse.Namespace(arch=MODEL_NAME, **options)
         )
-    except SystemExit as error:
-        raise UserError(f"{path}: {str(error).removeprefix('fairseq-mhe: error: ')}") from None
+    except ErrorExit as error:
+        raise UserError(f"{path}: {error.message}") from None
     for side in ("encoder", "decoder"):  # pruned on loading
         options |= {
             f"{side}_layers": len(model.get_submodule(side).layers),
@@ -122,8 +122,8 @@ def build(options: Mapping[str, Any], source: Source) -> nn.Module:
     """
     try:
         return TransformerMHEModel.build_model(argparse.Namespace(**options), source.task()).eval()
-    except SystemExit as error:
-        raise UserError(str(error).removeprefix("fairseq-mhe: error: ")) from None
+    except ErrorExit as error:
+        raise UserError(error.message) from None
 
 
 def changed_options(source: Source, kind: str, bias: bool, **own: Any) -> dict[str, Any]:

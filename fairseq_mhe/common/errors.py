@@ -1,26 +1,39 @@
-"""The one kind of error that a user's input can cause, and how it reaches the screen as one line."""
+"""The one kind of error that a user's input can cause, and how it is shown as one line."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 
+#: What the line begins with; logs of fairseq's commands are searched for it.
+ERROR_PREFIX = "fairseq-mhe: error: "
+
 
 class UserError(Exception):
-    """Bad input. The message names what is wrong, where, and what to do; it is shown without a traceback."""
+    """Bad input: the message says what is wrong, where, and what to do; no traceback is shown."""
+
+
+class ErrorExit(SystemExit):
+    """The end of a command that fairseq runs, with one line on stderr and a non-zero exit status.
+
+    fairseq-train and its siblings show a traceback for every exception but ``SystemExit``.
+    ``message`` is the line without its prefix, for callers that go on.
+    """
+
+    def __init__(self, message: object) -> None:
+        super().__init__(f"{ERROR_PREFIX}{message}")
+        self.message = str(message)
 
 
 @contextlib.contextmanager
 def one_clear_line(*also: type[Exception]) -> Iterator[None]:
-    """Inside fairseq's own commands, turn bad input into one line on stderr and a non-zero exit.
+    """Turn bad input into an `ErrorExit`; at the places where fairseq calls us.
 
-    fairseq-train and its siblings show a traceback for every exception but ``SystemExit``, so at
-    the places where fairseq calls us the error becomes one. ``also`` names further exception types
-    whose message is already clear.
+    ``also``: further types of exceptions whose message is already clear.
     """
     try:
         yield
     except Exception as error:
         if isinstance(error, (UserError, *also)):
-            raise SystemExit(f"fairseq-mhe: error: {error}") from None
+            raise ErrorExit(error) from None
         raise

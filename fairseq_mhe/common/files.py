@@ -1,4 +1,4 @@
-"""Files that are whole or absent: everything that lasts is written beside its place and renamed into it."""
+"""Files that are whole or absent: what lasts is written beside its place and renamed into it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 
+GB = 10**9
+
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside ``path``; it takes ``path``'s place when the block ends well, else it is removed.
+    """Yield a temporary path beside ``path``, which takes its place when the block ends well.
 
     Raises:
         UserError: the folder cannot be written or the disk is full.
@@ -53,7 +56,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file.
 
     Raises:
-        UserError: it cannot be read, or is none.
+        UserError: the file cannot be read, or holds something else.
     """
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -62,3 +65,17 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"cannot read {path}: it holds no JSON object")
     return value
+
+
+def check_room(folder: Path, need: int, purpose: str) -> None:
+    """See before something long begins that the disk has room for it.
+
+    Raises:
+        UserError: the disk has less; the line says how much there is and how much is needed.
+    """
+    free = shutil.disk_usage(folder).free
+    if free < need:
+        raise UserError(
+            f"the disk of {folder} has {free / GB:.1f} GB free, {purpose} needs about "
+            f"{need / GB:.1f} GB; make room or choose another folder"
+        )

@@ -1,4 +1,4 @@
-"""Steps that are done once: what a folder's steps were made from, and the lock that keeps others out of it."""
+"""Steps that are done once: what each was made from, and the lock that keeps others out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,12 +15,17 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 
+#: What a killed process may leave: the parts of `files.atomic_path`, and folders of this prefix.
+WORK_PREFIX = ".work-"
+_LEFTOVERS = (".*.part", f"{WORK_PREFIX}*")
+
 
 class Steps:
-    """The steps that were finished in a folder, in its status.json.
+    """The steps of a folder, each of which is done once, as its status.json records.
 
-    A step is known by its name and a key, the hash of everything it was made from (the keys of the
-    steps before it among them), so that it is done again when any of that changes.
+    A step that was finished from the same inputs and whose outputs are still there is not done
+    again. What its inputs hold is for the caller to say: options, versions, and the keys or
+    checksums of what the steps before it have made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,26 +39,9 @@ class Steps:
     def done(self, name: str, inputs: Mapping[str, Any], outputs: Sequence[Path]) -> bool:
         """Whether step ``name`` was finished from these inputs and its outputs are still there."""
         finished = self.status()["steps"].get(name)
-        return (
-            bool(finished)
-            and finished["key"] == key(inputs)
-            and all(path.exists() for path in outputs)
-        )
-
-    def begin(self, name: str) -> None:
-        """Note that a step is running."""
-        self._update(state="running", step=name)
-
-    def finish(self, name: str, inputs: Mapping[str, Any], seconds: float) -> None:
-        """Note that a step's results are in place."""
-        steps = self.status()["steps"]
-        finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        steps[name] = {"key": key(inputs), "finished": finished, "seconds": round(seconds, 1)}
-        self._update(state="finished", step=name, steps=steps)
-
-    def fail(self, name: str, reason: str) -> None:
-        """Note that a step failed, and why."""
-        self._update(state="failed", step=name, error=reason)
+        if not finished or finished["key"] != key(inputs):
+            return False
+        return all(path.exists() for path in outputs)
 
     def perform(
         self,
@@ -67,12 +56,35 @@ class Steps:
         self.begin(name)
         start = time.monotonic()
         try:
-            action()
+            made = action()
         except UserError as error:
             self.fail(name, str(error))
             raise
-        self.finish(name, inputs, time.monotonic() - start)
+        self.finish(name, inputs, time.monotonic() - start, made)
         return True
+
+    def begin(self, name: str) -> None:
+        """Note that a step is running."""
+        self._update(state="running", step=name)
+
+    def finish(
+        self, name: str, inputs: Mapping[str, Any], seconds: float, made: object = None
+    ) -> None:
+        """Note that a step's results are in place; ``made`` is what its action has returned."""
+        steps = self.status()["steps"]
+        finished = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        steps[name] = {"key": key(inputs), "finished": finished, "seconds": round(seconds, 1)}
+        self._update(state="finished", step=name, steps=steps)
+
+    def fail(self, name: str, reason: str) -> None:
+        """Note that a step failed, and why."""
+        self._update(state="failed", step=name, error=reason)
+
+    def result(self, name: str, inputs: Mapping[str, Any], make: Callable[[], Any]) -> Any:
+        """What ``make`` returns, a JSON value; made once and kept in the folder's NAME.json."""
+        path = self.folder / f"{name}.json"
+        self.perform(name, inputs, [path], lambda: write_json(path, make()))
+        return json.loads(path.read_text(encoding="utf-8"))
 
     def _update(self, **changes: Any) -> None:
         status = {**self.status(), **changes}
@@ -88,22 +100,37 @@ def key(inputs: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def only_one(folder: Path, below: bool = True) -> Iterator[None]:
-    """Keep a second process out of ``folder`` while this one works in it, and tidy up what a killed one left there.
+    """Keep other processes out of ``folder``, and remove what a killed one left there.
 
     Args:
-        folder: it exists.
+        folder: made where it is missing.
         below: the folders in it are tidied too; not where others may be at work in them.
 
     Raises:
-        UserError: another process is at work there.
+        UserError: another process is at work there, or the folder cannot be written.
     """
-    with (folder / ".lock").open("w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a")
+    except OSError as error:
+        raise UserError(
+            f"cannot write {error.filename or folder}: {error.strerror or error}"
+        ) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise UserError(
                 f"another fairseq-mhe is at work in {folder}: wait for its end, or stop it"
             ) from error
-        for leftover in folder.rglob(".*.part") if below else folder.glob(".*.part"):
-            leftover.unlink(missing_ok=True)
+        _tidy(folder, below)
         yield
+
+
+def _tidy(folder: Path, below: bool) -> None:
+    for pattern in _LEFTOVERS:
+        for leftover in list(folder.rglob(pattern) if below else folder.glob(pattern)):
+            if leftover.is_dir():
+                shutil.rmtree(leftover, ignore_errors=True)
+            else:
+                leftover.unlink(missing_ok=True)

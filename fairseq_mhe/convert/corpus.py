@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.steps import MANIFEST, read_manifest
+from fairseq_mhe.prepare.manifest import MANIFEST, read_manifest
 
 #: Sentences to a batch.
 BATCH = 50

@@ -33,7 +33,7 @@ from fairseq_mhe.attention import VARIANTS, Attention, build_attention, variant
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import causal_mask
 from fairseq_mhe.common.allocator import keep_freed_memory
-from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.models.packed import pack_linears
 
 MODEL_NAME = "transformer_mhe"
@@ -408,7 +408,7 @@ class TransformerMHEModel(TransformerModelBase):
         try:
             return super().load_state_dict(state_dict, strict, **kwargs)
         except RuntimeError:
-            raise SystemExit(f"fairseq-mhe: error: {self._mismatch(state_dict)}") from None
+            raise ErrorExit(self._mismatch(state_dict)) from None
 
     def _mismatch(self, state_dict: dict[str, Tensor]) -> str:
         """Name the first parameter in which the model and a checkpoint differ."""

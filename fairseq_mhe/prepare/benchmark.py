@@ -23,9 +23,9 @@ from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.prepare.classic import ClassicPipeline, Moses, find_moses
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.corpora.source import run_script
+from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.parallel import available_cores
 from fairseq_mhe.prepare.pipeline import prepare
-from fairseq_mhe.prepare.steps import read_manifest
 from fairseq_mhe.prepare.synthetic import write_corpus
 
 PAIRS = 1_000_000

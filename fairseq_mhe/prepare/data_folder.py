@@ -10,7 +10,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.prepare.detokenise import detokenise
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 
 
 @dataclass(frozen=True)

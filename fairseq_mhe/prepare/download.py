@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import requests
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.steps import Report, check_room
+from fairseq_mhe.common.files import check_room, sha256
+from fairseq_mhe.prepare.manifest import Report
 
 ATTEMPTS = 5  # without a single byte in between
 PAUSE = 2.0  # seconds before the second attempt, and twice as many before each further one

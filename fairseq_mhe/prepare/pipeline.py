@@ -19,8 +19,8 @@ from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import binarise
 from fairseq_mhe.prepare.clean import CleanBlock, CleanOptions, clean_block
 from fairseq_mhe.prepare.config import SPLITS, Inputs, PrepareConfig, check, input_files
+from fairseq_mhe.prepare.manifest import Counts, Manifest, Report, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.steps import Counts, Report, Steps, open_steps
 from fairseq_mhe.prepare.text import SUFFIXES, count_lines, read_blocks, read_lines, text_blocks
 
 CHUNK = 5000  # lines that a process cleans at a time
@@ -122,11 +122,11 @@ class CleanWriter:
 class Preparation:
     """One run over the steps; each method is a step."""
 
-    def __init__(self, config: PrepareConfig, steps: Steps, report: Report) -> None:
+    def __init__(self, config: PrepareConfig, steps: Manifest, report: Report) -> None:
         self.config = config
         self.steps = steps
         self.report = report
-        self.versions: dict[str, str] = steps.manifest["versions"]
+        self.versions: dict[str, str] = steps.content["versions"]
         # Where the text that the subwords are learnt from lies.
         self.text_folder = "raw" if self.clean_options("train").keeps_text else "tokenised"
 
@@ -201,7 +201,7 @@ class Preparation:
     def text(self, split: str) -> list[Path]:
         """Both sides of a split as the subwords see them."""
         return [
-            self.steps.data / self.text_folder / f"{split}.{lang}" for lang in self.config.langs
+            self.steps.folder / self.text_folder / f"{split}.{lang}" for lang in self.config.langs
         ]
 
     def learn(self, train_lines: int) -> None:
@@ -209,7 +209,7 @@ class Preparation:
         config = self.config
         model_type = config.model_type if config.subword == "sentencepiece" else None
         made_from = {
-            "inputs": self.steps.checksums("clean", f"{self.text_folder}/train."),
+            "inputs": self.steps.files("clean", "sha256", f"{self.text_folder}/train."),
             "options": {
                 "subword": config.subword,
                 "vocab_size": config.vocab_size,
@@ -247,11 +247,11 @@ class Preparation:
         """Every split in subwords: subword/."""
         model = self.model()
         made_from = {
-            "inputs": self.steps.checksums("clean", f"{self.text_folder}/"),
+            "inputs": self.steps.files("clean", "sha256", f"{self.text_folder}/"),
             "model": model.checksum,
             **self.subword_version(),
         }
-        size = sum(self.steps.sizes("clean", f"{self.text_folder}/").values())
+        size = sum(self.steps.files("clean", "bytes", f"{self.text_folder}/").values())
         self.steps.run(
             "segment",
             made_from,
@@ -261,8 +261,8 @@ class Preparation:
 
     def model(self) -> subword.SubwordModel:
         """The model that has been learnt."""
-        (name, checksum), *_ = self.steps.checksums("learn").items()
-        return subword.SubwordModel(self.config.subword, self.steps.data / name, checksum)
+        (name, checksum), *_ = self.steps.files("learn", "sha256").items()
+        return subword.SubwordModel(self.config.subword, self.steps.folder / name, checksum)
 
     def _segment(self, model: subword.SubwordModel, total: int, work: Path) -> Counts:
         counts, done = {}, 0
@@ -284,14 +284,14 @@ class Preparation:
 
     def binarise(self) -> None:
         """fairseq's binary form: bin/."""
-        segmented = self.steps.checksums("segment")
+        segmented = self.steps.files("segment", "sha256")
         fairseq = self.versions.get("ve-fairseq") or self.versions.get("fairseq")
         made_from = {"inputs": segmented, "fairseq": fairseq}
-        size = sum(self.steps.sizes("segment").values())
+        size = sum(self.steps.files("segment", "bytes").values())
         self.steps.run("binarise", made_from, self._binarise, room=int(ROOM["binarise"] * size))
 
     def _binarise(self, work: Path) -> Counts:
-        data = self.steps.data
+        data = self.steps.folder
         binarise(
             data / "subword",
             work / "bin",
@@ -318,7 +318,7 @@ class Preparation:
             self.report(step, 0, amount)
             action()
             self.report(step, amount, amount)
-        self.steps.manifest["lines"] = lines
+        self.steps.content["lines"] = lines
         self.steps.write("complete")
 
 
@@ -341,6 +341,6 @@ def prepare(
     check(config)
     files = input_files(config)
     top = heading(config, installed_versions()) | ({"source": source} if source else {})
-    with open_steps(config.out, top) as steps:
+    with open_manifest(config.out, top) as steps:
         Preparation(config, steps, report).run(files)
     return config.out

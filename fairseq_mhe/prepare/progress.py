@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.steps import Report
+from fairseq_mhe.prepare.manifest import Report
 
 TITLES = {
     "clean": "check, tokenise, clean",

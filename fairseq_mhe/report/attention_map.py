@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, model_options
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import atomic_path, sha256
 from fairseq_mhe.models.transformer import MODEL_NAME, PLACES, TransformerMHEModel, kinds
 from fairseq_mhe.prepare.clean import normalise
@@ -79,10 +79,8 @@ def load_model(checkpoint: Path, data: Dataset) -> tuple[TransformerMHEModel, Fa
         (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
             [str(checkpoint)], arg_overrides=overrides
         )
-    except SystemExit as error:
-        # How our model tells fairseq's own commands that a checkpoint does not fit.
-        reason = str(error).removeprefix("fairseq-mhe: error: ")
-        raise UserError(f"{checkpoint} does not fit {data.folder}: {reason}") from None
+    except ErrorExit as error:
+        raise UserError(f"{checkpoint} does not fit {data.folder}: {error.message}") from None
     return model.eval(), task
 
 

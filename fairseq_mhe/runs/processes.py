@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import fairseq_mhe
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import ERROR_PREFIX, UserError
 
 #: What fairseq's commands take as --user-dir.
 USER_DIR = Path(fairseq_mhe.__file__).parent
@@ -108,7 +108,7 @@ class Child:
             ]
         for line in reversed(lines):
             if _ERROR_LINE.match(line):
-                return line.removeprefix("fairseq-mhe: error: ")
+                return line.removeprefix(ERROR_PREFIX)
         return next((line for line in reversed(lines) if line), f"exit code {code}")
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairseq_mhe.bench.worker import DIED, FAILED, OK, OUT_OF_MEMORY, REFUSED, Session, Worker
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.bench.conftest import make_settings
 
 CELL = {"beam": 2, "length": 4, "source_length": 4, "batch": 1, "dtype": "float32"}
@@ -66,7 +66,7 @@ def test_a_worker_ends_when_nobody_is_left_to_ask() -> None:
         (RuntimeError("shapes differ"), FAILED, None),
         (KeyError("x"), FAILED, None),
         (UserError("not like this"), REFUSED, "not like this"),
-        (SystemExit("fairseq-mhe: error: not like that"), REFUSED, "not like that"),
+        (ErrorExit("not like that"), REFUSED, "not like that"),
     ],
 )
 def test_what_goes_wrong_is_told_apart(

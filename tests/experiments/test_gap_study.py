@@ -189,7 +189,7 @@ def test_from_data_to_the_report_each_model_once(
         (["--row", "huge"], "unknown row 'huge'; choose of: base"),
         (["--only", "nothing"], "--only nothing: there is no such variant"),
         (["--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
-        (["--data", "nowhere"], "nowhere/manifest.json is not there"),
+        (["--data", "nowhere"], "nowhere/manifest.json is missing"),
         (["--finished-only"], "mha and mhe_mul are not finished: there is nothing to compare with"),
     ],
 )

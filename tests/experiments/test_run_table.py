@@ -21,7 +21,7 @@ from PIL import Image
 from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.paper_table import FILES
 from fairseq_mhe.report.significance import compare_seeds
 from fairseq_mhe.runs.pipeline import Plan

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary, data_utils
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.binarise import binarise, run_logged
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 
 
 def test_fairseq_reads_every_sentence_back(prepared: Path) -> None:

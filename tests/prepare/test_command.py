@@ -9,7 +9,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.prepare import command
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.steps import Report
+from fairseq_mhe.prepare.manifest import Report
 
 
 def words(config: PrepareConfig, *more: str) -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import serve, write_archive
 from tests.fixtures.text import Pairs
 from tests.prepare.corpora.test_iwslt14 import members as iwslt14_members
@@ -159,9 +159,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     files, (train, status) = inputs(script), TRAIN[script]
     if spoil is None:
         usage = namedtuple("usage", "total used free")
-        monkeypatch.setattr(
-            "fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(0, 0, 10)
-        )
+        monkeypatch.setattr("fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(0, 0, 10))
     else:
         files[train] = spoil(files[train])
     code = run_here(script, words(script, files, tmp_path, served), monkeypatch)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.detokenise import detokenise, join_bpe, join_sentencepiece
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 
 

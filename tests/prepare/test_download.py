@@ -172,7 +172,7 @@ def test_too_little_room_is_told_before(
     file: RemoteFile, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr("fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(1, 1, 1000))
+    monkeypatch.setattr("fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(1, 1, 1000))
     big = replace(file, size=5 * 10**9)
     (tmp_path / "file.tgz.part").write_bytes(b"x" * 100)
     with pytest.raises(

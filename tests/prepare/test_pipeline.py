@@ -21,8 +21,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import pipeline
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
+from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.pipeline import prepare
-from fairseq_mhe.prepare.steps import read_manifest
 from tests.fixtures.text import Pairs
 from tests.prepare.conftest import write_parallel
 
@@ -314,7 +314,7 @@ def test_a_step_that_the_disk_is_too_small_for_is_not_begun(
     usage = namedtuple("usage", "total used free")
     free = {"clean": 10, "segment": 10**9}
     monkeypatch.setattr(
-        "fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(0, 0, free["clean"])
+        "fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(0, 0, free["clean"])
     )
     with pytest.raises(UserError, match=r"data has 0\.0 GB free, step 'clean' needs about 0\.0 GB"):
         prepare(config)

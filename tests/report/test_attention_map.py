@@ -333,7 +333,7 @@ def test_bad_files_end_in_one_line(
         ),
         (cut, data.folder, out, "is truncated or no fairseq checkpoint"),
         (other, data.folder, out, "does not fit"),
-        (good, tmp_path / "nowhere", out, "manifest.json is not there; make"),
+        (good, tmp_path / "nowhere", out, "manifest.json is missing; make"),
         (good, no_codes, out, "bpe.codes is not there: prepare"),
         (good, no_dictionary, out, "dict.de.txt is not there: prepare"),
         (good, data.folder, tmp_path / "map.gif", "map.gif must end in .png, .pdf, .svg"),

@@ -19,9 +19,9 @@ from fairseq_mhe.prepare.command import (
 )
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.corpora.source import run_script
+from fairseq_mhe.prepare.manifest import Report
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.steps import Report
 
 CORPUS = Path(__file__).resolve().parents[3] / "data-prep" / "home-assistant" / "pairs.tsv.bz2"
 COLUMNS = ["split", "integration", "en", "de"]

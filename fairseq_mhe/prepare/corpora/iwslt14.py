@@ -26,9 +26,9 @@ from fairseq_mhe.prepare.corpora.source import (
     run_script,
 )
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
+from fairseq_mhe.prepare.manifest import Counts, Report, open_manifest
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.steps import Counts, Report, open_steps
 from fairseq_mhe.prepare.text import read_lines
 
 LANGS = ("de", "en")
@@ -67,7 +67,7 @@ def fetch(
     out: Path, archives: Path, mirror: str | None, report: Report, file: RemoteFile
 ) -> dict[str, Any]:
     """Put the plain text, train and test, into the folder ``out``, and return what the manifest says of it."""
-    with open_steps(out, {"corpus": "iwslt14"}) as steps:
+    with open_manifest(out, {"corpus": "iwslt14"}) as steps:
 
         def action(work: Path) -> Counts:
             (archive,) = obtain_all([file], archives, report, mirror)

@@ -22,9 +22,9 @@ from fairseq_mhe.prepare.corpora.source import (
     run_script,
 )
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
+from fairseq_mhe.prepare.manifest import Report
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.steps import Report
 from fairseq_mhe.prepare.text import side_path
 
 LANGS = ("en", "de")

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.prepare.config import ORIGINAL
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.text import count_lines, misaligned
 
 ARCHIVES = "archives"

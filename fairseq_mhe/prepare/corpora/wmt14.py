@@ -33,10 +33,10 @@ from fairseq_mhe.prepare.corpora.source import (
     run_script,
 )
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
+from fairseq_mhe.prepare.manifest import Counts, Manifest, Report, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.pipeline import prepare, silent
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.steps import Counts, Report, Steps, open_steps
 from fairseq_mhe.prepare.text import read_lines, side_path
 
 LANGS = ("en", "de")
@@ -146,7 +146,7 @@ def fetch(
     report: Report,
 ) -> dict[str, Any]:
     """Put the training corpora and the test sets into the folder ``out``, and return what the manifest says of them."""
-    with open_steps(out, {"corpus": "wmt14"}) as steps:
+    with open_manifest(out, {"corpus": "wmt14"}) as steps:
         lines = _extract(steps, corpora, archives, mirror, workers, report)
         lines |= _newstest(steps, newstest)
         steps.write("complete")
@@ -159,7 +159,7 @@ def fetch(
 
 
 def _extract(
-    steps: Steps,
+    steps: Manifest,
     corpora: Sequence[Corpus],
     archives: Path,
     mirror: str | None,
@@ -185,7 +185,7 @@ def _extract_one(item: tuple[Corpus, Path], work: Path) -> int:
     return aligned_lines(work / names[0], work / names[1])
 
 
-def _newstest(steps: Steps, folder: Path | None) -> dict[str, int]:
+def _newstest(steps: Manifest, folder: Path | None) -> dict[str, int]:
     files = (
         {name: [side_path(folder / name, lang) for lang in LANGS] for name in NEWSTEST}
         if folder

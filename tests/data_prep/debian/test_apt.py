@@ -9,9 +9,9 @@ import pytest
 
 from debian.apt import from_apt
 from debian.deb import read_package
+from fairseq_mhe.common import files
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare import steps
 from fairseq_mhe.prepare.pipeline import silent
 from tests.data_prep.debian.repository import write_repository
 
@@ -78,7 +78,7 @@ def test_a_disk_that_is_too_small_is_told(
     sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(steps.shutil, "disk_usage", lambda path: usage._replace(free=10))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=10))
     with pytest.raises(UserError, match="the download needs about"):
         from_apt(tmp_path / "state", tmp_path / "debs", ["app"], [], sources, silent)
     assert not list((tmp_path / "debs").rglob("*.deb"))

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from debian import __main__ as program
+from fairseq_mhe.common import files
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare import steps
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 from tests.data_prep.debian.conftest import catalogue, write_deb
 from tests.fixtures.text import Pairs
 
@@ -201,8 +201,8 @@ def test_a_wrong_encoding_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_a_disk_that_is_too_small_is_told(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = steps.shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(steps.shutil, "disk_usage", lambda path: usage._replace(free=10))
+    usage = files.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: usage._replace(free=10))
     with pytest.raises(UserError, match="unpacking needs about"):
         prepare_debian(tmp_path / "data", folder=folder, held_out=HELD_OUT)
     assert not (tmp_path / "data" / "manifest.json").exists()

@@ -12,8 +12,8 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, prepare_home_assistant, read_corpus
+from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.pipeline import SPLITS
-from fairseq_mhe.prepare.steps import read_manifest
 from fairseq_mhe.prepare.text import read_lines
 
 SCRIPT = CORPUS.parents[1] / "home_assistant_en_de.sh"

@@ -17,7 +17,7 @@ from fairseq_mhe.prepare.corpora.iwslt14 import (
 )
 from fairseq_mhe.prepare.corpora.source import count_warnings
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import serve, write_archive
 from tests.fixtures.text import Pairs
 

@@ -12,7 +12,7 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.corpora.multi30k import FILES, NAMES, prepare_multi30k
 from fairseq_mhe.prepare.corpora.source import count_warnings
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import serve
 from tests.fixtures.text import Pairs
 

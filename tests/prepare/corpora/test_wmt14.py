@@ -20,7 +20,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import wmt14
 from fairseq_mhe.prepare.corpora.source import count_warnings
 from fairseq_mhe.prepare.corpora.wmt14 import WMT14, prepare_wmt14, read_catalogue
-from fairseq_mhe.prepare.steps import read_manifest
+from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import Miniature, Server, make_miniature, serve, write_archive
 from tests.prepare.test_pipeline import snapshot, times
 
@@ -206,7 +206,7 @@ def test_too_small_a_disk_is_told_before_the_download(
     miniature: Miniature, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr("fairseq_mhe.prepare.steps.shutil.disk_usage", lambda _: usage(1, 1, 10**9))
+    monkeypatch.setattr("fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(1, 1, 10**9))
     with pytest.raises(UserError, match=r"has 1\.0 GB free, step 'extract' needs about 2\.0 GB"):
         prepare_wmt14(tmp_path / "data", mirror=server.url)
     assert server.requests == []

@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.steps import Counts, open_steps, read_manifest
+from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
 
 HEADING = {"subword": "bpe"}
 
@@ -33,7 +33,7 @@ class Action:
 
 
 def run(data: Path, action: Callable[[Path], Counts], made_from: str = "a") -> Counts:
-    with open_steps(data, HEADING) as steps:
+    with open_manifest(data, HEADING) as steps:
         return steps.run("step", {"input": made_from}, action)
 
 
@@ -107,7 +107,7 @@ def test_left_overs_of_a_killed_run_are_removed(tmp_path: Path) -> None:
 def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another process is preparing"):
+        with pytest.raises(UserError, match="another fairseq-mhe is at work in"):
             run(tmp_path, Action("one"))
 
 
@@ -128,5 +128,5 @@ def test_a_damaged_manifest_is_told(tmp_path: Path, content: str, message: str) 
 
 
 def test_a_missing_manifest_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"manifest\.json is not there"):
+    with pytest.raises(UserError, match=r"manifest\.json is missing"):
         read_manifest(tmp_path)

@@ -1,0 +1,157 @@
+"""manifest.json of a data folder: what each step was made from, its counts, and its files."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import check_room, sha256, write_json
+from fairseq_mhe.common.steps import WORK_PREFIX, Steps, only_one
+
+MANIFEST = "manifest.json"
+_FORMAT = 1
+
+# step, lines done, lines in all; done == total says that the step is finished
+Report = Callable[[str, int, int], None]
+Counts = dict[str, Any]
+
+
+def read_manifest(data: Path) -> dict[str, Any]:
+    """The manifest of a prepared data folder.
+
+    Raises:
+        UserError: the manifest is missing, damaged, or of another format.
+    """
+    path = data / MANIFEST
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare") from None
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}); delete it and prepare {data} again"
+        ) from error
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+        raise UserError(
+            f"{path} is not a manifest of format {_FORMAT}; delete it and prepare {data} again"
+        )
+    return manifest
+
+
+class Manifest(Steps):
+    """The steps of a data folder under construction; open it with `open_manifest`.
+
+    ``content["steps"]`` says of each finished step what it was made from, its counts, and its
+    files' sizes and sha256.
+    """
+
+    def __init__(self, folder: Path, heading: Mapping[str, Any]) -> None:
+        """``heading``: the manifest's keys above its steps."""
+        super().__init__(folder)
+        found = read_manifest(folder)["steps"] if (folder / MANIFEST).exists() else {}
+        self.content = {"format": _FORMAT, "state": "unfinished", **heading, "steps": found}
+
+    def status(self) -> dict[str, Any]:
+        """The manifest."""
+        return self.content
+
+    def files(self, step: str, fact: str, folder: str = "") -> dict[str, Any]:
+        """File -> ``fact`` ("sha256" or "bytes") of what ``step`` has made in ``folder``."""
+        files = self.content["steps"][step]["files"]
+        return {name: entry[fact] for name, entry in files.items() if name.startswith(folder)}
+
+    def run(
+        self,
+        step: str,
+        made_from: Mapping[str, Any],
+        action: Callable[[Path], Counts],
+        room: float = 0,
+    ) -> Counts:
+        """Do ``step`` unless it is done already, and return its counts.
+
+        ``action`` writes files under the folder it is given, with the paths they shall have in the
+        data folder; they are moved there, and recorded, when it returns. ``made_from`` is
+        everything (inputs' checksums, options, tools' versions) that decides what it writes, as
+        JSON has it: lists, no tuples. ``room``: bytes that it will write, roughly.
+
+        Raises:
+            UserError: the disk has less room.
+        """
+        with ExitStack() as stack:
+
+            def work_apart() -> tuple[Path, Counts]:
+                check_room(self.folder, int(room), f"step {step!r}")
+                folder = tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder)
+                work = Path(stack.enter_context(folder))
+                return work, action(work)
+
+            self.perform(step, made_from, [], work_apart)
+        return self.content["steps"][step]["counts"]
+
+    def done(self, name: str, inputs: Mapping[str, Any], outputs: Sequence[Path] = ()) -> bool:
+        """Whether a step was made from these inputs and its files have the recorded sizes."""
+        record = self.content["steps"].get(name)
+        if record is None or record.get("made_from") != inputs:
+            return False
+        for file, size in self.files(name, "bytes").items():
+            path = self.folder / file
+            if not path.is_file() or path.stat().st_size != size:
+                return False
+        return True
+
+    def begin(self, name: str) -> None:
+        """Nothing is noted before the first file moves."""
+
+    def fail(self, name: str, reason: str) -> None:
+        """Nothing is noted: the record of an earlier result stays as valid as it was."""
+
+    def finish(
+        self, name: str, inputs: Mapping[str, Any], seconds: float, made: Any = None
+    ) -> None:
+        """Move the files of a step to their places and record them."""
+        work, counts = made
+        names = sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file())
+        files = {}
+        for file in names:
+            path = work / file
+            files[file] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        # The old record goes first: killed while files are moved, the step counts as not done.
+        stale = self.content["steps"].pop(name, {"files": {}})
+        self.write("unfinished")
+        for file in stale["files"]:
+            (self.folder / file).unlink(missing_ok=True)
+        for file in names:
+            (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(work / file, self.folder / file)
+        self.content["steps"][name] = {"made_from": inputs, "counts": counts, "files": files}
+        self.write("unfinished")
+
+    def write(self, state: str) -> None:
+        """Write the manifest, unless the file says the same already."""
+        self.content["state"] = state
+        path = self.folder / MANIFEST
+        if not path.exists() or read_manifest(self.folder) != self.content:
+            write_json(path, self.content)
+
+
+@contextlib.contextmanager
+def open_manifest(data: Path, heading: Mapping[str, Any]) -> Iterator[Manifest]:
+    """Make or reopen the data folder, for one process at a time.
+
+    Raises:
+        UserError: the folder cannot be written, the disk is full, or another process is at work.
+    """
+    try:
+        with only_one(data):
+            yield Manifest(data, heading)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {error.filename or data}: {error.strerror or error}"
+        ) from error
