@@ -27,7 +27,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
-from fairseq_mhe.experiments.params import VOCABULARY
+from fairseq_mhe.models.build import VOCABULARY
 from fairseq_mhe.runs.processes import check_writable
 
 #: fairseq's models know positions up to here.

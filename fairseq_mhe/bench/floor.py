@@ -12,8 +12,8 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.bench.attention import STEP_PLACES
 from fairseq_mhe.bench.settings import DTYPES, INT8, STOCK, Settings
 from fairseq_mhe.bench.workload import Cell
-from fairseq_mhe.experiments.cost import attention_work, costs
-from fairseq_mhe.experiments.params import build_on_meta
+from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.cost import attention_work, costs
 from fairseq_mhe.models.counting import cache_bytes, total_parameters
 
 #: The backward pass multiplies twice for each product of the forward pass.

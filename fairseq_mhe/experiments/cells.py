@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments.params import build_on_meta
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs import devices

@@ -16,7 +16,7 @@ from fairseq import options, utils
 from torch import Tensor
 
 from fairseq_mhe.attention import VARIANTS, build_attention
-from fairseq_mhe.experiments.params import build_setting
+from fairseq_mhe.models.build import build_setting
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from tests.attention import equations, test_variants
 from tests.attention.conftest import PLACES

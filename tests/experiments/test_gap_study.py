@@ -17,8 +17,8 @@ from fairseq_mhe.checkpoints.safe_load import load_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import gap_study
 from fairseq_mhe.experiments.gap_study import MHA, MHE, QUESTIONS, Variant, chosen, variants
-from fairseq_mhe.experiments.params import build_on_meta
 from fairseq_mhe.experiments.studies import Study
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs.recipes import RECIPES

@@ -9,9 +9,10 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments.params import SETTINGS, build_on_meta, build_setting
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.build import build_on_meta, build_setting
 from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.report import published as report
 from fairseq_mhe.report.published import published
 
 # Xue & Aletras 2023, BERT-base setting, 12 sublayers of d_m 768, n 12, d 64: the formula, and what
@@ -41,11 +42,11 @@ def test_every_kind_is_counted_in_the_bert_base_setting(capsys: pytest.CaptureFi
         assert counts[kind] == exact == 12 * formula(768, 12, 64), kind
 
 
-@pytest.mark.parametrize("kind", SETTINGS["bert-base"].published)
+@pytest.mark.parametrize("kind", report.BERT_BASE)
 def test_counts_are_the_published_ones(kind: str) -> None:
     """To the printed digits, but for mha, of which the paper prints 0.01 million more than its formula gives."""
     count = attention_parameters(build_setting("bert-base", kind))
-    published = float(SETTINGS["bert-base"].published[kind])
+    published = float(report.BERT_BASE[kind])
     assert count / 1e6 == pytest.approx(published, abs=0.015 if kind == "mha" else 0.00501)
 
 

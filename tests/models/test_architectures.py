@@ -10,8 +10,8 @@ import torch
 from fairseq import options
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 
-from fairseq_mhe.experiments.params import build_on_meta
 from fairseq_mhe.models.architectures import SMALL_ROWS, arch_name
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.report.published import TRANSLATION
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from fairseq_mhe.experiments.params import build_setting
 from fairseq_mhe.models.architectures import ROWS
+from fairseq_mhe.models.build import build_setting
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.report.published import SCORES, TASKS, TRANSLATION, peop, prr, published
 
