@@ -16,6 +16,7 @@ from fairseq_mhe.bench.data import parallel_batch
 from fairseq_mhe.bench.kernels import attention_kernel
 from fairseq_mhe.bench.settings import DTYPES
 from fairseq_mhe.bench.workload import Cell, Workload
+from fairseq_mhe.models.build import build, make_task
 
 #: Places measured in training, forward and backward.
 TRAINING_PLACES = ("encoder", "decoder", "cross", "cross_last")
@@ -38,8 +39,8 @@ class AttentionWorkload(Workload):
     def prepare(self, cell: Cell) -> None:
         """Record what the model calls the sublayer with, to call it with the same again and again."""
         cfg = models.configuration(self.variant, self.settings, cell["dtype"], _LAYERS)
-        task = models.make_task(cfg, _VOCABULARY)
-        model: Any = models.build(cfg, task).to(self.device, DTYPES[cell["dtype"]])
+        task = make_task(_VOCABULARY, config=cfg.task)
+        model: Any = build(cfg.model, task, cfg.common.seed).to(self.device, DTYPES[cell["dtype"]])
         batch = parallel_batch(
             task.source_dictionary, cell["batch"], cell["length"], self.settings.seed
         )

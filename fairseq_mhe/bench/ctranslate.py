@@ -16,6 +16,7 @@ from fairseq_mhe.bench.data import translation_batch
 from fairseq_mhe.bench.settings import STOCK, Settings
 from fairseq_mhe.bench.workload import Cell, Workload
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models.build import build, make_task
 
 _PRECISION = "int8"
 
@@ -35,9 +36,7 @@ class CTranslate2Workload(Workload):
 
     def __init__(self, variant: str, settings: Settings) -> None:
         super().__init__(variant, settings)
-        self._task = models.make_task(
-            models.configuration(STOCK, settings, "float32"), settings.vocabulary
-        )
+        self._task = make_task(settings.vocabulary)
         with tempfile.TemporaryDirectory() as folder:
             self._translator, self._weight_bytes = self._load(Path(folder))
 
@@ -79,7 +78,7 @@ class CTranslate2Workload(Workload):
         import ctranslate2
 
         cfg = models.configuration(STOCK, self.settings, "float32")
-        state = models.build(cfg, self._task).state_dict()
+        state = build(cfg.model, self._task, cfg.common.seed).state_dict()
         args = argparse.Namespace(
             **{
                 **vars(cfg.model),

@@ -15,6 +15,7 @@ from fairseq_mhe.bench.clock import Stopwatch
 from fairseq_mhe.bench.data import translation_batch
 from fairseq_mhe.bench.settings import DTYPES
 from fairseq_mhe.bench.workload import Cell, Workload
+from fairseq_mhe.models.build import build, make_task
 
 #: Where a search spends its time, outside of reordering; the sublayers are the decoder's.
 PARTS = (
@@ -87,8 +88,8 @@ class GenerationWorkload(Workload):
     def _make(self, cell: Cell) -> tuple[DictConfig, TranslationTask, Any]:
         cfg = models.configuration(self.variant, self.settings, cell["dtype"])
         cfg.generation.beam, cfg.generation.max_len_a = cell["beam"], 0
-        task = models.make_task(cfg, self.settings.vocabulary)
-        model: Any = models.build(cfg, task).to(self.device, DTYPES[cell["dtype"]])
+        task = make_task(self.settings.vocabulary, config=cfg.task)
+        model: Any = build(cfg.model, task, cfg.common.seed).to(self.device, DTYPES[cell["dtype"]])
         model.prepare_for_inference_(cfg)
         return cfg, task, model
 

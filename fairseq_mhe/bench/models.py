@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
 from fairseq import options
-from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import BaseFairseqModel
-from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
 
@@ -49,14 +45,6 @@ def sizes(row: str) -> Row:
     return rows[row]
 
 
-def make_dictionary(vocabulary: int) -> Dictionary:
-    """``vocabulary`` symbols, fairseq's four special ones among them."""
-    dictionary = Dictionary()
-    for index in range(vocabulary - len(dictionary)):
-        dictionary.add_symbol(f"w{index}")
-    return dictionary
-
-
 def model_words(variant: str, row: str) -> list[str]:
     """fairseq-train's words for a model: stock fairseq's with the row's sizes, or ours of that row and kind."""
     if variant != STOCK:
@@ -90,18 +78,6 @@ def configuration(
     bf16_is_not_tpu(args)
     fp16_without_gpu(args)
     return convert_namespace_to_omegaconf(args)
-
-
-def make_task(cfg: DictConfig, vocabulary: int) -> TranslationTask:
-    """fairseq's translation task with a joined dictionary and no data on disk."""
-    dictionary = make_dictionary(vocabulary)
-    return TranslationTask(cfg.task, dictionary, dictionary)
-
-
-def build(cfg: DictConfig, task: TranslationTask) -> BaseFairseqModel:
-    """The model, by fairseq's own build_model, with weights that depend on the seed alone."""
-    torch.manual_seed(cfg.common.seed)
-    return task.build_model(cfg.model)
 
 
 def weight_bytes(model: nn.Module) -> int:

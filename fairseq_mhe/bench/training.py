@@ -11,6 +11,7 @@ from fairseq_mhe.bench import models
 from fairseq_mhe.bench.clock import Stopwatch
 from fairseq_mhe.bench.data import training_batches
 from fairseq_mhe.bench.workload import Cell, Workload
+from fairseq_mhe.models.build import build, make_task
 
 
 class TrainingWorkload(Workload):
@@ -21,8 +22,8 @@ class TrainingWorkload(Workload):
         # fairseq saves the state where an update fails; there is nothing worth keeping here.
         words = ["--max-tokens", str(cell["max_tokens"]), "--save-dir", os.devnull]
         cfg = models.configuration(self.variant, self.settings, cell["dtype"], words)
-        task = models.make_task(cfg, self.settings.vocabulary)
-        model = models.build(cfg, task)
+        task = make_task(self.settings.vocabulary, config=cfg.task)
+        model = build(cfg.model, task, cfg.common.seed)
         self._trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
         self._weight_bytes = models.weight_bytes(model)
         self._batches = training_batches(

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.checkpoints.safe_load import (
+    SOURCES,
     load_checkpoint,
     model_options,
     provenance,
+    save_checkpoint,
     updates_made,
 )
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path
 
 #: Options of fairseq's Transformer and ours that change what the weights mean, by how their names
 #: begin.
@@ -36,8 +37,6 @@ MEANING = (
 #: Those of them that only say how a model was trained or started: dropout, layer-drop, pretrained
 #: embeddings.
 HARMLESS = ("drop", "_path")
-#: Key under which an averaged checkpoint names its sources.
-SOURCES = "averaged_from"
 
 
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
@@ -73,11 +72,7 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     )
     state.pop("last_optimizer_state", None)
     state[SOURCES] = [path.name for path in paths]
-    with atomic_path(output) as temporary:
-        try:
-            torch.save(state, temporary)
-        except RuntimeError as error:  # torch's writer hides the OSError of a full disk
-            raise UserError(f"cannot write {output}: {error}") from None
+    save_checkpoint(state, output)
 
 
 def saved_checkpoints(folder: Path) -> list[Path]:

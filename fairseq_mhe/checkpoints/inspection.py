@@ -14,15 +14,17 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.average import SOURCES
-from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, place_of, plain
+from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME
 from fairseq_mhe.checkpoints.safe_load import (
     PROVENANCE,
+    SOURCES,
     load_checkpoint,
     model_options,
+    plain,
     provenance,
     updates_made,
 )
+from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.rows import NearestRow, nearest_row
 from fairseq_mhe.models.transformer import MODEL_NAME, PLACES, VARIANT_OPTIONS, kinds
 

@@ -1,4 +1,4 @@
-"""Read fairseq checkpoints without ever running code that they hold, and say in one line why one is refused."""
+"""fairseq's checkpoints as plain data: read without ever running code in them, and written whole."""
 
 from __future__ import annotations
 
@@ -6,24 +6,28 @@ import argparse
 import errno
 import pickle
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.fairseq_fixes import checkpoint_problem
 
 #: The key under which our commands write how a checkpoint was made.
 PROVENANCE = "fairseq_mhe"
+#: The key under which an averaged checkpoint names its sources.
+SOURCES = "averaged_from"
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """A fairseq checkpoint as the dictionary that fairseq saved, on the CPU, its tensors read when they are used.
+    """A checkpoint as fairseq saved it, on the CPU; its tensors are read when they are used.
 
     Raises:
         UserError: the file is missing, unreadable, truncated, holds pickled code, or is no fairseq
-        checkpoint.
+            checkpoint.
     """
     if not path.is_file():
         raise UserError(
@@ -37,9 +41,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
             path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
         )
     except OSError as error:
-        if (
-            error.errno == errno.EINVAL
-        ):  # torch looks for an older format's end, before the file's beginning
+        # torch looks for an older format's end, before the file's beginning.
+        if error.errno == errno.EINVAL:
             raise UserError(checkpoint_problem(path, foreign=False)) from None
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except pickle.UnpicklingError as error:
@@ -52,7 +55,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def model_options(state: dict[str, Any]) -> dict[str, Any]:
-    """The model's options in a checkpoint, whether it was made by fairseq-train, fairseq-hydra-train or long ago."""
+    """The model's options, be the checkpoint by fairseq-train, fairseq-hydra-train or old."""
     options = (state.get("cfg") or {}).get("model") or state.get("args") or {}
     return vars(options) if isinstance(options, argparse.Namespace) else dict(options)
 
@@ -67,3 +70,27 @@ def provenance(state: dict[str, Any]) -> dict[str, Any]:
     """What one of our commands wrote about how a checkpoint was made; empty where none did."""
     found = state.get(PROVENANCE)
     return found if isinstance(found, dict) else {}
+
+
+def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
+    """Write a checkpoint, whole or not at all.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    with atomic_path(path) as temporary:
+        try:
+            torch.save(state, temporary)
+        except RuntimeError as error:  # torch's writer hides the OSError of a full disk
+            raise UserError(f"cannot write {path}: {error}") from None
+
+
+def plain(value: Any) -> Any:
+    """A copy in dictionaries, lists, numbers, strings and None only, so that it loads anywhere."""
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

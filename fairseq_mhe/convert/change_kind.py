@@ -15,15 +15,7 @@ from torch import nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.mhe import MHEMul
-from fairseq_mhe.checkpoints.checkpoint import (
-    Source,
-    changed_options,
-    describe_attention,
-    open_source,
-    refuse_same_file,
-    save_ours,
-    sublayers,
-)
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_ours
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
 from fairseq_mhe.convert.cp import tensorly_functions
@@ -33,6 +25,7 @@ from fairseq_mhe.convert.layerwise import Converted, LayerStore, convert_model
 from fairseq_mhe.convert.measured import Material, add_data_arguments, open_material
 from fairseq_mhe.convert.moments import unknown_inputs
 from fairseq_mhe.convert.pool import pool
+from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
 #: Least squares, mean of the heads; and the better of them by validation loss.
@@ -86,7 +79,7 @@ def convert_kind(
     if kind == "mhe_mul" and "fit" in methods:
         tensorly_functions()
     bias = any(write_out(module).biased for _, _, module in sublayers(source.model))
-    options = changed_options(source, kind, bias, attention_kv_heads=kv_heads)
+    options = source.other_kind(kind, bias, attention_kv_heads=kv_heads)
     stores = [_store(method, options, material, output) for method in methods]
     made = [
         _candidate(method, source, options, material, store, console)
@@ -188,7 +181,9 @@ def run(args: argparse.Namespace) -> None:
         return
     out = Console()
     out.print(_table(found, material))
-    words = f"{args.output}: {args.to} by {found.candidates[0].method}, from {describe_attention(source.attention)}"
+    words = (
+        f"{args.output}: {args.to} by {found.candidates[0].method}, from {source.attention_words}"
+    )
     out.print(words, highlight=False, soft_wrap=True)
     out.print(fine_tuning_line(args.output, found.options), highlight=False, soft_wrap=True)
 

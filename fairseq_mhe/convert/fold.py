@@ -13,14 +13,7 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import (
-    Source,
-    describe_attention,
-    open_source,
-    refuse_same_file,
-    save_stock,
-    sublayers,
-)
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_stock
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.compare import LogitDifference, logit_difference, quiet_fairseq, search
@@ -33,6 +26,7 @@ from fairseq_mhe.convert.corpus import (
     task_of,
 )
 from fairseq_mhe.convert.heads import NOT_LINEAR, kind_of, stock_parameters, stock_width, write_out
+from fairseq_mhe.models.build import sublayers
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
@@ -186,7 +180,7 @@ def describe(source: Source, output: Path, report: Report) -> list[str]:
     """The report for people."""
     logits = report.logits
     lines = [
-        f"{output}: fairseq's own transformer, folded from {describe_attention(source.attention)}",
+        f"{output}: fairseq's own transformer, folded from {source.attention_words}",
         f"compared on {report.sentences} sentences ({report.on}): largest difference of a logit {logits.largest:.1e} "
         f"(float32; largest logit {logits.largest_logit:.1f}; {logits.positions} positions)",
     ]

@@ -19,9 +19,10 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import Source, build, sublayers
+from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.models.build import build_ours, sublayers
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def convert_model(
     Raises:
         UserError: the options do not fit together, or the store's folder cannot be written.
     """
-    model = build(options, source)
+    model = build_ours(options, source.task())
     new = {name: module for name, _, module in sublayers(model)}
     old = [(name, module) for name, _, module in sublayers(source.model)]
     state = {

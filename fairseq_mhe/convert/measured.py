@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
-from fairseq_mhe.checkpoints.checkpoint import Source, sublayers
+from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.convert.compare import LogitDifference, logit_difference, loss
 from fairseq_mhe.convert.corpus import (
     batches,
@@ -23,6 +23,7 @@ from fairseq_mhe.convert.corpus import (
     task_of,
 )
 from fairseq_mhe.convert.moments import Inputs, measure_inputs, unknown_inputs
+from fairseq_mhe.models.build import sublayers
 
 #: Splits that inputs are measured on, and that a loss is computed on.
 MEASURED, JUDGED = "train", "valid"

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import sublayers
+from fairseq_mhe.models.build import sublayers
 
 #: Eigenvalues below this share of the largest count as this share: directions that the data hardly
 #: show.

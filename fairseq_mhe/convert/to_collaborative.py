@@ -16,15 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import (
-    Source,
-    changed_options,
-    describe_attention,
-    open_source,
-    refuse_same_file,
-    save_ours,
-    sublayers,
-)
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_ours
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
 from fairseq_mhe.convert.corpus import one_or_more
@@ -33,6 +25,7 @@ from fairseq_mhe.convert.heads import Heads, write_out
 from fairseq_mhe.convert.layerwise import Converted, LayerReport, LayerStore, convert_model, table
 from fairseq_mhe.convert.measured import Material, add_data_arguments, open_material
 from fairseq_mhe.convert.moments import Inputs, root, unknown_inputs
+from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
 
@@ -108,7 +101,7 @@ def to_collaborative(
     check_dimensions(old, dimensions)
     tensorly_functions()
     bias = any(heads.biased for heads in old.values())
-    options = changed_options(source, "collaborative", bias, collaborative_dim=dimensions)
+    options = source.other_kind("collaborative", bias, collaborative_dim=dimensions)
     inputs = material.inputs(console) if weighted else {}
 
     def convert(
@@ -205,7 +198,7 @@ def report_lines(source: Source, output: Path, result: Result, material: Materia
     """The report for people."""
     logits = result.logits
     lines = [
-        f"{output}: collaborative attention, from {describe_attention(source.attention)}",
+        f"{output}: collaborative attention, from {source.attention_words}",
         f"largest difference of a logit on {material.describe()}: {logits.largest:.1e} (largest logit "
         f"{logits.largest_logit:.1f})",
     ]

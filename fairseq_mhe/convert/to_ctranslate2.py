@@ -18,7 +18,7 @@ import torch
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, Source, describe_attention, open_source
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import quiet_fairseq, search
 from fairseq_mhe.convert.corpus import (
@@ -30,7 +30,6 @@ from fairseq_mhe.convert.corpus import (
     task_of,
 )
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.models.transformer import OPTIONS
 
 #: What CTranslate2 can store weights as.
 QUANTIZATIONS = (
@@ -151,13 +150,8 @@ def _write_legacy(
     source: Source, parameters: dict[str, Tensor], data: BinaryData, path: Path
 ) -> None:
     """The folded model as CTranslate2's converter wants it: fairseq's options in a namespace, the task's among them."""
-    options = {
-        name: value
-        for name, value in source.options.items()
-        if name not in OPTIONS and name != "_name"
-    }
     task = {"task": "translation", "source_lang": data.source_lang, "target_lang": data.target_lang}
-    args = argparse.Namespace(**{**options, **task, "arch": STOCK_NAME})
+    args = argparse.Namespace(**{**source.stock_options, **task})
     torch.save({"args": args, "model": parameters}, path)
 
 
@@ -241,7 +235,7 @@ def run(args: argparse.Namespace) -> None:
             )
         )
         return
-    made_of = describe_attention(source.attention)
+    made_of = source.attention_words
     print(f"{args.out}: CTranslate2, {args.quantization}, {found.megabytes} MB, from {made_of}")
     print(
         f"the same translation as fairseq's for {found.greedy} of {found.sentences} sentences of {args.subset} "

@@ -92,9 +92,7 @@ class Study:
             inputs = {"start": run.settings["start"]}
             start = Path(run.config["surroundings"]["start"])
             run.steps.perform("average", inputs, [run.model], partial(_copy, start, run.model))
-            run.steps.perform(
-                "count", inputs, [run.counts], partial(count, run.model, self.data, run.counts)
-            )
+            run.steps.perform("count", inputs, [run.counts], partial(count, run.model, run.counts))
         trained = [run for run in runs if training_of(run).updates]
         if trained:
             device = choose_device(len(trained), self.gpu)

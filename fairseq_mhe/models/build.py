@@ -1,23 +1,25 @@
-"""The one way to build a model: from a row's name and options, without memory behind its parameters where they suffice."""
+"""The one way to build a model: from flat options or a configuration, over made-up words or real."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.models import build_model
+from fairseq.models import BaseFairseqModel, build_model
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from omegaconf import DictConfig
 from torch import nn
 
-from fairseq_mhe.attention import build_attention
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.attention import Attention, build_attention
+from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
-from fairseq_mhe.models.transformer import check_options
+from fairseq_mhe.models.transformer import MODEL_NAME, check_options
 
-#: Size of the joined dictionary where none is given.
+#: Size of a joined dictionary where none is given.
 VOCABULARY = 32768
 
 
@@ -34,9 +36,61 @@ class Setting:
 SETTINGS = {"bert-base": Setting(embed_dim=768, heads=12, sublayers=12)}
 
 
+def make_dictionary(words: int) -> Dictionary:
+    """A dictionary of ``words`` made-up words, fairseq's four special symbols among them."""
+    dictionary = Dictionary()
+    for index in range(words - len(dictionary)):
+        dictionary.add_symbol(f"w{index}")
+    return dictionary
+
+
+def make_task(
+    source_words: int, target_words: int | None = None, config: Any = None
+) -> TranslationTask:
+    """A translation task with made-up words and no data on disk.
+
+    Args:
+        source_words: size of the source's dictionary.
+        target_words: of the target's; the dictionary is one where both are equal or none is given.
+        config: the task's options, fairseq's defaults where none are given.
+    """
+    source = make_dictionary(source_words)
+    joined = target_words in (None, source_words)
+    target = source if joined else make_dictionary(target_words or 0)
+    return TranslationTask(config or TranslationConfig(), source, target)
+
+
+def build(
+    options: dict[str, Any] | DictConfig | argparse.Namespace, task: Any, seed: int | None = None
+) -> BaseFairseqModel:
+    """The model of a task, freshly initialised, in training mode.
+
+    Args:
+        options: flat ones of fairseq-train, ``arch`` among them, or the model's part of a whole
+            configuration.
+        task: what has the dictionaries.
+        seed: what the weights alone depend on; without one, on what was drawn before.
+
+    Raises:
+        UserError: the options do not fit together.
+    """
+    if seed is not None:
+        torch.manual_seed(seed)
+    cfg = argparse.Namespace(**options) if isinstance(options, dict) else options
+    try:
+        return build_model(cfg, task)
+    except ErrorExit as error:
+        raise UserError(error.message) from None
+
+
+def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
+    """As `build`, for flat options of our model that are whole, whatever their architecture."""
+    return build({**options, "_name": MODEL_NAME}, task)
+
+
 def build_on_meta(
     row: str, attention: str, vocabulary: int = VOCABULARY, **options: Any
-) -> nn.Module:
+) -> BaseFairseqModel:
     """The model of a row and kind with parameters of the right shapes and no memory behind them.
 
     Args:
@@ -46,37 +100,41 @@ def build_on_meta(
         options: further options of the model, by fairseq-train's names.
 
     Raises:
-        UserError: no such row or kind, options that do not fit it, or a vocabulary without words.
+        UserError: the row or kind is unknown, options do not fit it, or a vocabulary has no words.
     """
     rows = {**ROWS, **SMALL_ROWS}
     if row not in rows:
         raise UserError(f"unknown row {row!r}; choose one of: {', '.join(rows)}")
-    dictionary = Dictionary()
-    if vocabulary <= len(dictionary):
-        raise UserError(
-            f"a vocabulary of {vocabulary} has no words: take more than {len(dictionary)}"
-        )
-    for index in range(vocabulary - len(dictionary)):
-        dictionary.add_symbol(f"w{index}")
-    task = SimpleNamespace(source_dictionary=dictionary, target_dictionary=dictionary)
+    special = len(Dictionary())
+    if vocabulary <= special:
+        raise UserError(f"a vocabulary of {vocabulary} has no words: take more than {special}")
+    given = {"attention": attention, **options}
     try:
-        check_options(
-            argparse.Namespace(**{**rows[row].options(), "attention": attention, **options})
-        )
+        check_options(argparse.Namespace(**{**rows[row].options(), **given}))
     except ValueError as error:
         raise UserError(str(error)) from None
-    args = argparse.Namespace(
-        arch=arch_name(row), attention=attention, share_all_embeddings=True, **options
-    )
     with torch.device("meta"):
-        return build_model(args, task)
+        arch = {"arch": arch_name(row), "share_all_embeddings": True}
+        return build({**arch, **given}, make_task(vocabulary))
 
 
 def build_setting(setting: str, attention: str) -> nn.ModuleList:
-    """The attention sublayers of a setting (a key of ``SETTINGS``), without memory behind their parameters."""
+    """The attention sublayers of a setting (a key of ``SETTINGS``), without memory for them."""
     size = SETTINGS[setting]
     with torch.device("meta"):
         return nn.ModuleList(
             build_attention(attention, size.embed_dim, size.heads, self_attention=True)
             for _ in range(size.sublayers)
         )
+
+
+def sublayers(model: nn.Module) -> Iterator[tuple[str, str, Attention]]:
+    """Each attention sublayer: its name in the model, its place (a key of ``PLACES``), itself."""
+    for name, module in model.named_modules():
+        if isinstance(module, Attention):
+            yield name, place_of(name), module
+
+
+def place_of(name: str) -> str:
+    """The place of a sublayer or of one of its parameters, from its name."""
+    return "cross" if ".encoder_attn" in name else name.split(".")[0]

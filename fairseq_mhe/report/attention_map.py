@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
@@ -19,9 +18,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, model_options
-from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, open_source
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, sha256
+from fairseq_mhe.convert.corpus import task_of
 from fairseq_mhe.models.transformer import MODEL_NAME, PLACES, TransformerMHEModel, kinds
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
@@ -51,37 +51,19 @@ class AttentionMap:
     keys: tuple[str, ...]
 
 
-def load_model(checkpoint: Path, data: Dataset) -> tuple[TransformerMHEModel, FairseqTask]:
+def load_model(checkpoint: Path, data: Dataset) -> tuple[Any, FairseqTask]:
     """A trained model on the CPU, for evaluation, and its task with the data folder's dictionaries.
 
     Raises:
         UserError: the checkpoint cannot be read, is of another model, or does not fit the data
         folder.
     """
-    options = model_options(load_checkpoint(checkpoint))
-    name = options.get("_name") or options.get("arch")
-    if not str(name).startswith(MODEL_NAME):
+    source = open_source(checkpoint)
+    if source.stock:
         raise UserError(
-            f"{checkpoint} is a model {name!r}, but attention maps are of {MODEL_NAME} models only"
+            f"{checkpoint} is a model {STOCK_NAME!r}, but attention maps are of {MODEL_NAME} models only"
         )
-    missing = [
-        path
-        for path in (data.binary / f"dict.{lang}.txt" for lang in data.languages)
-        if not path.is_file()
-    ]
-    if missing:
-        raise UserError(
-            f"{missing[0]} is not there: prepare {data.folder} again, which makes what is missing"
-        )
-    source_lang, target_lang = data.languages
-    overrides = {"data": str(data.binary), "source_lang": source_lang, "target_lang": target_lang}
-    try:
-        (model,), _, task = checkpoint_utils.load_model_ensemble_and_task(
-            [str(checkpoint)], arg_overrides=overrides
-        )
-    except ErrorExit as error:
-        raise UserError(f"{checkpoint} does not fit {data.folder}: {error.message}") from None
-    return model.eval(), task
+    return source.model, task_of(data.folder, source)
 
 
 def encode(text: str, side: int, data: Dataset, dictionary: Dictionary, longest: int) -> Tensor:

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-from fairseq import checkpoint_utils, tasks
-from omegaconf import open_dict
-
+from fairseq_mhe.checkpoints.checkpoint import open_on_meta
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
-from fairseq_mhe.prepare.data_folder import Dataset
 
 
-def count(checkpoint: Path, data: Dataset, output: Path) -> None:
+def count(checkpoint: Path, output: Path) -> None:
     """Build the checkpoint's model, without memory for its weights, count, and write JSON to ``output``.
 
     ``kv_bytes_per_token``: float32 bytes cached for each target token of each hypothesis while
     decoding; ``kv_bytes_per_source_token``: for each source token of each sentence, whatever the
     beam.
     """
-    cfg = checkpoint_utils.load_checkpoint_to_cpu(str(checkpoint))["cfg"]
-    with open_dict(cfg):
-        cfg.task.data = str(data.binary)  # the folder may have been moved since
-    task = tasks.setup_task(cfg.task)
-    with torch.device("meta"):
-        model = task.build_model(cfg.model)
+    model = open_on_meta(checkpoint)
     cache = cache_bytes(model, bytes_per_value=4)
     write_json(
         output,

@@ -57,9 +57,7 @@ def train(
     for run in runs:
         _average(run)
         inputs = {"model": _made_from(run, "average")}
-        run.steps.perform(
-            "count", inputs, [run.counts], partial(count, run.model, data, run.counts)
-        )
+        run.steps.perform("count", inputs, [run.counts], partial(count, run.model, run.counts))
 
 
 def _average(run: Run) -> None:

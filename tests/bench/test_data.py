@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fairseq_mhe.bench.data import parallel_batch, training_batches, translation_batch
-from fairseq_mhe.bench.models import make_dictionary
+from fairseq_mhe.models.build import make_dictionary
 
 DICTIONARY = make_dictionary(120)
 PAD, EOS = DICTIONARY.pad(), DICTIONARY.eos()

@@ -11,6 +11,8 @@ from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench import models
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.build import build as build_model
+from fairseq_mhe.models.build import make_task
 from fairseq_mhe.models.counting import total_parameters
 from tests.bench.conftest import VOCABULARY, make_settings
 
@@ -20,7 +22,7 @@ SETTINGS = make_settings("generation")
 def build(variant: str, row: str = "tiny"):
     cfg = models.configuration(variant, make_settings("generation", row=row), "float32")
     with torch.device("meta" if row != "tiny" else "cpu"):
-        return models.build(cfg, models.make_task(cfg, VOCABULARY))
+        return build_model(cfg.model, make_task(VOCABULARY), cfg.common.seed)
 
 
 def test_stock_is_fairseqs_own_transformer_with_biases() -> None:

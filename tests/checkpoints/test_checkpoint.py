@@ -10,7 +10,9 @@ import torch
 from fairseq import checkpoint_utils
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.checkpoints.checkpoint import open_source, plain, save_ours, sublayers
+from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
+from fairseq_mhe.checkpoints.safe_load import plain
+from fairseq_mhe.models.build import sublayers
 from tests.convert.test_fold import logits
 from tests.fixtures.checkpoints import flat_options, save, stir
 from tests.fixtures.models import SIZES, make_model

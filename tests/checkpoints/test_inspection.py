@@ -13,9 +13,10 @@ from rich.console import Console
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.average import average_checkpoints
-from fairseq_mhe.checkpoints.checkpoint import open_source, sublayers
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.checkpoints.inspection import describe, inspect
 from fairseq_mhe.convert.fold import fold
+from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import make_model

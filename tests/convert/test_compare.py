@@ -11,6 +11,7 @@ from torch import nn
 
 from fairseq_mhe.convert.compare import logit_difference, loss, search
 from fairseq_mhe.convert.corpus import random_batches
+from fairseq_mhe.models.build import make_task
 from tests.fixtures.checkpoints import trained
 from tests.fixtures.models import make_batch, make_dictionary, make_model
 
@@ -59,9 +60,7 @@ def test_the_loss_is_the_mean_over_words() -> None:
 
 
 def test_searches_end_in_the_end_of_sentence_and_are_known_by_their_number() -> None:
-    from fairseq_mhe.checkpoints.checkpoint import _made_up_task
-
-    task = _made_up_task(len(make_dictionary()), len(make_dictionary()))
+    task = make_task(len(make_dictionary()))
     batches = random_batches(task, sentences=60, longest=8)
     assert [len(batch["id"]) for batch in batches] == [50, 10]
     found = search(trained(attention="mha"), task, batches, beam=2, limit=6)

@@ -10,11 +10,12 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import Source, changed_options, sublayers
+from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.convert.fit import Target
 from fairseq_mhe.convert.heads import write_out
 from fairseq_mhe.convert.layerwise import Converted, LayerStore, convert_model
 from fairseq_mhe.convert.pool import pool
+from fairseq_mhe.models.build import sublayers
 
 
 class Work:
@@ -39,7 +40,7 @@ def run(
     source: Source, folder: Path, work: Work, **settings: object
 ) -> tuple[dict[str, torch.Tensor], list[float]]:
     store = LayerStore(folder, settings)
-    options = changed_options(source, "mqa", bias=False)
+    options = source.other_kind("mqa", bias=False)
     model, reports = convert_model(source, options, work, store, Console(quiet=True))
     assert [report.error for report in reports] == [0.25] * len(reports)
     return model.state_dict(), [report.seconds for report in reports]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from fairseq_mhe.checkpoints.checkpoint import sublayers
 from fairseq_mhe.convert.moments import Moments, measure_inputs, root
+from fairseq_mhe.models.build import sublayers
 from tests.fixtures.models import make_batch, make_model
 
 

@@ -332,10 +332,10 @@ def test_bad_files_end_in_one_line(
             "is a model 'transformer', but attention maps are of transformer_mhe models only",
         ),
         (cut, data.folder, out, "is truncated or no fairseq checkpoint"),
-        (other, data.folder, out, "does not fit"),
+        (other, data.folder, out, "does not belong to"),
         (good, tmp_path / "nowhere", out, "manifest.json is missing; make"),
         (good, no_codes, out, "bpe.codes is not there: prepare"),
-        (good, no_dictionary, out, "dict.de.txt is not there: prepare"),
+        (good, no_dictionary, out, "dict.de.txt is missing: prepare"),
         (good, data.folder, tmp_path / "map.gif", "map.gif must end in .png, .pdf, .svg"),
         (good, data.folder, good / "map.png", "cannot write"),
     ):
