@@ -18,6 +18,7 @@ from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
 from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.report import table
+from fairseq_mhe.report.results import gather
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.processes import check_writable
@@ -154,13 +155,13 @@ class Quickstart:
             run.name: run.steps.status()["steps"][f"score {self.args.subset}"]["key"]
             for run in runs
         }
-        outputs = [self.out / name for name in table.FILES]
+        outputs = [self.out / name for name in table.QUICKSTART.files]
         Steps(self.out).perform(
             "table",
             {"runs": names, "scores": made_from, "title": title},
             outputs,
             lambda: table.write_table(
-                table.gather((run.folder for run in runs), self.args.subset), self.out, title
+                gather((run.folder for run in runs), self.args.subset), self.out, title
             ),
         )
         table.show_table(self.out, title, Console())

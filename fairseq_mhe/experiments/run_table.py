@@ -16,8 +16,8 @@ from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
-from fairseq_mhe.report import paper_table
-from fairseq_mhe.report.table import gather
+from fairseq_mhe.report.results import gather
+from fairseq_mhe.report.table import PAPER, write_table
 from fairseq_mhe.runs import devices, pipeline, slurm
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.pipeline import Plan
@@ -117,7 +117,7 @@ class TableRun:
             self.work(device)
         self.tabulate()
         print((self.out / "table.md").read_text(encoding="utf-8"), end="")
-        self.say(", ".join(str(self.out / name) for name in paper_table.FILES))
+        self.say(", ".join(str(self.out / name) for name in PAPER.files))
 
     def scored(self, run: Run) -> bool:
         """Whether a run is done to the end."""
@@ -198,12 +198,13 @@ class TableRun:
                 "unfinished": unfinished,
                 "title": title,
             },
-            [self.out / name for name in paper_table.FILES],
-            lambda: paper_table.write(
+            [self.out / name for name in PAPER.files],
+            lambda: write_table(
                 gather((run.folder for run in finished), self.args.subset),
-                unfinished,
                 self.out,
                 title,
+                PAPER,
+                unfinished,
             ),
         )
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,266 +13,250 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json, write_text
-from fairseq_mhe.report.plots import plot
-from fairseq_mhe.report.significance import Comparison, compare_seeds
-from fairseq_mhe.runs.run import Run, read_run
-from fairseq_mhe.runs.scoring import RESAMPLES, read_lines
+from fairseq_mhe.common.tables import Look, align, csv_text
+from fairseq_mhe.report import plots
+from fairseq_mhe.report.results import BASELINE, Cell, gather, label, sizes_and_paper, summarise
+from fairseq_mhe.runs.scoring import RESAMPLES
 
-#: The kind that the others are compared with.
-BASELINE = "mha"
-#: What a table consists of.
-FILES = ("table.md", "table.json", "picture.png", "samples.md")
 #: Sample translations shown, and the seed that draws them.
 SAMPLES, SAMPLES_SEED = 10, 1
 
-#: Heading, the key in table.json, and how the value is written.
-COLUMNS = (
-    ("attention", "attention", "{}"),
-    ("attention parameters", "attention_parameters", "{:,}"),
-    ("total parameters", "total_parameters", "{:,}"),
-    ("KV bytes/token", "kv_bytes_per_token", "{:,}"),
-    ("BLEU", "bleu", "{:.2f}"),
-    ("±", "bleu_confidence", "{:.2f}"),
-    ("sd", "bleu_deviation", "{:.2f}"),
-    ("chrF", "chrf", "{:.2f}"),
-    ("PRR", "prr", "{:.1f}"),
-    ("p", "p_value", "{:.4f}"),
-    ("training tokens/s", "tokens_per_second", "{:,.0f}"),
-    ("generation sentences/s", "sentences_per_second", "{:,.1f}"),
+Summary = dict[str, Any]
+#: A heading and what stands below it.
+Column = tuple[str, Callable[[Summary], str]]
+
+
+def _column(heading: str, name: str, form: str = "{}") -> Column:
+    """A value of table.json as it is written; nothing where it is null."""
+    return heading, lambda summary: "" if summary[name] is None else form.format(summary[name])
+
+
+def _interval(summary: Summary) -> str:
+    low, high = summary["prr_low"], summary["prr_high"]
+    return "" if low is None else f"{low:.1f} to {high:.1f}"
+
+
+#: The heading of the only column that the quickstart's table leaves out where it is empty.
+_DEVIATION = "sd"
+_QUICKSTART_COLUMNS = (
+    _column("attention", "attention"),
+    _column("attention parameters", "attention_parameters", "{:,}"),
+    _column("total parameters", "total_parameters", "{:,}"),
+    _column("KV bytes/token", "kv_bytes_per_token", "{:,}"),
+    _column("BLEU", "bleu", "{:.2f}"),
+    _column("±", "bleu_confidence", "{:.2f}"),
+    _column(_DEVIATION, "bleu_deviation", "{:.2f}"),
+    _column("chrF", "chrf", "{:.2f}"),
+    _column("PRR", "prr", "{:.1f}"),
+    _column("p", "p_value", "{:.4f}"),
+    _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
+    _column("generation sentences/s", "sentences_per_second", "{:,.1f}"),
+)
+#: The published table, with the paper's numbers.
+_PAPER_COLUMNS: tuple[Column, ...] = (
+    _column("row", "row"),
+    _column("N", "layers"),
+    _column("d_m", "width"),
+    _column("n", "heads"),
+    _column("d", "head_width"),
+    _column("P_drop", "dropout", "{:g}"),
+    _column("#Steps", "updates", "{:,}"),
+    _column("attention", "attention"),
+    ("#Params (M)", lambda summary: f"{summary['attention_parameters'] / 1e6:.2f}"),
+    _column("paper", "paper_parameters"),
+    _column("BLEU", "bleu", "{:.2f}"),
+    _column("paper", "paper_bleu", "{:.1f}"),
+    _column("PRR", "prr", "{:.1f}"),
+    _column("paper", "paper_prr", "{:.1f}"),
+)
+#: What the paper does not print.
+_MORE_COLUMNS: tuple[Column, ...] = (
+    _column("row", "row"),
+    _column("attention", "attention"),
+    ("seeds", lambda summary: str(len(summary["seeds"]))),
+    _column("BLEU", "bleu", "{:.2f}"),
+    _column("± 95%", "bleu_confidence", "{:.2f}"),
+    _column("sd of seeds", "bleu_deviation", "{:.2f}"),
+    ("PRR 95%", _interval),
+    _column("p", "p_value", "{:.4f}"),
+    _column("tokenised BLEU", "bleu_tokenised", "{:.2f}"),
+    _column("chrF", "chrf", "{:.2f}"),
+    _column("COMET", "comet", "{:.4f}"),
+    _column("total parameters", "total_parameters", "{:,}"),
+    _column("KV bytes/token", "kv_bytes_per_token", "{:,}"),
+    _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
+    _column("sentences/s", "sentences_per_second", "{:,.1f}"),
 )
 
 
-@dataclass(frozen=True)
-class Cell:
-    """The finished runs of one row and kind of attention, one a seed, and their translations of one data set."""
-
-    row: str
-    kind: str
-    runs: tuple[Run, ...]
-    subset: str
-
-    def values(self, name: str) -> list[dict[str, Any]]:
-        """A JSON file of the data set's folder, of each run."""
-        return [read_json(run.subset(self.subset) / name) for run in self.runs]
-
-    def lines(self, name: str) -> list[str]:
-        """A text of the first seed's folder."""
-        return read_lines(self.runs[0].subset(self.subset) / name)
-
-    def hypotheses(self) -> list[list[str]]:
-        """Every seed's translations."""
-        return [read_lines(run.subset(self.subset) / "hypotheses.txt") for run in self.runs]
-
-
-def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
-    """Group run folders by row and kind, in the order given.
-
-    Raises:
-        UserError: a folder is no run, is not finished, or was scored on other sentences than the
-        first.
-    """
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for folder in folders:
-        run = read_run(folder)
-        missing = [
-            path
-            for path in (run.metrics, run.counts, run.subset(subset) / "scores.json")
-            if not path.is_file()
-        ]
-        if missing:
-            raise UserError(f"{folder} is not finished: it has no {missing[0].relative_to(folder)}")
-        groups.setdefault((run.row, run.kind), []).append(run)
-    if not groups:
-        raise UserError("no runs: give the folders of finished runs")
-    cells = [
-        Cell(row, kind, tuple(sorted(runs, key=lambda run: run.seed)), subset)
-        for (row, kind), runs in groups.items()
+def _quickstart_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[str]:
+    first, run = summaries[0], cells[0].runs[0]
+    trained = read_json(run.metrics)["measured"]
+    generated = cells[0].values("generation.json")[0]["measured"]
+    seeds = " of sentences and of seeds; sd: over the seeds" if len(first["seeds"]) > 1 else ""
+    return [
+        f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
+        f"{first['sentences']:,} detokenised sentences ({cells[0].subset}); ± is half the 95% "
+        "bootstrap interval.",
+        f"PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, "
+        f"{RESAMPLES:,} resamples{seeds}.",
+        "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
+        "key/value cache in float32 for each generated token of each hypothesis.",
+        f"Training tokens/s: target tokens, median over the log, {trained}. "
+        f"Generation sentences/s: fairseq-generate's own clock, {generated}.",
+        f"Seeds: {', '.join(map(str, first['seeds']))}. {_versions(cells)}.",
     ]
-    references = cells[0].lines("references.txt")
-    for cell in cells:
-        for run in cell.runs:
-            if read_lines(run.subset(subset) / "references.txt") != references:
-                raise UserError(
-                    f"{run.folder} and {cells[0].runs[0].folder} were scored on different sentences"
-                )
-    return cells
 
 
-def label(cell: Cell, cells: Sequence[Cell]) -> str:
-    """A cell's kind, with its row where there are several."""
-    return cell.kind if len({c.row for c in cells}) == 1 else f"{cell.row} {cell.kind}"
+def _paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[str]:
+    first = summaries[0]
+    seeds = sorted({seed for summary in summaries for seed in summary["seeds"]})
+    several = " and of the seeds" if any(len(s["seeds"]) > 1 for s in summaries) else ""
+    batches = [f"{batch:,}" for batch in sorted({s["batch_tokens"] for s in summaries})]
+    trained = sorted({read_json(run.metrics)["measured"] for cell in cells for run in cell.runs})
+    generated = sorted({v["measured"] for cell in cells for v in cell.values("generation.json")})
+    notes = [
+        "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; its way of scoring "
+        "is not published.",
+        f"BLEU {first['signature']}, chrF {first['chrf_signature']}, on {first['sentences']:,} "
+        f"detokenised sentences ({cells[0].subset}).",
+        f"PRR: BLEU in percent of {BASELINE}'s; p: sacreBLEU's paired bootstrap against "
+        f"{BASELINE}, {RESAMPLES:,} resamples of the sentences{several}.",
+        "#Params: attention only. KV bytes/token: key/value cache in float32 for each generated "
+        "token of a hypothesis.",
+        f"Batches of {' or '.join(batches)} tokens; seeds {', '.join(map(str, seeds))}.",
+        f"Training: target tokens/s, {'; '.join(trained)}. "
+        f"Translation: fairseq's clock, {'; '.join(generated)}.",
+        f"{_versions(cells)}.",
+    ]
+    if first["tokenised_signature"]:
+        told = f"Tokenised BLEU: {first['tokenised_signature']} on Moses' tokens with hyphenated"
+        told += " compounds split, as older papers report; no other column compares with it."
+        notes.insert(2, told)
+    return notes
 
 
-def summarise(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """One object for each row and kind: what table.json holds.
+def _versions(cells: Sequence[Cell]) -> str:
+    versions = cells[0].runs[0].config["versions"]
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
-    Scores, their intervals and speeds are means over the seeds; ``bleu_deviation`` is the standard
-    deviation of BLEU. PRR is the ratio of mean BLEU (100 for the baseline); its interval and
-    ``p_value`` are of all seeds together (``compare_seeds``), and null for the baseline.
+
+@dataclass(frozen=True)
+class Preset:
+    """One way to show results.
+
+    ``tables``: the columns of each; ``look``: of the Markdown; ``files``: all that is written;
+    ``notes``: what stands below the tables; ``paper``: the paper's numbers, too, and no empty
+    columns.
     """
-    baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
-    return [_summary(cell, baselines.get(cell.row)) for cell in cells]
+
+    tables: tuple[tuple[Column, ...], ...]
+    look: Look
+    files: tuple[str, ...]
+    notes: Callable[[Sequence[Cell], Sequence[Summary]], list[str]]
+    paper: bool
+
+    def summarise(self, cells: Sequence[Cell]) -> list[Summary]:
+        """What table.json holds."""
+        more = [sizes_and_paper(cell) if self.paper else {} for cell in cells]
+        return [{**m, **summary} for m, summary in zip(more, summarise(cells), strict=True)]
+
+    def written(self, columns: Sequence[Column], summaries: Sequence[Summary]) -> list[list[str]]:
+        """The headings of the columns that have something to say, and a line for each summary."""
+        kept = []
+        for heading, write in columns:
+            texts = [write(summary) for summary in summaries]
+            if any(texts) or not (self.paper or heading == _DEVIATION):
+                kept.append([heading, *texts])
+        return [list(line) for line in zip(*kept, strict=True)]
+
+    def aligned(self, summaries: Sequence[Summary], look: Look) -> list[str]:
+        """Each table in one of the looks."""
+        found = []
+        for columns in self.tables:
+            headings, *lines = self.written(columns, summaries)
+            left = [i for i, name in enumerate(headings) if name in ("row", "attention")]
+            found.append(align(headings, lines, look, left))
+        return found
 
 
-def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
-    scores, generations = cell.values("scores.json"), cell.values("generation.json")
-    metrics = [read_json(run.metrics) for run in cell.runs]
-    bleu = [score["bleu"]["score"] for score in scores]
-    tokenised = [
-        score["tokenised"] for score in scores if score.get("tokenised")
-    ]  # older runs have none
-    speeds = [m["tokens_per_second"] for m in metrics if m["tokens_per_second"] is not None]
-    compared: Comparison | None = None
-    if baseline is not None and baseline is not cell:
-        compared = compare_seeds(
-            cell.hypotheses(), baseline.hypotheses(), cell.lines("references.txt")
-        )
-    return {
-        "row": cell.row,
-        "attention": cell.kind,
-        "seeds": [run.seed for run in cell.runs],
-        **read_json(cell.runs[0].counts),
-        "bleu": _mean(bleu),
-        "bleu_confidence": _mean([score["bleu"]["confidence"] for score in scores]),
-        "bleu_deviation": round(statistics.stdev(bleu), 4) if len(bleu) > 1 else None,
-        "chrf": _mean([score["chrf"]["score"] for score in scores]),
-        "bleu_tokenised": _mean([t["score"] for t in tokenised])
-        if len(tokenised) == len(scores)
-        else None,
-        "prr": _prr(bleu, baseline),
-        "prr_low": compared and compared.prr_low,
-        "prr_high": compared and compared.prr_high,
-        "p_value": compared and compared.p_value,
-        "signature": scores[0]["bleu"]["signature"],
-        "chrf_signature": scores[0]["chrf"]["signature"],
-        "tokenised_signature": tokenised[0]["signature"] if tokenised else None,
-        "tokens_per_second": _mean(speeds) if speeds else None,
-        "sentences_per_second": _mean([g["sentences_per_second"] for g in generations]),
-        "sentences": scores[0]["sentences"],
-    }
+QUICKSTART = Preset(
+    (_QUICKSTART_COLUMNS,),
+    "markdown",
+    ("table.md", "table.json", "picture.png", "samples.md"),
+    _quickstart_notes,
+    paper=False,
+)
+PAPER = Preset(
+    (_PAPER_COLUMNS, _MORE_COLUMNS),
+    "wide",
+    ("table.md", "table.tex", "table.csv", "table.json", "picture.png", "samples.md"),
+    _paper_notes,
+    paper=True,
+)
 
 
-def _prr(bleu: Sequence[float], baseline: Cell | None) -> float | None:
-    if baseline is None:
-        return None
-    best = statistics.mean(score["bleu"]["score"] for score in baseline.values("scores.json"))
-    return round(100 * statistics.mean(bleu) / best, 2) if best > 0 else None
+PRESETS = {"quickstart": QUICKSTART, "paper": PAPER}
 
 
-def _mean(values: Sequence[float]) -> float:
-    return round(statistics.mean(values), 4)
-
-
-def write_table(cells: Sequence[Cell], output: Path, title: str) -> None:
-    """Write table.md, table.json, picture.png and samples.md into ``output``."""
-    summaries = summarise(cells)
-    plot(
-        summaries,
-        [(label(cell, cells), read_json(cell.runs[0].metrics)) for cell in cells],
-        output,
-        title,
-    )
-    write_text(output / "samples.md", samples(cells, title))
-    write_text(output / "table.md", _markdown(cells, summaries, title))
+def write_table(
+    cells: Sequence[Cell],
+    output: Path,
+    title: str,
+    preset: Preset = QUICKSTART,
+    unfinished: Sequence[str] = (),
+) -> None:
+    """Write the preset's files into ``output``; ``unfinished`` names runs that are missing, which the table says."""
+    summaries = preset.summarise(cells)
+    notes = preset.notes(cells, summaries)
+    if unfinished:
+        notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
+    if preset.paper and len({cell.row for cell in cells}) > 1:
+        plots.plot_rows(summaries, output, title)
+    else:
+        curves = [(label(cell, cells), read_json(cell.runs[0].metrics)) for cell in cells]
+        plots.plot(summaries, curves, output, title)
+    write_text(output / "samples.md", _samples(cells, title))
+    if "table.csv" in preset.files:
+        names = [*(name for name in summaries[0] if name != "seeds"), "seeds"]
+        values = [{**s, "seeds": " ".join(map(str, s["seeds"]))} for s in summaries]
+        write_text(output / "table.csv", csv_text(values, names))
+    if "table.tex" in preset.files:
+        comments = [f"% {line}" for line in (title, "Needs \\usepackage{booktabs}.", *notes)]
+        text = "\n\n".join(preset.aligned(summaries, "latex"))
+        write_text(output / "table.tex", "\n".join([*comments, text, ""]))
+    listed = "\n".join(f"- {note}" for note in notes)
+    parts = [f"# {title}", *preset.aligned(summaries, preset.look), listed]
+    write_text(output / "table.md", "\n\n".join(parts) + "\n")
     write_json(output / "table.json", summaries)
 
 
-def show_table(output: Path, title: str, console: Console) -> None:
-    """Print the table of ``output``: on a terminal a column for each kind, which fits; elsewhere the Markdown."""
-    if not console.is_terminal:
+def show_table(output: Path, title: str, console: Console, preset: Preset = QUICKSTART) -> None:
+    """Print a table; the quickstart's on a terminal has a column for each kind, which fits there."""
+    if preset.paper or not console.is_terminal:
         print((output / "table.md").read_text(encoding="utf-8"), end="")
         return
     summaries = json.loads((output / "table.json").read_text(encoding="utf-8"))
-    table = Table("", title=title, show_header=False)
+    shown = Table("", title=title, show_header=False)
     for _ in summaries:
-        table.add_column(justify="right", overflow="fold")
-    columns = _columns(summaries)
-    for (heading, *_), *row in zip(
-        columns, *(_written(summary, columns) for summary in summaries), strict=True
-    ):
-        table.add_row(heading, *row)
-    console.print(table)
+        shown.add_column(justify="right", overflow="fold")
+    for line in zip(*QUICKSTART.written(_QUICKSTART_COLUMNS, summaries), strict=True):
+        shown.add_row(*line)
+    console.print(shown)
     console.print(f"BLEU: {summaries[0]['signature']}", highlight=False)
 
 
-def _columns(summaries: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
-    """All of them, but for the deviation where no kind has several seeds."""
-    alone = all(summary["bleu_deviation"] is None for summary in summaries)
-    return [column for column in COLUMNS if not (alone and column[1] == "bleu_deviation")]
-
-
-def _written(summary: dict[str, Any], columns: Sequence[tuple[str, str, str]]) -> list[str]:
-    return [
-        "" if summary[name] is None else form.format(summary[name]) for _, name, form in columns
-    ]
-
-
-def _markdown(cells: Sequence[Cell], summaries: Sequence[dict[str, Any]], title: str) -> str:
-    columns = _columns(summaries)
-    rows = [
-        [heading for heading, _, _ in columns],
-        *(_written(summary, columns) for summary in summaries),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(columns))]
-    lines = [_aligned(row, widths) for row in rows]
-    ends = ["-", *":" * (len(widths) - 1)]  # all but the first column are numbers, flush right
-    rule = (
-        "|"
-        + "|".join("-" * (width + 1) + end for width, end in zip(widths, ends, strict=True))
-        + "|"
-    )
-    return "\n".join(
-        [f"# {title}", "", lines[0], rule, *lines[1:], "", *_notes(cells, summaries), ""]
-    )
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> str:
-    first, *others = (
-        text.ljust(width) if column == 0 else text.rjust(width)
-        for column, (text, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return "| " + " | ".join([first, *others]) + " |"
-
-
-def _notes(cells: Sequence[Cell], summaries: Sequence[dict[str, Any]]) -> list[str]:
-    first, run = summaries[0], cells[0].runs[0]
-    versions = ", ".join(f"{name} {version}" for name, version in run.config["versions"].items())
-    trained, generated = (
-        d["measured"] for d in (read_json(run.metrics), cells[0].values("generation.json")[0])
-    )
-    return [
-        f"- BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on {first['sentences']:,} detokenised "
-        f"sentences ({cells[0].subset}); ± is half the 95% bootstrap interval.",
-        f"- PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, {RESAMPLES:,} resamples"
-        f"{' of sentences and of seeds; sd: over the seeds' if len(first['seeds']) > 1 else ''}.",
-        "- Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: key/value cache in "
-        "float32 for each generated token of each hypothesis.",
-        f"- Training tokens/s: target tokens, median over the log, {trained}. "
-        f"Generation sentences/s: fairseq-generate's own clock, {generated}.",
-        f"- Seeds: {', '.join(map(str, first['seeds']))}. {versions}.",
-    ]
-
-
-def samples(cells: Sequence[Cell], title: str) -> str:
+def _samples(cells: Sequence[Cell], title: str) -> str:
     """Translations of some sentences, drawn at random and not chosen."""
     sources, references = (cells[0].lines(name) for name in ("sources.txt", "references.txt"))
     outputs = {label(cell, cells): cell.lines("hypotheses.txt") for cell in cells}
     drawn = random.Random(SAMPLES_SEED).sample(range(len(sources)), min(SAMPLES, len(sources)))  # noqa: S311
-    lines = [
-        f"# {title}: sample translations",
-        "",
-        f"Drawn at random (seed {SAMPLES_SEED}), not chosen.",
-        "",
-    ]
+    lines = [f"# {title}: sample translations", ""]
+    lines += [f"Drawn at random (seed {SAMPLES_SEED}), not chosen.", ""]
     for number in sorted(drawn):
-        lines += [
-            f"## Line {number + 1}",
-            "",
-            f"- source: {sources[number]}",
-            f"- reference: {references[number]}",
-        ]
+        lines += [f"## Line {number + 1}", ""]
+        lines += [f"- source: {sources[number]}", f"- reference: {references[number]}"]
         lines += [f"- {name}: {output[number] or '(nothing)'}" for name, output in outputs.items()]
         lines.append("")
     return "\n".join(lines)
@@ -284,11 +267,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs"
     )
+    files = ", ".join(QUICKSTART.files)
+    parser.add_argument("--out", type=Path, required=True, help=f"folder for {files}")
     parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        help="folder for table.md, table.json, picture.png, samples.md",
+        "--columns",
+        choices=PRESETS,
+        default="quickstart",
+        help="paper: the paper's table with its numbers, as run-table has it (default: %(default)s)",
     )
     parser.add_argument(
         "--subset", default="test", help="the data set that was scored (default: %(default)s)"
@@ -300,5 +285,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the table and print it."""
-    write_table(gather(args.runs, args.subset), args.out, args.title)
-    show_table(args.out, args.title, Console())
+    preset = PRESETS[args.columns]
+    write_table(gather(args.runs, args.subset), args.out, args.title, preset)
+    show_table(args.out, args.title, Console(), preset)

@@ -20,7 +20,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
-from fairseq_mhe.report.table import FILES
+from fairseq_mhe.report.table import QUICKSTART
 from fairseq_mhe.runs.scoring import read_lines
 
 UPDATES = 20
@@ -72,7 +72,7 @@ def test_it_ends_in_the_table(finished: Finished) -> None:
     out = finished.out
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == (out / "table.md").read_text()
-    assert all((out / name).stat().st_size > 0 for name in FILES)
+    assert all((out / name).stat().st_size > 0 for name in QUICKSTART.files)
     rows = {row["attention"]: row for row in json.loads((out / "table.json").read_text())}
     assert tuple(rows) == KINDS
     mha, mhe = rows["mha"], rows["mhe_mul"]

@@ -22,8 +22,8 @@ from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.manifest import read_manifest
-from fairseq_mhe.report.paper_table import FILES
 from fairseq_mhe.report.significance import compare_seeds
+from fairseq_mhe.report.table import PAPER
 from fairseq_mhe.runs.pipeline import Plan
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.run import read_run
@@ -73,7 +73,7 @@ def cells(out: Path) -> list[dict[str, Any]]:
 
 def test_it_ends_in_the_table(table: Path) -> None:
     assert (table.parent / "table.stdout").read_text() == (table / "table.md").read_text()
-    assert all((table / name).stat().st_size > 0 for name in FILES)
+    assert all((table / name).stat().st_size > 0 for name in PAPER.files)
     found = {(cell["row"], cell["attention"]): cell for cell in cells(table)}
     assert set(found) == {(row, kind) for row in ROWS for kind in KINDS}
     mha, mhe = found["small", "mha"], found["small", "mhe_mul"]
