@@ -24,11 +24,10 @@ from fairseq_mhe.bench.settings import CTRANSLATE2, DTYPES, INT8, STOCK, Setting
 from fairseq_mhe.bench.worker import OK, Worker
 from fairseq_mhe.bench.workload import Cell
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.files import check_writable, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.models.build import VOCABULARY
-from fairseq_mhe.runs.processes import check_writable
 
 #: fairseq's models know positions up to here.
 LONGEST = 1024

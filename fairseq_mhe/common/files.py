@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,3 +80,41 @@ def check_room(folder: Path, need: int, purpose: str) -> None:
             f"the disk of {folder} has {free / GB:.1f} GB free, {purpose} needs about "
             f"{need / GB:.1f} GB; make room or choose another folder"
         )
+
+
+def check_writable(folder: Path) -> None:
+    """Make ``folder``, and see that files can be made in it.
+
+    Raises:
+        UserError: they cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(f"cannot write in {folder}: {error.strerror or error}") from error
+
+
+def no_colon(path: Path) -> None:
+    """Refuse a path that fairseq would take for several.
+
+    Raises:
+        UserError: it has a colon.
+    """
+    if ":" in str(path):
+        raise UserError(
+            f"fairseq splits paths at colons, and {path} has one: choose another folder"
+        )
+
+
+def output_folder(path: Path) -> Path:
+    """The folder, in full, in which fairseq's commands will write; it is made.
+
+    Raises:
+        UserError: its path has a colon, or it cannot be written in.
+    """
+    folder = path.resolve()
+    no_colon(folder)
+    check_writable(folder)
+    return folder

@@ -1,7 +1,8 @@
-"""How far things are and how long they still take: live on a terminal, elsewhere a line now and then."""
+"""How far things are and how long they still take: live on a terminal, elsewhere in lines."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ WAITING, DONE = "waiting", "done"
 
 @dataclass
 class _Row:
-    """What is known of one thing; its present work began at ``since`` with ``before`` units done."""
+    """What is known of one thing; its work began at ``since`` with ``before`` units done."""
 
     state: str
     total: int = 0
@@ -49,6 +50,11 @@ class _Row:
     def took(self) -> str:
         """The time that its finished work took."""
         return _clock(self.until - self.since) if self.until else ""
+
+
+def say(text: str) -> None:
+    """Print a line for people on standard error, above the rows of a board."""
+    print(text, file=sys.stderr, flush=True)
 
 
 class Board:
@@ -78,6 +84,7 @@ class Board:
         self._rows = {name: _Row(WAITING) for name in names}
         self._planned = bool(self._rows)
         self._state = ""
+        self._warned: set[tuple[str, str]] = set()
         # The first picture comes at once, the first lines later.
         self._shown = 0.0 if self.console.is_terminal else time.monotonic()
         self._live = Live(
@@ -126,7 +133,7 @@ class Board:
         self.update(name, self._rows[name].done + 1)
 
     def report(self, name: str, done: int, total: int) -> None:
-        """``add`` at the first call of a name, and ``update``: for work that tells both each time."""
+        """``add`` at a name's first call, and ``update``: for work that tells both each time."""
         if name not in self._rows:
             self.add(name, total)
         self._rows[name].total = total
@@ -159,6 +166,13 @@ class Board:
     def say(self, text: str) -> None:
         """Print a line, on a terminal above the rows."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def warn(self, name: str, warnings: Iterable[str]) -> None:
+        """Print warnings about a row's work, each once."""
+        for warning in warnings:
+            if (name, warning) not in self._warned:
+                self._warned.add((name, warning))
+                self.say(f"  {name}: warning: {warning}")
 
     def _begun(self, name: str) -> str:
         """How a row's line begins."""

@@ -1,4 +1,4 @@
-"""What ``train`` and ``run-table`` share: on what data, how much of the recipe, and whether there is room for it."""
+"""What ``train``, ``run-table`` and the studies share: which data, how much of the recipe, room."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import total_parameters
@@ -17,25 +18,22 @@ from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.run import PLACES, Run
-from fairseq_mhe.runs.training import trained, training_of
+from fairseq_mhe.runs.training import trained
 
 #: Bytes of a checkpoint for each parameter: float32 weights and Adam's two moments.
-CHECKPOINT_BYTES = 12
+_CHECKPOINT_BYTES = 12
 #: fairseq's own symbols in a dictionary, which its file does not name.
-SPECIAL_SYMBOLS = 4
+_SPECIAL_SYMBOLS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of both commands."""
-    parser.add_argument(
-        "--data", type=Path, required=True, metavar="DATA", help="a prepared data folder"
-    )
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders"
-    )
+    add = parser.add_argument
+    add("--data", type=Path, required=True, metavar="DATA", help="a prepared data folder")
+    add("--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders")
     how_long = parser.add_mutually_exclusive_group()
     how_long.add_argument(
-        "--updates", type=devices.positive, metavar="N", help="updates, instead of the recipe's"
+        "--updates", type=positive, metavar="N", help="updates, instead of the recipe's"
     )
     how_long.add_argument(
         "--fraction",
@@ -44,22 +42,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="this share of the recipe's updates: a rehearsal",
     )
-    parser.add_argument(
+    add(
         "--batch-tokens",
-        type=devices.positive,
+        type=positive,
         metavar="N",
         help="tokens of an update, on all devices together",
     )
-    parser.add_argument(
+    add(
         "--max-tokens",
-        type=devices.positive,
+        type=positive,
         metavar="N",
         help="tokens that a device takes at a time: less needs less memory",
     )
-    parser.add_argument(
-        "--subset", default="test", help="what is translated and scored (default: %(default)s)"
-    )
-    parser.add_argument(
+    add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
+    add(
         "--tensorboard", action="store_true", help="write logs for TensorBoard into each run folder"
     )
     devices.add_arguments(parser)
@@ -76,9 +72,9 @@ def kind(text: str) -> str:
     return text
 
 
-def words(text: str) -> tuple[str, ...]:
+def words(text: str) -> list[str]:
     """What stands between commas, each once."""
-    return tuple(dict.fromkeys(text.split(",")))
+    return list(dict.fromkeys(text.split(",")))
 
 
 def seeds(text: str) -> list[int]:
@@ -108,10 +104,8 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
         training = training.shortened(max(1, round(training.updates * args.fraction)))
     if args.updates is not None:
         training = training.shortened(args.updates)
-    batch_tokens, max_tokens = (
-        args.batch_tokens or training.batch_tokens,
-        args.max_tokens or training.max_tokens,
-    )
+    batch_tokens = args.batch_tokens or training.batch_tokens
+    max_tokens = args.max_tokens or training.max_tokens
     if args.batch_tokens and not args.max_tokens:
         max_tokens = min(max_tokens, batch_tokens)
     return replace(found, training=training.batched(batch_tokens, max_tokens))
@@ -123,9 +117,8 @@ def check_tensorboard(wanted: bool) -> None:
     Raises:
         UserError: it cannot.
     """
-    if wanted and not any(
-        importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX")
-    ):
+    there = any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX"))
+    if wanted and not there:
         raise UserError(
             "--tensorboard needs TensorBoard: pip install tensorboard, or leave the option out"
         )
@@ -145,19 +138,18 @@ def check_disk(runs: Sequence[Run], data: Dataset) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
-            f"the checkpoints of {len(waiting)} trainings need about {needed / 1e9:,.1f} GB, and {folder.parent} has "
-            f"{free / 1e9:,.1f} GB free: make room, or train fewer cells at a time"
+            f"the checkpoints of {len(waiting)} trainings need about {needed / 1e9:,.1f} GB, and "
+            f"{folder.parent} has {free / 1e9:,.1f} GB free: make room, or train fewer cells at a "
+            "time"
         )
 
 
 def _checkpoints_bytes(run: Run, data: Dataset) -> int:
     """What a training's checkpoints will still take."""
     with (data.binary / f"dict.{data.languages[0]}.txt").open("rb") as dictionary:
-        words = sum(1 for _ in dictionary)
+        symbols = sum(1 for _ in dictionary) + _SPECIAL_SYMBOLS
     places = {f"{place}_attention": run.settings["attention"][place] for place in PLACES}
-    model = build_on_meta(
-        run.row, run.settings["attention"]["encoder"], words + SPECIAL_SYMBOLS, **places
-    )
-    kept = training_of(run).average + 1 + 3  # the last, the best, and one that is being written
+    model = build_on_meta(run.row, run.settings["attention"]["encoder"], symbols, **places)
+    kept = run.training.average + 1 + 3  # the last, the best, and one that is being written
     present = sum(path.stat().st_size for path in run.checkpoints.glob("*.pt"))
-    return max(0, kept * CHECKPOINT_BYTES * total_parameters(model) - present)
+    return max(0, kept * _CHECKPOINT_BYTES * total_parameters(model) - present)

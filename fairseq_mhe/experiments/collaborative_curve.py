@@ -16,6 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.steps import only_one
@@ -24,9 +25,7 @@ from fairseq_mhe.experiments import studies
 from fairseq_mhe.experiments.studies import CONVERSION, Study
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.report.plots import COLOURS, DASHES, MARKS
-from fairseq_mhe.runs.devices import positive
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.training import training_of
 
 #: The series, in the order of the paper's figure, and what they are called in it.
 SERIES = {
@@ -108,7 +107,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _runs(study: Study, mha: Run, series: str, args: argparse.Namespace) -> dict[int, Run]:
     """The run folders of a series, by D."""
-    training = training_of(mha)
+    training = mha.training
     made = {}
     for dim in args.dims:
         name = f"{series}-D{dim}-seed{mha.seed}"
@@ -145,7 +144,7 @@ def _narrower(study: Study, mha: Run, dim: int, name: str) -> Run:
             f"MHA's {row.heads} heads cannot share a key width of {dim}: choose --dims that they divide"
         )
     options = ["--attention-head-dim", str(dim // row.heads)]
-    return study.model_of(name, mha, "mha", training_of(mha), options=options)
+    return study.model_of(name, mha, "mha", mha.training, options=options)
 
 
 def _folder(study: Study, mha: Run, dim: int) -> Path:
@@ -187,7 +186,7 @@ def _report(
         for dim in args.dims
         if (_folder(study, mha, dim) / CONVERSION).is_file()
     }
-    training, tuned = training_of(mha), studies.share(training_of(mha), args.fraction, args.lr)
+    training, tuned = mha.training, studies.share(mha.training, args.fraction, args.lr)
     rows = [
         [
             str(dim),

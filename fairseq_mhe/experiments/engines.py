@@ -21,6 +21,7 @@ from fairseq_mhe.bench.corpus import CorpusSettings, Engine
 from fairseq_mhe.bench.settings import STOCK
 from fairseq_mhe.bench.worker import OK, Worker
 from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import Board
@@ -35,7 +36,6 @@ from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.packed import int8_available
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.runs import scoring
-from fairseq_mhe.runs.devices import positive
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.run import Run
 

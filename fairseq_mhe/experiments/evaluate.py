@@ -1,12 +1,10 @@
-"""``fairseq-mhe evaluate``: translate a data set with a trained run's averaged model and score it, each once."""
+"""``fairseq-mhe evaluate``: translate and score a data set with a trained run's model, each once."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
-
-from rich.console import Console
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
@@ -15,29 +13,26 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
 from fairseq_mhe.runs import comet, devices, pipeline, scoring
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.run import Run, read_run
-from fairseq_mhe.runs.training import training_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe evaluate``."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="the folder of a trained run")
-    parser.add_argument(
-        "--subset", default="test", help="what is translated and scored (default: %(default)s)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("run", type=Path, metavar="RUN", help="the folder of a trained run")
+    add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
+    add(
         "--data", type=Path, metavar="DATA", help="its data folder, where that has been moved since"
     )
-    parser.add_argument(
+    add(
         "--comet",
         nargs="?",
         const=comet.MODEL,
         metavar="MODEL",
         help=f"score with COMET too ({comet.MODEL})",
     )
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add("--cpu", action="store_true", help="do not use a GPU")
+    add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -46,11 +41,9 @@ def run(args: argparse.Namespace) -> None:
     data = open_dataset(args.data or Path(found.config["surroundings"]["data"]))
     if args.comet:
         comet.check_installed()
-    device = devices.asked_for(
-        argparse.Namespace(gpus=None, processes=None, cpu=args.cpu), models=1
-    ).alone()
+    device = devices.single(args.cpu)
     with only_one(found.folder):
-        evaluate(found, data, args.subset, device, Console(stderr=True))
+        evaluate(found, data, args.subset, device)
         if args.comet:
             comet.add_score(found, args.subset, args.comet)
     show(found, args.subset, args.json)
@@ -68,27 +61,34 @@ def show(run: Run, subset: str, as_json: bool = False) -> None:
         print(f"COMET {with_comet['score']:.4f}  ({with_comet['model']})")
 
 
-def evaluate(run: Run, data: Dataset, subset: str, device: Device, console: Console) -> None:
+def evaluate(run: Run, data: Dataset, subset: str, device: Device) -> None:
     """Translate and score, unless that is done.
 
     Raises:
         UserError: the run is not trained to its end, or the data are not what it was trained on.
     """
+    check_data(run, data)
+    if not data.text(subset, 0).is_file():
+        sources = data.text(subset, 0).parent.glob(f"*.{data.languages[0]}")
+        there = ", ".join(sorted(path.stem for path in sources))
+        raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {there}")
+    if "average" not in run.steps.status()["steps"] or not run.model.is_file():
+        raise UserError(
+            f"{run.folder} is not trained to its end ({run.training.updates:,} updates): run the "
+            "command that trained it again, which goes on from where it was"
+        )
+    with Board("sentences") as board:
+        pipeline.translate(run, data, subset, device, board)
+    pipeline.score(run, subset)
+
+
+def check_data(run: Run, data: Dataset) -> None:
+    """See that the data folder is the run's.
+
+    Raises:
+        UserError: it is another one.
+    """
     if data.fingerprint != run.settings["data"]["fingerprint"]:
         raise UserError(
             f"{data.folder} is not the data that {run.folder} was trained on: give the right --data"
         )
-    if not data.text(subset, 0).is_file():
-        there = sorted(
-            path.stem for path in data.text(subset, 0).parent.glob(f"*.{data.languages[0]}")
-        )
-        raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {', '.join(there)}")
-    if "average" not in run.steps.status()["steps"] or not run.model.is_file():
-        raise UserError(
-            f"{run.folder} is not trained to its end ({training_of(run).updates:,} updates): run the command that "
-            "trained it again, which goes on from where it was"
-        )
-    plan = pipeline.Plan(recipe(run.row), (run.kind,), (run.seed,), subset)
-    with Board("sentences", console=console) as board:
-        pipeline.generate(plan, [run], data, device, board)
-    pipeline.score(plan, [run])

@@ -20,20 +20,19 @@ from rich.console import Console
 from scipy import stats
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.files import output_folder, read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells, studies
 from fairseq_mhe.experiments.evaluate import evaluate
 from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
-from fairseq_mhe.prepare.data_folder import no_colon, open_dataset
+from fairseq_mhe.prepare.data_folder import open_dataset
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.report.published import prr
 from fairseq_mhe.report.significance import UNSTABLE, Noise, adjusted, compare_seeds, noise_of
 from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.processes import check_writable
 from fairseq_mhe.runs.recipes import Recipe, Training
 from fairseq_mhe.runs.run import PLACES, Run, open_run, settings_of
 from fairseq_mhe.runs.scoring import read_lines
@@ -176,9 +175,7 @@ def run(args: argparse.Namespace) -> None:
     every = chosen(variants(recipe.row, recipe.training), args.only)
     seeds = cells.seeds(args.seeds)
     cells.check_tensorboard(args.tensorboard)
-    data, out = open_dataset(args.data), args.out.resolve()
-    no_colon(out)
-    check_writable(out)
+    data, out = open_dataset(args.data), output_folder(args.out)
     device = devices.asked_for(args, len(every) * len(seeds))
     study = Study(
         out, data, args.subset, device.gpu, Console(stderr=True), join(["fairseq-mhe", *args.typed])
@@ -234,9 +231,7 @@ class GapStudy:
             with Board("updates", console=self.study.console) as board:
                 pipeline.train(part, self.study.data, self.device, board, self.tensorboard)
             for run in part:
-                evaluate(
-                    run, self.study.data, self.study.subset, self.device.alone(), self.study.console
-                )
+                evaluate(run, self.study.data, self.study.subset, self.device.alone())
                 _tidy(run)
             done = self.finished()
             if start + size < len(waiting) and _comparable(done):

@@ -1,10 +1,10 @@
-"""``fairseq-mhe quickstart``: MHA against MHE on the embedded corpus, from the text to the table, in one command."""
+"""``fairseq-mhe quickstart``: MHA against MHE on the embedded corpus, from the text to the table."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,180 +12,106 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.common.progress import Board
-from fairseq_mhe.common.steps import Steps, only_one
+from fairseq_mhe.common.arguments import positive, some_of
+from fairseq_mhe.common.files import output_folder
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.steps import only_one
+from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
-from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
+from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.report import table
-from fairseq_mhe.report.results import gather
-from fairseq_mhe.runs import pipeline
+from fairseq_mhe.report.table import QUICKSTART as QUICKSTART_TABLE
+from fairseq_mhe.report.table import show_table
 from fairseq_mhe.runs.devices import choose_device
-from fairseq_mhe.runs.processes import check_writable
-from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
-from fairseq_mhe.runs.run import Run
-
-SUBSETS = ("test", "valid")
+from fairseq_mhe.runs.pipeline import open_runs
+from fairseq_mhe.runs.recipes import QUICKSTART
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart``."""
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--out",
         type=Path,
         default=Path("runs/quickstart"),
         help="folder of it all (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--attention",
-        type=_kinds,
+        type=some_of(VARIANTS),
         default="mha,mhe_mul",
         metavar="KIND,...",
         help=f"kinds to compare, or all (default: %(default)s; there are: {', '.join(VARIANTS)})",
     )
-    parser.add_argument(
-        "--seed", type=_count, default=1, metavar="N", help="random seed (default: %(default)s)"
-    )
-    parser.add_argument(
+    add("--seed", type=positive, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add(
         "--updates",
-        type=_count,
+        type=positive,
         default=QUICKSTART.training.updates,
         metavar="N",
         help="updates of each training (default: %(default)s)",
     )
-    parser.add_argument(
+    add(
         "--limit",
-        type=_count,
+        type=positive,
         metavar="N",
         help="use about N pairs of the corpus only, for a trial",
     )
-    parser.add_argument(
-        "--subset", choices=SUBSETS, default="test", help="what is scored; valid is for tuning"
+    add(
+        "--subset",
+        choices=("test", "valid"),
+        default="test",
+        help="what is scored; valid is for tuning",
     )
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
-
-
-def _kinds(text: str) -> tuple[str, ...]:
-    kinds = tuple(VARIANTS) if text == "all" else tuple(dict.fromkeys(text.split(",")))
-    for kind in kinds:
-        if kind not in VARIANTS:
-            raise argparse.ArgumentTypeError(
-                f"unknown attention {kind!r}; choose of: {', '.join(VARIANTS)}, or all"
-            )
-    return kinds
+    add("--cpu", action="store_true", help="do not use a GPU")
 
 
 def run(args: argparse.Namespace) -> None:
     """Do it all, or what is not done yet, and print the table."""
-    console = Console(stderr=True)
-    out = args.out.resolve()
-    no_colon(out)
-    check_writable(out)
+    out = output_folder(args.out)
+    started, steps = time.monotonic(), itertools.count(1)
+    recipe = replace(QUICKSTART, training=QUICKSTART.training.shortened(args.updates))
+    gpu = torch.cuda.is_available() and not args.cpu
+    device = choose_device(len(args.attention), gpu)
+    part = f", {args.limit} pairs of it" if args.limit else ""
+    what = {
+        "prepare": f"prepare the embedded English-German corpus{part}",
+        "train": f"train {', '.join(args.attention)} ({args.updates} updates each) "
+        f"{device.describe()}",
+        "translate": f"translate {args.subset} with a beam of {recipe.decoding.beam}, "
+        "one model after the other",
+        "score": "score and compare",
+    }
+
+    def begin(step: str) -> None:
+        seconds = round(time.monotonic() - started)
+        say(f"[{seconds // 60}:{seconds % 60:02d}] step {next(steps)} of 4: {what[step]}")
+
     with only_one(out):
-        Quickstart(args, out, console).run()
+        begin("prepare")
+        data = _prepare(out, args.limit)
+        runs = open_runs(recipe, args.attention, [args.seed], data, out)
+        table_run = TableRun([runs], data, out, args.subset)
+        table_run.work(device, begin)
+        title = _title(args, data)
+        table_run.tabulate(title, QUICKSTART_TABLE)
+    show_table(out, title, Console())
+    say(", ".join(str(out / name) for name in QUICKSTART_TABLE.files))
 
 
-class Quickstart:
-    """The steps in their order, each announced."""
+def _prepare(out: Path, limit: int | None) -> Dataset:
+    """The embedded corpus as a data folder; a part of it has a folder of its own."""
+    folder = out / ("data" if limit is None else f"data-limit{limit}")
+    with shown_progress() as report:
+        prepare_home_assistant(folder, limit=limit, report=report)
+    return open_dataset(folder)
 
-    def __init__(self, args: argparse.Namespace, out: Path, console: Console) -> None:
-        self.args, self.out, self.console = args, out, console
-        self.started = time.monotonic()
 
-    def run(self) -> None:
-        """All steps."""
-        data = self.prepare()
-        plan = pipeline.Plan(
-            self.recipe(), self.args.attention, (self.args.seed,), self.args.subset
-        )
-        runs = pipeline.open_runs(plan, data, self.out)
-        device = choose_device(len(runs), torch.cuda.is_available() and not self.args.cpu)
-        self.announce(
-            2,
-            f"train {', '.join(plan.kinds)} ({plan.recipe.training.updates} updates each) {device.describe()}",
-        )
-        with Board("updates", console=self.console) as board:
-            pipeline.train(runs, data, device, board)
-        alone = choose_device(1, device.gpu)
-        self.announce(
-            3,
-            f"translate {plan.subset} with a beam of {plan.recipe.decoding.beam}, one model after the other",
-        )
-        with Board("sentences", console=self.console) as board:
-            pipeline.generate(plan, runs, data, alone, board)
-        self.announce(4, "score and compare")
-        pipeline.score(plan, runs)
-        self.tabulate(runs, data)
-
-    def announce(self, number: int, what: str) -> None:
-        """A line that says what comes now."""
-        seconds = round(time.monotonic() - self.started)
-        text = f"[{seconds // 60}:{seconds % 60:02d}] step {number} of 4: {what}"
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def recipe(self) -> Recipe:
-        """The quickstart's recipe over the number of updates asked for."""
-        return replace(QUICKSTART, training=QUICKSTART.training.shortened(self.args.updates))
-
-    def prepare(self) -> Dataset:
-        """The embedded corpus as a data folder; a part of it has a folder of its own."""
-        limit = self.args.limit
-        folder = self.out / ("data" if limit is None else f"data-limit{limit}")
-        self.announce(
-            1,
-            "prepare the embedded English-German corpus"
-            + (f", {limit} pairs of it" if limit else ""),
-        )
-        with shown_progress() as report:
-            prepare_home_assistant(folder, limit=limit, report=report)
-        return open_dataset(folder)
-
-    def tabulate(self, runs: Sequence[Run], data: Dataset) -> None:
-        """Write the table unless it is of these very results already, and print it."""
-        title = self.title(data)
-        names = [run.name for run in runs]
-        made_from = {
-            run.name: run.steps.status()["steps"][f"score {self.args.subset}"]["key"]
-            for run in runs
-        }
-        outputs = [self.out / name for name in table.QUICKSTART.files]
-        Steps(self.out).perform(
-            "table",
-            {"runs": names, "scores": made_from, "title": title},
-            outputs,
-            lambda: table.write_table(
-                gather((run.folder for run in runs), self.args.subset), self.out, title
-            ),
-        )
-        table.show_table(self.out, title, Console())
-        self.console.print(
-            f"{', '.join(str(path) for path in outputs)}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
-    def title(self, data: Dataset) -> str:
-        """The table's heading, which says so where it is of a trial."""
-        training = self.recipe().training
-        whole = (
-            self.args.limit is None
-            and training == QUICKSTART.training
-            and self.args.subset == "test"
-        )
-        pairs = data.manifest["lines"]["train"]
-        trial = (
-            ""
-            if whole
-            else ", a trial and no result"
-            if self.args.subset == "test"
-            else ", on valid"
-        )
-        return f"Home Assistant en-de, {pairs:,} pairs, {training.updates:,} updates{trial}"
+def _title(args: argparse.Namespace, data: Dataset) -> str:
+    """The table's heading, which says so where it is of a trial."""
+    pairs = data.manifest["lines"]["train"]
+    title = f"Home Assistant en-de, {pairs:,} pairs, {args.updates:,} updates"
+    if args.subset != "test":
+        return f"{title}, on valid"
+    whole = args.limit is None and args.updates == QUICKSTART.training.updates
+    return title if whole else f"{title}, a trial and no result"

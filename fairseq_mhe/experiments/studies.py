@@ -21,7 +21,15 @@ from rich.console import Console
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, read_json, sha256, write_json, write_text
+from fairseq_mhe.common.files import (
+    atomic_path,
+    check_writable,
+    output_folder,
+    read_json,
+    sha256,
+    write_json,
+    write_text,
+)
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import machine, software
@@ -29,15 +37,12 @@ from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import quiet_fairseq
 from fairseq_mhe.convert.measured import open_material
 from fairseq_mhe.experiments.evaluate import evaluate
-from fairseq_mhe.prepare.data_folder import Dataset, no_colon, open_dataset
+from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
 from fairseq_mhe.report.plots import DPI
 from fairseq_mhe.runs import pipeline
-from fairseq_mhe.runs.counting import count
 from fairseq_mhe.runs.devices import Device, choose_device
-from fairseq_mhe.runs.processes import check_writable
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import PLACES, Run, open_run, read_run, settings_of
-from fairseq_mhe.runs.training import training_of
 
 #: What a converted checkpoint is called in a study's folder, and the report of its conversion.
 START, CONVERSION = "start.pt", "conversion.json"
@@ -87,16 +92,16 @@ class Study:
 
     def train(self, runs: Sequence[Run]) -> None:
         """Train what is to be trained; of a run of 0 updates the model is its start."""
-        untrained = [run for run in runs if not training_of(run).updates]
+        untrained = [run for run in runs if not run.training.updates]
         for run in untrained:
             inputs = {"start": run.settings["start"]}
             start = Path(run.config["surroundings"]["start"])
             run.steps.perform("average", inputs, [run.model], partial(_copy, start, run.model))
-            run.steps.perform("count", inputs, [run.counts], partial(count, run.model, run.counts))
-        trained = [run for run in runs if training_of(run).updates]
+            pipeline.count(run, inputs)
+        trained = [run for run in runs if run.training.updates]
         if trained:
             device = choose_device(len(trained), self.gpu)
-            updates = sorted({training_of(run).updates for run in trained})
+            updates = sorted({run.training.updates for run in trained})
             words = " or ".join(f"{number:,}" for number in updates)
             self.say(f"training {len(trained)} models for {words} updates {device.describe()}")
             with Board("updates", console=self.console) as board:
@@ -105,7 +110,7 @@ class Study:
     def score(self, runs: Sequence[Run]) -> None:
         """Translate and score."""
         for run in runs:
-            evaluate(run, self.data, self.subset, self.device(), self.console)
+            evaluate(run, self.data, self.subset, self.device())
 
     def device(self) -> Device:
         """One process that has the machine to itself."""
@@ -149,9 +154,7 @@ def open_study(args: argparse.Namespace, run: Run, console: Console) -> Study:
         raise UserError(
             f"{data.folder} is not the data that {run.folder} was trained on: give the right --data"
         )
-    out = args.out.resolve()
-    no_colon(out)
-    check_writable(out)
+    out = output_folder(args.out)
     gpu = torch.cuda.is_available() and not args.cpu
     return Study(out, data, args.subset, gpu, console, join(["fairseq-mhe", *args.typed]))
 

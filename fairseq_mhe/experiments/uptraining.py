@@ -18,6 +18,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
@@ -26,9 +27,7 @@ from fairseq_mhe.experiments import studies
 from fairseq_mhe.experiments.studies import CONVERSION, Study
 from fairseq_mhe.report.plots import COLOURS, MARKS
 from fairseq_mhe.report.published import prr
-from fairseq_mhe.runs.devices import positive
 from fairseq_mhe.runs.run import PLACES, Run, read_run, run_name
-from fairseq_mhe.runs.training import training_of
 
 #: The ways to a model that are compared.
 SCRATCH, UPTRAINED, CONTROL = "from scratch", "uptrained from MHA", "MHA trained further"
@@ -129,13 +128,13 @@ def _uptrained(study: Study, mha: Run, kind: str, args: argparse.Namespace) -> R
 
     folder = _start(study, kind, mha.seed)
     start = studies.perform_conversion(study, mha, folder, {"to": kind}, args.sentences, convert)
-    recipe = studies.share(training_of(mha), args.fraction, args.lr)
+    recipe = studies.share(mha.training, args.fraction, args.lr)
     return study.model_of(f"uptrained-{kind}-seed{mha.seed}", mha, kind, recipe, start=start)
 
 
 def _control(study: Study, mha: Run, args: argparse.Namespace) -> Run:
     """MHA that goes on from its own weights, as the others do."""
-    recipe = studies.share(training_of(mha), args.fraction, args.lr)
+    recipe = studies.share(mha.training, args.fraction, args.lr)
     return study.model_of(f"further-{MHA}-seed{mha.seed}", mha, MHA, recipe, start=mha.model)
 
 
@@ -153,7 +152,7 @@ def _report(
         kind: {seed: read_json(_start(study, kind, seed) / CONVERSION) for seed in args.seeds}
         for kind in args.attention
     }
-    training, tuned = training_of(first), studies.share(training_of(first), args.fraction, args.lr)
+    training, tuned = first.training, studies.share(first.training, args.fraction, args.lr)
     columns = [
         "attention",
         "how",
@@ -220,7 +219,7 @@ def _summary(study: Study, kind: str, way: str, runs: Sequence[Run], best: float
         "attention": kind,
         "way": way,
         "attention_parameters": read_json(runs[0].counts)["attention_parameters"],
-        "updates": training_of(runs[0]).updates,
+        "updates": runs[0].training.updates,
         "seeds": [run.seed for run in runs],
         "bleus": bleus,
         "bleu": round(statistics.mean(bleus), 4),

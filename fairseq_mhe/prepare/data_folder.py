@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.prepare.detokenise import detokenise
 from fairseq_mhe.prepare.manifest import read_manifest
@@ -67,15 +68,3 @@ def open_dataset(folder: Path) -> Dataset:
             f"{folder} is not finished: prepare it again, which goes on from where it was"
         )
     return Dataset(folder, manifest)
-
-
-def no_colon(path: Path) -> None:
-    """Refuse a path that fairseq would take for several.
-
-    Raises:
-        UserError: it has a colon.
-    """
-    if ":" in str(path):
-        raise UserError(
-            f"fairseq splits paths at colons, and {path} has one: choose another folder"
-        )

@@ -16,7 +16,6 @@ from fairseq_mhe.report.significance import compare_seeds
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.scoring import read_lines
-from fairseq_mhe.runs.training import training_of
 
 #: The kind that the others are compared with.
 BASELINE = "mha"
@@ -153,7 +152,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """The row's sizes, what was trained, the paper's numbers, and COMET where every seed has it."""
-    row, training = {**ROWS, **SMALL_ROWS}[cell.row], training_of(cell.runs[0])
+    row, training = {**ROWS, **SMALL_ROWS}[cell.row], cell.runs[0].training
     printed = published(cell.row, cell.kind)
     found = [run.subset(cell.subset) / comet.FILE for run in cell.runs]
     scores = [read_json(path)["score"] for path in found if path.exists()]

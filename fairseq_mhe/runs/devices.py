@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 
@@ -50,7 +51,7 @@ class Device:
 
     def alone(self) -> Device:
         """The same machine for one process: translating, whose speed is measured."""
-        return Device(self.gpu, 1, min(MOST_THREADS, cores()))
+        return Device(self.gpu, 1, _threads(1))
 
     def environment(self, slot: int) -> dict[str, str]:
         """What the processes of a slot need in their environment: the GPUs that are theirs, where there are several."""
@@ -99,25 +100,25 @@ def free_port() -> int:
 
 
 def choose_device(models: int, gpu: bool) -> Device:
-    """How to train ``models`` models on this machine.
+    """How to train ``models`` models on this machine, in float32.
 
     On a CPU as many side by side as there are cores: small matrices gain little from threads.
     (Measured on 2 cores with stock fairseq at 4,096 tokens a batch, two models side by side with 1
     thread each against one after the other with 2: 1.55 times the tokens/s at d_m 128 and 2+2
     layers, 1.25 at d_m 256 and 2+2, 1.15 at 256 and 4+4.)
     """
-    if gpu:
-        return Device(True, 1, min(MOST_THREADS, cores()))
-    slots = max(1, min(models, cores()))
-    return Device(False, slots, max(1, min(MOST_THREADS, cores() // slots)))
+    slots = 1 if gpu else max(1, min(models, cores()))
+    return Device(gpu, slots, _threads(slots))
 
 
-def positive(text: str) -> int:
-    """A whole number of 1 or more, for argparse."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
-    return number
+def _threads(processes: int) -> int:
+    """Threads of each of so many processes."""
+    return max(1, min(MOST_THREADS, cores() // processes))
+
+
+def single(cpu: bool) -> Device:
+    """One process that has the machine to itself: on the GPU, unless ``cpu`` or there is none."""
+    return Device(not cpu and torch.cuda.device_count() > 0, 1, _threads(1))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -147,8 +148,7 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
         UserError: they are not there.
     """
     if args.processes is not None:
-        threads = max(1, min(MOST_THREADS, cores() // args.processes))
-        return Device(False, 1, threads, workers=args.processes)
+        return Device(False, 1, _threads(args.processes), workers=args.processes)
     available = torch.cuda.device_count()
     if args.gpus is not None and args.gpus > available:
         raise UserError(
@@ -159,9 +159,5 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
         return choose_device(models, gpu=False)
     workers = args.gpus or 1
     slots = max(1, min(models, available // workers))
-    threads = max(1, min(MOST_THREADS, cores() // (slots * workers)))
-    return Device(True, slots, threads, workers, _gpu_precision())
-
-
-def _gpu_precision() -> str:
-    return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    precision = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    return Device(True, slots, _threads(slots * workers), workers, precision)

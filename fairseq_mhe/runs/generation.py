@@ -1,4 +1,4 @@
-"""Translate a data set with fairseq-generate: every sentence, in order, detokenised, with the speed measured."""
+"""Translate a data set with fairseq-generate: every sentence, in order, detokenised, and how fast."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.files import check_writable, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.noise import real_warnings
-from fairseq_mhe.runs.processes import USER_DIR, Child, check_writable
+from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
 from fairseq_mhe.runs.recipes import Decoding
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import read_lines
@@ -53,28 +52,25 @@ def generate(
     """
     folder = run.subset(subset)
     check_writable(folder)
-    sources, references = (read_lines(data.text(subset, side)) for side in (0, 1))
+    texts = {
+        "sources": read_lines(data.text(subset, 0)),
+        "references": read_lines(data.text(subset, 1)),
+    }
+    count = len(texts["references"])
     log = folder / "generate.log"
     log.unlink(missing_ok=True)
-    board.add(run.name, len(references))
+    board.add(run.name, count)
     words = generation_arguments(run.model, data, subset, decoding, device)
-    lines = _follow(
-        Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate"),
-        run.name,
-        board,
-    )
-    hypotheses = data.detokenise(parse_hypotheses(lines, len(references), log))
+    child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
+    lines = _follow(child, run.name, board)
+    texts["hypotheses"] = data.detokenise(parse_hypotheses(lines, count, log))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
     speed = {
-        "sentences": len(hypotheses),
+        "sentences": count,
         "sentences_per_second": sentences_per_second(lines, log),
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
-    for name, text in (
-        ("sources", sources),
-        ("references", references),
-        ("hypotheses", hypotheses),
-    ):
+    for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     write_json(folder / "generation.json", speed)
 
@@ -82,7 +78,6 @@ def generate(
 def _follow(child: Child, name: str, board: Board) -> list[str]:
     """All lines of a running fairseq-generate, whose progress is shown."""
     lines: list[str] = []
-    shown: set[str] = set()
     done = 0
     running = True
     try:
@@ -91,17 +86,12 @@ def _follow(child: Child, name: str, board: Board) -> list[str]:
             running = child.running()
             new = child.new_lines()
             lines += new
-            for warning in real_warnings(new):
-                if warning not in shown:
-                    shown.add(warning)
-                    board.say(f"  {name}: warning: {warning}")
+            board.warn(name, real_warnings(new))
             done += sum(line.startswith("H-") for line in new)
             board.update(name, done)
-            board.tick()
         child.check(f"generating with {name}'s model")
     finally:
         child.stop()
-    board.update(name, done)
     return lines
 
 
@@ -120,13 +110,11 @@ def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
     for line in lines:
         if match := _HYPOTHESIS.match(line):
             found.setdefault(int(match[1]), match[2])  # the first of --nbest is the best
-    missing = [str(index) for index in range(count) if index not in found]
+    missing = [index for index in range(count) if index not in found]
     if missing or len(found) != count:
-        which = (
-            f"sentence {missing[0]} is missing (counted from 0)"
-            if missing
-            else "there are too many"
-        )
+        which = "there are too many"
+        if missing:
+            which = f"sentence {missing[0]} is missing (counted from 0)"
         raise UserError(
             f"{len(found)} hypotheses for {count} sentences: {which}; nothing is scored; see {log}"
         )

@@ -1,52 +1,43 @@
-"""From prepared data to scored runs: train, average, count, generate, score; what is done already is not done again."""
+"""From prepared data to scored runs: train, average, count, translate, score; each step once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
+from fairseq_mhe.checkpoints.checkpoint import open_on_meta
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import key
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs import generation, scoring, training
-from fairseq_mhe.runs.counting import count
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.recipes import Recipe
+from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.run import PLACES, Run, open_run, run_name, settings_of
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Which models: every kind of attention with every seed, by one recipe on one data set."""
-
-    recipe: Recipe
-    kinds: Sequence[str]
-    seeds: Sequence[int]
-    subset: str
-
-
-def open_runs(plan: Plan, data: Dataset, folder: Path) -> list[Run]:
-    """The plan's run folders, each under ``folder``, made or gone on with.
+def open_runs(
+    wanted: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: Dataset, folder: Path
+) -> list[Run]:
+    """A run folder below ``folder`` for every kind of attention with every seed, by one recipe.
 
     Raises:
         UserError: one is there and of other settings.
     """
-    return [
-        _open(plan.recipe, kind, seed, data, folder) for kind in plan.kinds for seed in plan.seeds
-    ]
-
-
-def _open(recipe: Recipe, kind: str, seed: int, data: Dataset, folder: Path) -> Run:
-    attention = dict.fromkeys(PLACES, kind)
-    settings = settings_of(recipe.row, attention, seed, recipe.training.settings(), data.identity)
-    return open_run(
-        folder / run_name(recipe.row, attention, seed), settings, {"data": str(data.folder)}
-    )
+    runs = []
+    for kind in kinds:
+        attention = dict.fromkeys(PLACES, kind)
+        for seed in seeds:
+            settings = settings_of(
+                wanted.row, attention, seed, wanted.training.settings(), data.identity
+            )
+            path = folder / run_name(wanted.row, attention, seed)
+            runs.append(open_run(path, settings, {"data": str(data.folder)}))
+    return runs
 
 
 def train(
@@ -56,72 +47,75 @@ def train(
     training.train(runs, data, device, board, tensorboard)
     for run in runs:
         _average(run)
-        inputs = {"model": _made_from(run, "average")}
-        run.steps.perform("count", inputs, [run.counts], partial(count, run.model, run.counts))
+        count(run, {"model": run.key("average")})
 
 
 def _average(run: Run) -> None:
-    number = training.training_of(run).average
+    number = run.training.average
 
     def action() -> None:
-        average_checkpoints(
-            saved_checkpoints(run.checkpoints)[-number:], run.model
-        )  # a trial may have fewer
+        saved = saved_checkpoints(run.checkpoints)[-number:]  # a trial may have fewer
+        average_checkpoints(saved, run.model)
 
     run.steps.perform(
         "average", {"training": key(run.settings), "last": number}, [run.model], action
     )
 
 
-def generate(plan: Plan, runs: Sequence[Run], data: Dataset, device: Device, board: Board) -> None:
-    """Translate the plan's data set with every model, one after the other, so that their speeds compare."""
-    decoding = plan.recipe.decoding
-    for run in runs:
-        inputs = {"model": _made_from(run, "average"), "decoding": asdict(decoding)}
-        outputs = [
-            run.subset(plan.subset) / name
-            for name in ("hypotheses.txt", "references.txt", "sources.txt")
-        ]
-        run.steps.perform(
-            f"generate {plan.subset}",
-            inputs,
-            [*outputs, run.subset(plan.subset) / "generation.json"],
-            partial(generation.generate, run, data, plan.subset, decoding, device, board),
-        )
+def count(run: Run, inputs: Mapping[str, str]) -> None:
+    """Count a run's model, which was made from ``inputs``, into its counts.json."""
+    run.steps.perform("count", inputs, [run.counts], lambda: _count(run.model, run.counts))
 
 
-def score(plan: Plan, runs: Sequence[Run]) -> None:
-    """Score every run's translations."""
-    for run in runs:
-        folder = run.subset(plan.subset)
-        inputs = {
-            "translations": _made_from(run, f"generate {plan.subset}"),
-            "sacrebleu": metadata.version("sacrebleu"),
-        }
-        language = run.settings["data"]["languages"][1]
-        run.steps.perform(
-            f"score {plan.subset}",
-            inputs,
-            [folder / "scores.json"],
-            partial(_score, folder, language),
-        )
+def _count(checkpoint: Path, output: Path) -> None:
+    """Count a checkpoint's model, built without memory for its weights.
+
+    ``kv_bytes_per_token``: float32 bytes cached for each target token of each hypothesis while
+    decoding; ``kv_bytes_per_source_token``: for each source token of each sentence, whatever the
+    beam.
+    """
+    model = open_on_meta(checkpoint)
+    cache = cache_bytes(model, bytes_per_value=4)
+    counts = {
+        "attention_parameters": attention_parameters(model),
+        "total_parameters": total_parameters(model),
+        "kv_bytes_per_token": cache.per_target_token,
+        "kv_bytes_per_source_token": cache.per_source_token,
+    }
+    write_json(output, counts)
 
 
-def _score(folder: Path, language: str) -> None:
-    hypotheses, references = (
-        scoring.read_lines(folder / f"{name}.txt") for name in ("hypotheses", "references")
+def translate(run: Run, data: Dataset, subset: str, device: Device, board: Board) -> None:
+    """Translate a data set with a run's model, alone on the machine, so that speeds compare."""
+    decoding = recipe(run.row).decoding
+    names = ("hypotheses.txt", "references.txt", "sources.txt", "generation.json")
+    run.steps.perform(
+        f"generate {subset}",
+        {"model": run.key("average"), "decoding": asdict(decoding)},
+        [run.subset(subset) / name for name in names],
+        lambda: generation.generate(run, data, subset, decoding, device, board),
     )
-    write_json(folder / "scores.json", asdict(scoring.score(hypotheses, references, language)))
+
+
+def score(run: Run, subset: str) -> None:
+    """Score a run's translations."""
+    folder = run.subset(subset)
+
+    def action() -> None:
+        hypotheses = scoring.read_lines(folder / "hypotheses.txt")
+        references = scoring.read_lines(folder / "references.txt")
+        language = run.settings["data"]["languages"][1]
+        found = scoring.score(hypotheses, references, language)
+        write_json(folder / "scores.json", asdict(found))
+
+    inputs = {
+        "translations": run.key(f"generate {subset}"),
+        "sacrebleu": metadata.version("sacrebleu"),
+    }
+    run.steps.perform(f"score {subset}", inputs, [folder / "scores.json"], action)
 
 
 def scored(run: Run, subset: str) -> bool:
     """Whether a run is done to the end for a data set."""
-    return (
-        f"score {subset}" in run.steps.status()["steps"]
-        and (run.subset(subset) / "scores.json").is_file()
-    )
-
-
-def _made_from(run: Run, step: str) -> str:
-    """What a finished step's result was made from, for the steps after it."""
-    return run.steps.status()["steps"][step]["key"]
+    done = f"score {subset}" in run.steps.status()["steps"]
+    return done and (run.subset(subset) / "scores.json").is_file()

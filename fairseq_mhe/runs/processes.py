@@ -1,4 +1,4 @@
-"""fairseq's command lines as child processes: their log in a file, their warnings on the screen, no orphans."""
+"""fairseq's commands as child processes: their log in a file, real warnings on the screen, no orphans."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import fairseq_mhe
@@ -21,6 +20,26 @@ USER_DIR = Path(fairseq_mhe.__file__).parent
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
+)
+#: A warning as Python prints it (path:line: Category: message), or a warning or error as fairseq
+#: logs it (date | LEVEL | logger | message).
+_WARNING = re.compile(
+    r"^(?:\S.*?:\d+: \w*Warning: ?"
+    r"|\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| )(?P<message>.*)$"
+)
+#: What fairseq 0.12, hydra 1.3 and torch 2.13 print at each start, by the beginning of the message.
+_NOISE = (
+    "`torch.jit.script` is deprecated",
+    "hydra.experimental.initialize() is no longer experimental",
+    "hydra.experimental.compose() is no longer experimental",
+    "The version_base parameter is not specified",
+    "In 'config': Usage of deprecated keyword in package header",
+    "'config' is validated against ConfigStore schema with the same name",
+    "The strict flag in the compose API is deprecated",
+    # True of every machine without a GPU; fairseq always asks for pinned memory.
+    "'pin_memory' argument is set as true but no accelerator is found",
+    "`torch.cuda.amp.autocast(args...)` is deprecated",
+    "`torch.cuda.amp.GradScaler(args...)` is deprecated",
 )
 
 
@@ -39,7 +58,16 @@ class Child:
         headline: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it. ``headline``: a line put into the log before its output; ``environment``: variables beside ours."""
+        """Start it.
+
+        Args:
+            module: of Python.
+            arguments: words, not a shell's string.
+            log: what it prints goes there.
+            threads: of its computations.
+            headline: a line put into the log before its output.
+            environment: variables beside ours.
+        """
         self.log = log
         self._rest = b""
         count = str(threads)
@@ -69,7 +97,7 @@ class Child:
         return bool(self._process.poll())
 
     def new_lines(self) -> list[str]:
-        """The whole lines written to the log since the last call, and after the end an unfinished one."""
+        """The whole lines logged since the last call, and after the end an unfinished one."""
         ended = not self.running()
         with self.log.open("rb") as stream:
             stream.seek(self._unread)
@@ -82,7 +110,7 @@ class Child:
         return [line.decode("utf-8", errors="replace") for line in whole]
 
     def stop(self) -> None:
-        """End it, at once: whatever it had saved is whole, and a later start goes on from there."""
+        """End it, at once: what it had saved is whole, and a later start goes on from there."""
         self._process.kill()
         self._process.wait()
 
@@ -103,27 +131,31 @@ class Child:
             return f"killed by {name}{hint}"
         with self.log.open("rb") as stream:
             stream.seek(max(0, self.log.stat().st_size - 20000))
-            lines = [
-                line.strip() for line in stream.read().decode("utf-8", errors="replace").split("\n")
-            ]
+            end = stream.read().decode("utf-8", errors="replace")
+        lines = [line.strip() for line in end.split("\n")]
         for line in reversed(lines):
             if _ERROR_LINE.match(line):
                 return line.removeprefix(ERROR_PREFIX)
         return next((line for line in reversed(lines) if line), f"exit code {code}")
 
 
-def check_writable(folder: Path) -> None:
-    """Make ``folder``, and see that files can be made in it.
+def real_warnings(lines: Iterable[str]) -> Iterator[str]:
+    """The warnings in a log of fairseq's, one line each, without what libraries say of each other.
 
-    Raises:
-        UserError: they cannot.
+    Where Python's own line says nothing (a message that begins with a line break), the next line is
+    the message.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UserError(f"cannot write in {folder}: {error.strerror or error}") from error
+    unfinished = False
+    for line in lines:
+        if unfinished:
+            message, unfinished = line.strip(), False
+        elif match := _WARNING.match(line):
+            message = match["message"].strip()
+            unfinished = not message
+        else:
+            continue
+        if message and not message.startswith(_NOISE):
+            yield message
 
 
 # Looked up before the fork: between fork and exec nothing may be imported or allocated that could

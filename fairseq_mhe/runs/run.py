@@ -1,4 +1,4 @@
-"""A run is a folder: what made it (config.json), how far it is (status.json), and each step's result."""
+"""A run is a folder: what made it (config.json), how far it is (status.json), each step's result."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import versions
+from fairseq_mhe.runs.recipes import Training
 
 #: Where attention sits; the keys of a run's "attention".
 PLACES = ("encoder", "decoder", "cross")
@@ -19,7 +20,12 @@ PLACES = ("encoder", "decoder", "cross")
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder and the content of its config.json."""
+    """A run folder and the content of its config.json.
+
+    Its files: ``log``, all that fairseq-train printed; ``checkpoints``, fairseq-train's --save-dir;
+    ``metrics``, the learning curve and the speed; ``model``, the averaged checkpoint, which
+    translates; ``counts``, the model's parameters and cache.
+    """
 
     folder: Path
     config: dict[str, Any]
@@ -45,6 +51,11 @@ class Run:
         return self.settings["seed"]
 
     @property
+    def training(self) -> Training:
+        """How it is trained."""
+        return Training(**self.settings["training"])
+
+    @property
     def name(self) -> str:
         """The folder's name."""
         return self.folder.name
@@ -56,32 +67,31 @@ class Run:
 
     @property
     def log(self) -> Path:
-        """Everything fairseq-train printed."""
         return self.folder / "train.log"
 
     @property
     def checkpoints(self) -> Path:
-        """fairseq-train's --save-dir."""
         return self.folder / "checkpoints"
 
     @property
     def metrics(self) -> Path:
-        """The learning curve and the training speed."""
         return self.folder / "metrics.json"
 
     @property
     def model(self) -> Path:
-        """The averaged checkpoint, which generates."""
         return self.folder / "model.pt"
 
     @property
     def counts(self) -> Path:
-        """The model's parameters and cache."""
         return self.folder / "counts.json"
 
     def subset(self, name: str) -> Path:
         """The folder of a test set's translations and scores."""
         return self.folder / name
+
+    def key(self, step: str) -> str:
+        """What a finished step's result was made from, for the steps after it."""
+        return self.steps.status()["steps"][step]["key"]
 
 
 def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:
@@ -90,7 +100,7 @@ def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:
 
 
 def kind_name(attention: Mapping[str, str]) -> str:
-    """One name for the kinds at all places: the kind, or of a mixed model the three with dashes between."""
+    """One name for the kinds at all places: the kind, or the three with dashes between."""
     kinds = [attention[place] for place in PLACES]
     return kinds[0] if len(set(kinds)) == 1 else "-".join(kinds)
 
@@ -103,7 +113,7 @@ def settings_of(
     data: Mapping[str, Any],
     options: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """What decides which model comes out. Runs of equal settings are the same, whichever command has made them.
+    """What decides which model comes out; runs of equal settings are the same, whoever made them.
 
     Args:
         row: of the recipes.
@@ -127,6 +137,7 @@ def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[st
     """Make a run folder, or go on with one of the same settings.
 
     Args:
+        folder: the run folder.
         settings: what decides the result (JSON values). A folder made with others is refused.
         surroundings: what may change from start to start, such as where the data lies.
 
@@ -140,7 +151,8 @@ def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[st
         if config.get("settings") != wanted:
             difference = _difference(config.get("settings") or {}, wanted)
             raise UserError(
-                f"{folder} was made with other settings ({difference}): choose another --out, or remove that folder"
+                f"{folder} was made with other settings ({difference}): "
+                "choose another --out, or remove that folder"
             )
         config["surroundings"] = dict(surroundings)
     else:

@@ -1,16 +1,14 @@
-"""Train runs with fairseq-train, several side by side where that is faster, going on from where they were."""
+"""Train runs with fairseq-train, several side by side where that is faster, from where they were."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +16,18 @@ import torch
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, write_json
+from fairseq_mhe.common.files import atomic_path, check_writable, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.prepare.data_folder import Dataset
 from fairseq_mhe.runs.devices import Device, free_port
-from fairseq_mhe.runs.noise import real_warnings
-from fairseq_mhe.runs.processes import USER_DIR, Child, check_writable
+from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import PLACES, Run, kind_name
 
-#: A number of epochs that no training reaches: checkpoints come by updates only.
-NEVER = "1000000"
 LAST = "checkpoint_last.pt"
+#: A number of epochs that no training reaches: checkpoints come by updates only.
+_NEVER = "1000000"
 _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
 
 
@@ -44,71 +41,50 @@ def attention_flags(attention: Mapping[str, str]) -> list[str]:
 def training_arguments(
     run: Run, data: Dataset, device: Device, tensorboard: bool = False
 ) -> list[str]:
-    """The words after ``fairseq-train`` for a run, but for those that tell the processes of one model apart.
+    """The words after ``fairseq-train``, but for those that tell one model's processes apart.
 
     Raises:
         UserError: the devices cannot share the run's batch.
     """
-    training = training_of(run)
+    training = run.training
     interval = str(training.interval)
-    return [
-        str(data.binary),
-        *(
-            "--user-dir",
-            str(USER_DIR),
-            "--arch",
-            arch_name(run.row),
-            *attention_flags(run.settings["attention"]),
-        ),
-        *run.settings.get("options", ()),
+    words = [str(data.binary), "--user-dir", str(USER_DIR), "--arch", arch_name(run.row)]
+    words += attention_flags(run.settings["attention"])
+    words += run.settings.get("options", ())
+    if "start" in run.settings:
         # Its weights, and nothing else of it: training begins at update 0.
-        *(
-            ("--finetune-from-model", run.config["surroundings"]["start"])
-            if "start" in run.settings
-            else ()
-        ),
-        *("--seed", str(run.seed), *training.flags(), *device.flags()),
-        *("--update-freq", str(training.update_freq(device.workers))),
-        # fairseq drops the last len % 8 sentences of every data set otherwise.
-        *("--required-batch-size-multiple", "1", "--num-workers", "0"),
-        # Batches are made anew from the epoch's number, so that a resumed training sees the very
-        # batches of one that was not stopped. By default they depend on the epoch that the process
-        # was started in.
-        *("--update-epoch-batch-itr", "True"),
-        *(
-            "--save-dir",
-            str(run.checkpoints),
-            "--save-interval",
-            NEVER,
-            "--validate-interval",
-            NEVER,
-        ),
-        *("--save-interval-updates", interval, "--validate-interval-updates", interval),
-        # One more than the average needs, so that there is one to fall back to.
-        *("--keep-interval-updates", str(training.average + 1), "--no-epoch-checkpoints"),
-        *("--log-format", "json", "--log-interval", str(log_interval(training))),
-        *(("--tensorboard-logdir", str(run.folder / "tensorboard")) if tensorboard else ()),
-    ]
+        words += ["--finetune-from-model", run.config["surroundings"]["start"]]
+    words += ["--seed", str(run.seed), *training.flags(), *device.flags()]
+    words += ["--update-freq", str(training.update_freq(device.workers))]
+    # fairseq drops the last len % 8 sentences of every data set otherwise.
+    words += ["--required-batch-size-multiple", "1", "--num-workers", "0"]
+    # Batches are made anew from the epoch's number, so that a resumed training sees the very
+    # batches of one that was not stopped. By default they depend on the epoch that the process was
+    # started in.
+    words += ["--update-epoch-batch-itr", "True", "--save-dir", str(run.checkpoints)]
+    words += ["--save-interval", _NEVER, "--validate-interval", _NEVER]
+    words += ["--save-interval-updates", interval, "--validate-interval-updates", interval]
+    # One more than the average needs, so that there is one to fall back to.
+    words += ["--keep-interval-updates", str(training.average + 1), "--no-epoch-checkpoints"]
+    words += ["--log-format", "json", "--log-interval", str(log_interval(training))]
+    if tensorboard:
+        words += ["--tensorboard-logdir", str(run.folder / "tensorboard")]
+    return words
 
 
 def log_interval(training: Training) -> int:
-    """Updates between two lines of the log: a hundred lines in all, and several between two checkpoints."""
+    """Updates between two lines of the log: a hundred in all, several between two checkpoints."""
     return max(1, min(training.updates // 100, training.interval // 3))
-
-
-def training_of(run: Run) -> Training:
-    """A run's recipe."""
-    return Training(**run.settings["training"])
 
 
 def train(
     runs: Sequence[Run], data: Dataset, device: Device, board: Board, tensorboard: bool = False
 ) -> None:
-    """Train every run to its last update, ``device.slots`` at a time; those that are finished are left alone.
+    """Train every run to its last update, ``device.slots`` at a time; the finished are left alone.
 
     Raises:
         UserError: one of them failed. The others are stopped; what they had saved stays, and a new
-        start goes on.
+            start goes on.
     """
     waiting = deque(run for run in runs if not trained(run))
     free = list(reversed(range(device.slots)))
@@ -142,9 +118,8 @@ class _Training:
         self, run: Run, data: Dataset, device: Device, slot: int, board: Board, tensorboard: bool
     ) -> None:
         self._run, self._device, self._board = run, device, board
-        self._total = training_of(run).updates
+        self._total = run.training.updates
         self._started = time.monotonic()
-        self._shown: set[str] = set()
         self._words = training_arguments(run, data, device, tensorboard)
         check_writable(run.checkpoints)
         done = restore(run.checkpoints, device.workers)
@@ -154,7 +129,8 @@ class _Training:
         self._children = [] if done >= self._total else self._start(slot, done)
 
     def _start(self, slot: int, done: int) -> list[Child]:
-        headline = f"{time.strftime('%Y-%m-%d %H:%M:%S')} fairseq-train from update {done}, {self._device.describe()}"
+        now = time.strftime("%Y-%m-%d %H:%M:%S")
+        headline = f"{now} fairseq-train from update {done}, {self._device.describe()}"
         environment, port = self._device.environment(slot), free_port()
         return [
             Child(
@@ -173,18 +149,14 @@ class _Training:
         if not self._children:
             return True
         # One that failed leaves the others waiting for it for ever.
-        over = any(child.failed() for child in self._children) or not any(
-            child.running() for child in self._children
-        )
+        failed = any(child.failed() for child in self._children)
+        over = failed or not any(child.running() for child in self._children)
         lines = self._children[0].new_lines()
-        for warning in real_warnings(lines):
-            if warning not in self._shown:
-                self._shown.add(warning)
-                self._board.say(f"  {self._run.name}: warning: {warning}")
-        for entry in log_entries(lines):
-            if entry.tag == "train_inner":
-                note = f"loss {entry.values['loss']:.2f}, {entry.values['wps']:.0f} tokens/s"
-                self._board.update(self._run.name, int(entry.values["num_updates"]), note)
+        self._board.warn(self._run.name, real_warnings(lines))
+        for tag, values in _log_entries(lines):
+            if tag == "train_inner":
+                note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"
+                self._board.update(self._run.name, int(values["num_updates"]), note)
         return over
 
     def finish(self) -> None:
@@ -208,7 +180,7 @@ class _Training:
 
 
 def _write_metrics(run: Run, device: Device) -> None:
-    total = training_of(run).updates
+    total = run.training.updates
     made = updates_made(load_checkpoint(run.checkpoints / LAST))
     if made < total:
         raise UserError(
@@ -218,27 +190,15 @@ def _write_metrics(run: Run, device: Device) -> None:
     write_json(run.metrics, {**learning_curve(lines), "measured": device.describe()})
 
 
-@dataclass(frozen=True)
-class LogEntry:
-    """One JSON line of fairseq's log: ``train_inner`` or ``valid``, and its numbers."""
-
-    tag: str
-    values: dict[str, float]
-
-
-def log_entries(lines: Iterable[str]) -> list[LogEntry]:
-    """The whole JSON lines among a log's lines; a line cut off by a kill is passed over."""
-    entries = []
+def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    """``train_inner`` or ``valid``, and the numbers, of each JSON line that a kill did not cut."""
     for line in lines:
         if match := _JSON_LINE.search(line):
-            with contextlib.suppress(ValueError):
+            try:
                 values = json.loads(match[2])
-                entries.append(
-                    LogEntry(
-                        match[1], {name: float(v) for name, v in values.items() if v is not None}
-                    )
-                )
-    return entries
+                yield match[1], {name: float(v) for name, v in values.items() if v is not None}
+            except ValueError:
+                continue
 
 
 def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
@@ -254,13 +214,13 @@ def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
     train: dict[int, float] = {}
     valid: dict[int, float] = {}
     speed: dict[int, float] = {}
-    for entry in log_entries(lines):
-        if entry.tag == "train_inner":
-            updates = int(entry.values["num_updates"])
-            train[updates] = entry.values["loss"]
-            speed[updates] = entry.values["wps"]
+    for tag, values in _log_entries(lines):
+        if tag == "train_inner":
+            updates = int(values["num_updates"])
+            train[updates] = values["loss"]
+            speed[updates] = values["wps"]
         else:
-            valid[int(entry.values["valid_num_updates"])] = entry.values["valid_nll_loss"]
+            valid[int(values["valid_num_updates"])] = values["valid_nll_loss"]
     return {
         "train": [list(point) for point in sorted(train.items())],
         "valid": [list(point) for point in sorted(valid.items())],
@@ -269,7 +229,7 @@ def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
 
 
 def restore(folder: Path, workers: int = 1) -> int:
-    """Make checkpoint_last.pt the newest whole checkpoint of ``folder``, and remove what a kill left half-written.
+    """Make checkpoint_last.pt the newest whole checkpoint, and remove what a kill left half-written.
 
     fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
     leave half a file.
@@ -300,21 +260,20 @@ def restore(folder: Path, workers: int = 1) -> int:
 
 
 def _reshard(checkpoint: Path, workers: int, output: Path) -> bool:
-    """Write ``checkpoint`` for another number of processes than made it to ``output``; whether there was need to.
+    """Write ``checkpoint`` for another number of processes to ``output``; whether there was need.
 
     fairseq stores how many mini-batches of the epoch each process took, and would go on after as
     many for any number of processes. All together took that many times the processes, whole updates
     always, so the new share is whole too.
     """
     state = load_checkpoint(checkpoint)
-    before = ((state.get("cfg") or {}).get("distributed_training") or {}).get(
-        "distributed_world_size", workers
-    )
+    distributed = (state.get("cfg") or {}).get("distributed_training") or {}
+    before = distributed.get("distributed_world_size", workers)
     if before == workers:
         return False
     position = state["extra_state"]["train_iterator"]
     position["iterations_in_epoch"] = position["iterations_in_epoch"] * before // workers
-    state["cfg"]["distributed_training"]["distributed_world_size"] = workers
+    distributed["distributed_world_size"] = workers
     with atomic_path(output) as temporary:
         torch.save(state, temporary)
     return True

@@ -272,8 +272,8 @@ class Poison:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--attention", "mha,nonsense"], "unknown attention 'nonsense'; choose of: mha, mhe_mul"),
-        (["--updates", "0"], "0 is not 1 or more"),
+        (["--attention", "mha,nonsense"], "unknown 'nonsense'; choose of: mha, mhe_mul"),
+        (["--updates", "0"], "'0' is no whole number of at least 1"),
         (["--out", "with:colon"], "fairseq splits paths at colons"),
         (["--out", "file/below"], "cannot write in"),
     ],

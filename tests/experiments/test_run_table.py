@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,12 @@ from PIL import Image
 
 from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
+from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import compare_seeds
 from fairseq_mhe.report.table import PAPER
-from fairseq_mhe.runs.pipeline import Plan
-from fairseq_mhe.runs.recipes import RECIPES, Recipe
+from fairseq_mhe.runs.recipes import RECIPES
 from fairseq_mhe.runs.run import read_run
 from fairseq_mhe.runs.scoring import read_lines
 from tests.fixtures.runs import HELD_OUT, REPOSITORY, shared
@@ -397,14 +398,10 @@ def test_a_gpu_that_is_not_there_is_said(
 
 
 def rehearsed(**updates: int) -> str:
-    return run_table.rehearsal([plan(row, n) for row, n in updates.items()])
-
-
-def plan(row: str, updates: int) -> Plan:
-    found = RECIPES[row]
-    return Plan(
-        Recipe(row, found.training.shortened(updates), found.decoding), ("mha",), (1,), "test"
-    )
+    recipes = [
+        replace(RECIPES[r], training=RECIPES[r].training.shortened(n)) for r, n in updates.items()
+    ]
+    return run_table.rehearsal(recipes)
 
 
 def test_titles() -> None:
@@ -419,7 +416,6 @@ def test_titles() -> None:
 
 def test_waves_keep_the_slots_at_work() -> None:
     """Rows of two cells: one at a time on one GPU, four at a time on eight."""
-    table_run = run_table.TableRun.__new__(run_table.TableRun)
-    table_run.rows = [(plan("tiny", 1), [None, None])] * 7  # type: ignore[list-item]
-    assert [len(wave) for wave in table_run.waves(1)] == [1] * 7
-    assert [len(wave) for wave in table_run.waves(8)] == [4, 3]
+    table_run = TableRun([[None, None]] * 7, None, None)  # type: ignore[list-item, arg-type]
+    assert [len(wave) for wave in table_run._waves(1)] == [2] * 7
+    assert [len(wave) for wave in table_run._waves(8)] == [8, 6]

@@ -118,9 +118,9 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
         checkpoints=2,
         average=2,
     )
-    plan = pipeline.Plan(Recipe("tiny", wanted, QUICKSTART.decoding), ("mhe_mul",), (1,), "test")
+    recipe = Recipe("tiny", wanted, QUICKSTART.decoding)
     dataset = open_dataset(data)
-    (run,) = pipeline.open_runs(plan, dataset, folder)
+    (run,) = pipeline.open_runs(recipe, ["mhe_mul"], [1], dataset, folder)
     if start is not None:
         run.checkpoints.mkdir()
         shutil.copy(start, run.checkpoints)

@@ -1,0 +1,123 @@
+"""One way to make a table: train, translate, score and tabulate runs on one data folder, each once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.steps import Steps, only_one
+from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.report.results import gather
+from fairseq_mhe.report.table import Preset, write_table
+from fairseq_mhe.runs import pipeline
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.run import Run
+
+
+def _nothing(*_: object) -> None:
+    """What is done where nothing else was asked for."""
+
+
+class TableRun:
+    """The runs of a table, or of a study, in a folder.
+
+    ``groups``: runs that are compared with each other, so that they are done together: those of a
+    row, or of a variant.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[Sequence[Run]],
+        data: Dataset,
+        out: Path,
+        subset: str = "test",
+        tensorboard: bool = False,
+    ) -> None:
+        """The run folders are made or gone on with by ``runs.pipeline.open_runs``."""
+        self.groups, self.data, self.out = groups, data, out
+        self.subset, self.tensorboard = subset, tensorboard
+        self.runs = [run for group in groups for run in group]
+
+    def finished(self) -> list[Run]:
+        """The runs that have their scores."""
+        return [run for run in self.runs if pipeline.scored(run, self.subset)]
+
+    def waiting(self) -> list[Run]:
+        """The others."""
+        return [run for run in self.runs if not pipeline.scored(run, self.subset)]
+
+    def work(
+        self,
+        device: Device,
+        begin: Callable[[str], None] = _nothing,
+        after: Callable[[list[Run]], None] = _nothing,
+    ) -> None:
+        """Every run to its scores, a wave after the other: there are numbers before all is trained.
+
+        Args:
+            device: where to train; models translate one after the other.
+            begin: told what comes now: "train", "translate" or "score".
+            after: told the runs of a wave that has its scores.
+
+        Raises:
+            UserError: another process is at work in one of the run folders, or a step failed.
+        """
+        with self._locked(), Board(names=[run.name for run in self.runs]) as board:
+            for run in self.finished():
+                board.finish(run.name)
+            for wave in self._waves(device.slots):
+                begin("train")
+                board.begin("training")
+                pipeline.train(wave, self.data, device, board, self.tensorboard)
+                begin("translate")
+                board.begin("translating")
+                for run in wave:
+                    pipeline.translate(run, self.data, self.subset, device.alone(), board)
+                begin("score")
+                for run in wave:
+                    pipeline.score(run, self.subset)
+                    board.finish(run.name)
+                after(wave)
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Nobody else is at work in the run folders."""
+        with contextlib.ExitStack() as locks:
+            for run in self.runs:
+                locks.enter_context(only_one(run.folder))
+            yield
+
+    def _waves(self, slots: int) -> Iterator[list[Run]]:
+        """Groups, as many together as keep all slots at work."""
+        wave: list[Run] = []
+        for group in self.groups:
+            wave.extend(group)
+            if len(wave) >= slots:
+                yield wave
+                wave = []
+        if wave:
+            yield wave
+
+    def tabulate(self, title: str, preset: Preset) -> None:
+        """Write the table of what is finished, unless it is of these very results already.
+
+        Raises:
+            UserError: nothing is finished.
+        """
+        finished = self.finished()
+        if not finished:
+            raise UserError(f"no cell of {self.out} is finished yet: there is nothing to tabulate")
+        scores = {run.name: run.key(f"score {self.subset}") for run in finished}
+        unfinished = [run.name for run in self.waiting()]
+        inputs = {"scores": scores, "runs": list(scores), "title": title}
+        if unfinished:
+            inputs["unfinished"] = unfinished
+
+        def action() -> None:
+            cells = gather((run.folder for run in finished), self.subset)
+            write_table(cells, self.out, title, preset, unfinished)
+
+        Steps(self.out).perform("table", inputs, [self.out / name for name in preset.files], action)

@@ -1,0 +1,29 @@
+"""Folders that fairseq's commands can write in, or one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import check_writable, output_folder
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write in"):
+        check_writable(tmp_path / "file" / "folder")
+    check_writable(tmp_path / "new" / "folder")
+    assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+def test_an_output_folder_is_made_and_named_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert output_folder(Path("new") / "folder") == tmp_path / "new" / "folder"
+    assert (tmp_path / "new" / "folder").is_dir()
+    with pytest.raises(UserError, match="fairseq splits paths at colons"):
+        output_folder(Path("with:colon"))
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
