@@ -15,6 +15,8 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq_mhe.bench.clock import Stopwatch
 from fairseq_mhe.bench.settings import Settings
 from fairseq_mhe.bench.workload import Cell, Workload
+from fairseq_mhe.convert.sentences import load_task
+from fairseq_mhe.prepare.data_folder import DataFolder
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,7 @@ class CorpusWorkload(Workload):
         }
 
     def _make_task(self) -> TranslationTask:
-        from fairseq_mhe.convert.corpus import BinaryData
-
-        return BinaryData(Path(self.settings.binary), *self.settings.languages).task()
+        return load_task(DataFolder(Path(self.settings.binary), self.settings.languages))
 
     def _load_fairseq(self) -> tuple[Any, Any]:
         # Nested, it reaches checkpoints too that are older than the option.

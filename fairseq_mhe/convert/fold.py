@@ -14,19 +14,14 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_stock
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.compare import LogitDifference, logit_difference, quiet_fairseq, search
-from fairseq_mhe.convert.corpus import (
-    batches,
-    one_or_more,
-    open_data,
-    random_batches,
-    sentence_pairs,
-    task_of,
-)
 from fairseq_mhe.convert.heads import NOT_LINEAR, kind_of, stock_parameters, stock_width, write_out
+from fairseq_mhe.convert.sentences import batches, random_batches, sentence_pairs, task_of
 from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.prepare.data_folder import open_data
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
@@ -106,12 +101,12 @@ def verify(
     Raises:
         UserError: the two differ by more than rounding, or the data do not belong to the model.
     """
-    task = source.task() if data is None else task_of(data, source)
+    task = source.task() if data is None else task_of(open_data(data), source)
     stock = load_stock(path, task)
     if data is None:
         found, on = random_batches(task), "random words"
     else:
-        pairs = sentence_pairs(open_data(data), task, subset, sentences)
+        pairs = sentence_pairs(task, subset, sentences)
         found, on = batches(task, subset, pairs), f"{subset} of {data}"
     count = sum(len(batch["id"]) for batch in found)
     steps = len(found) * (1 if data is None else 3)
@@ -159,7 +154,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subset", default="test", help="split of DATA (default: %(default)s)")
     parser.add_argument(
         "--sentences",
-        type=one_or_more,
+        type=positive,
         default=500,
         metavar="N",
         help="of it, the first N pairs (default: %(default)s)",

@@ -13,17 +13,12 @@ from rich.progress import Progress
 from torch import nn
 
 from fairseq_mhe.checkpoints.checkpoint import Source
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.convert.compare import LogitDifference, logit_difference, loss
-from fairseq_mhe.convert.corpus import (
-    batches,
-    one_or_more,
-    open_data,
-    random_batches,
-    sentence_pairs,
-    task_of,
-)
 from fairseq_mhe.convert.moments import Inputs, measure_inputs, unknown_inputs
+from fairseq_mhe.convert.sentences import batches, random_batches, sentence_pairs, task_of
 from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.prepare.data_folder import open_data
 
 #: Splits that inputs are measured on, and that a loss is computed on.
 MEASURED, JUDGED = "train", "valid"
@@ -73,10 +68,9 @@ def open_material(source: Source, data: Path | None, sentences: int) -> Material
     if data is None:
         task = source.task()
         return Material(source, [], random_batches(task), task.target_dictionary.pad(), None)
-    task = task_of(data, source)
-    binary = open_data(data)
+    task = task_of(open_data(data), source)
     train, valid = (
-        batches(task, subset, sentence_pairs(binary, task, subset, sentences))
+        batches(task, subset, sentence_pairs(task, subset, sentences))
         for subset in (MEASURED, JUDGED)
     )
     return Material(source, train, valid, task.target_dictionary.pad(), str(data))
@@ -92,7 +86,7 @@ def add_data_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sentences",
-        type=one_or_more,
+        type=positive,
         default=1000,
         metavar="N",
         help="pairs of each of its splits (default: %(default)s)",

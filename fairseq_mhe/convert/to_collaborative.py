@@ -17,9 +17,9 @@ from rich.console import Console
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_ours
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
-from fairseq_mhe.convert.corpus import one_or_more
 from fairseq_mhe.convert.cp import decompose, tensorly_functions
 from fairseq_mhe.convert.heads import Heads, write_out
 from fairseq_mhe.convert.layerwise import Converted, LayerReport, LayerStore, convert_model, table
@@ -157,7 +157,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--iterations",
-        type=one_or_more,
+        type=positive,
         default=200,
         metavar="N",
         help="most rounds of least squares (default: %(default)s)",

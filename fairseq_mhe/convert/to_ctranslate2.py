@@ -19,17 +19,12 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import quiet_fairseq, search
-from fairseq_mhe.convert.corpus import (
-    BinaryData,
-    batches,
-    one_or_more,
-    open_data,
-    sentence_pairs,
-    task_of,
-)
 from fairseq_mhe.convert.fold import folded_parameters
+from fairseq_mhe.convert.sentences import batches, sentence_pairs, task_of
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 
 #: What CTranslate2 can store weights as.
 QUANTIZATIONS = (
@@ -61,7 +56,7 @@ class Agreement:
 
 
 def convert(
-    source: Source, data: BinaryData, output: Path, quantization: str, shared_heads: bool
+    source: Source, data: DataFolder, output: Path, quantization: str, shared_heads: bool
 ) -> None:
     """Fold ``source`` and let CTranslate2's converter write it to the new folder ``output``.
 
@@ -81,9 +76,9 @@ def convert(
         try:
             _converter(shared_heads)(
                 str(checkpoint),
-                str(data.folder),
-                source_lang=data.source_lang,
-                target_lang=data.target_lang,
+                str(data.binary),
+                source_lang=data.languages[0],
+                target_lang=data.languages[1],
             ).convert(str(output), quantization=quantization)
         except (ValueError, NotImplementedError) as error:
             reason = " ".join(str(error).split())
@@ -93,13 +88,7 @@ def convert(
 
 
 def agreement(
-    source: Source,
-    task: TranslationTask,
-    data: BinaryData,
-    model: Path,
-    subset: str,
-    sentences: int,
-    threads: int,
+    source: Source, task: TranslationTask, model: Path, subset: str, sentences: int, threads: int
 ) -> Agreement:
     """Translate the first ``sentences`` of a split with fairseq and the original model, and with CTranslate2."""
     import ctranslate2
@@ -107,7 +96,7 @@ def agreement(
     translator = ctranslate2.Translator(
         str(model), device="cpu", inter_threads=1, intra_threads=threads
     )
-    pairs = sentence_pairs(data, task, subset, sentences)
+    pairs = sentence_pairs(task, subset, sentences)
     found = batches(task, subset, pairs)
     words = [
         [task.source_dictionary[token] for token in pair["source"][:-1].tolist()] for pair in pairs
@@ -147,10 +136,11 @@ def _converter(shared_heads: bool) -> Any:
 
 
 def _write_legacy(
-    source: Source, parameters: dict[str, Tensor], data: BinaryData, path: Path
+    source: Source, parameters: dict[str, Tensor], data: DataFolder, path: Path
 ) -> None:
     """The folded model as CTranslate2's converter wants it: fairseq's options in a namespace, the task's among them."""
-    task = {"task": "translation", "source_lang": data.source_lang, "target_lang": data.target_lang}
+    languages = {"source_lang": data.languages[0], "target_lang": data.languages[1]}
+    task = {"task": "translation", **languages}
     args = argparse.Namespace(**{**source.stock_options, **task})
     torch.save({"args": args, "model": parameters}, path)
 
@@ -198,13 +188,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sentences",
-        type=one_or_more,
+        type=positive,
         default=100,
         metavar="N",
         help="of it, the first N (default: %(default)s)",
     )
     parser.add_argument(
-        "--threads", type=one_or_more, default=1, metavar="N", help="CPU threads of CTranslate2"
+        "--threads", type=positive, default=1, metavar="N", help="CPU threads of CTranslate2"
     )
     parser.add_argument(
         "--json", action="store_true", help="print the report as JSON, for programs"
@@ -215,10 +205,11 @@ def run(args: argparse.Namespace) -> None:
     """Convert, compare, and say how many translations are the same."""
     with quiet_fairseq():
         source = open_source(args.checkpoint)
-        data, task = open_data(args.data), task_of(args.data, source)
+        data = open_data(args.data)
+        task = task_of(data, source)
         with new_folder(args.out) as folder:
             convert(source, data, folder, args.quantization, args.shared_heads)
-            found = agreement(source, task, data, folder, args.subset, args.sentences, args.threads)
+            found = agreement(source, task, folder, args.subset, args.sentences, args.threads)
             if args.quantization == "float32" and found.greedy < SAME_GREEDY * found.sentences:
                 raise UserError(
                     f"CTranslate2 translates only {found.greedy} of {found.sentences} sentences as fairseq does "

@@ -14,7 +14,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import total_parameters
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.run import PLACES, Run
@@ -124,7 +124,7 @@ def check_tensorboard(wanted: bool) -> None:
         )
 
 
-def check_disk(runs: Sequence[Run], data: Dataset) -> None:
+def check_disk(runs: Sequence[Run], data: DataFolder) -> None:
     """See that the checkpoints of all that is not trained yet have room.
 
     Raises:
@@ -144,7 +144,7 @@ def check_disk(runs: Sequence[Run], data: Dataset) -> None:
         )
 
 
-def _checkpoints_bytes(run: Run, data: Dataset) -> int:
+def _checkpoints_bytes(run: Run, data: DataFolder) -> int:
     """What a training's checkpoints will still take."""
     with (data.binary / f"dict.{data.languages[0]}.txt").open("rb") as dictionary:
         symbols = sum(1 for _ in dictionary) + _SPECIAL_SYMBOLS

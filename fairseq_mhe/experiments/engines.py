@@ -28,7 +28,6 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.convert.compare import quiet_fairseq
-from fairseq_mhe.convert.corpus import open_data
 from fairseq_mhe.convert.fold import fold
 from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert, new_folder
 from fairseq_mhe.experiments import studies
@@ -104,7 +103,7 @@ def _engines(study: Study, mha: Run, mhe: Run) -> dict[str, Engine]:
         if precision == "int8" and (study.gpu or not int8_available()):
             continue
         engines[f"fairseq_mhe {run.kind} {precision}"] = Engine(str(run.model), precision)
-    data = open_data(study.data.folder)
+    data = study.data
     for run, shared, precision in itertools.product((mha, mhe), (False, True), PRECISIONS):
         if shared and run is mha:
             continue  # its heads share nothing

@@ -10,7 +10,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
-from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.runs import comet, devices, pipeline, scoring
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.run import Run, read_run
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
     found = read_run(args.run.resolve())
-    data = open_dataset(args.data or Path(found.config["surroundings"]["data"]))
+    data = open_prepared(args.data or Path(found.config["surroundings"]["data"]))
     if args.comet:
         comet.check_installed()
     device = devices.single(args.cpu)
@@ -61,7 +61,7 @@ def show(run: Run, subset: str, as_json: bool = False) -> None:
         print(f"COMET {with_comet['score']:.4f}  ({with_comet['model']})")
 
 
-def evaluate(run: Run, data: Dataset, subset: str, device: Device) -> None:
+def evaluate(run: Run, data: DataFolder, subset: str, device: Device) -> None:
     """Translate and score, unless that is done.
 
     Raises:
@@ -82,7 +82,7 @@ def evaluate(run: Run, data: Dataset, subset: str, device: Device) -> None:
     pipeline.score(run, subset)
 
 
-def check_data(run: Run, data: Dataset) -> None:
+def check_data(run: Run, data: DataFolder) -> None:
     """See that the data folder is the run's.
 
     Raises:

@@ -27,7 +27,7 @@ from fairseq_mhe.experiments import cells, studies
 from fairseq_mhe.experiments.evaluate import evaluate
 from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
-from fairseq_mhe.prepare.data_folder import open_dataset
+from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.report.published import prr
 from fairseq_mhe.report.significance import UNSTABLE, Noise, adjusted, compare_seeds, noise_of
@@ -175,7 +175,7 @@ def run(args: argparse.Namespace) -> None:
     every = chosen(variants(recipe.row, recipe.training), args.only)
     seeds = cells.seeds(args.seeds)
     cells.check_tensorboard(args.tensorboard)
-    data, out = open_dataset(args.data), output_folder(args.out)
+    data, out = open_prepared(args.data), output_folder(args.out)
     device = devices.asked_for(args, len(every) * len(seeds))
     study = Study(
         out, data, args.subset, device.gpu, Console(stderr=True), join(["fairseq-mhe", *args.typed])

@@ -18,7 +18,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
-from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.report.table import QUICKSTART as QUICKSTART_TABLE
 from fairseq_mhe.report.table import show_table
@@ -99,15 +99,15 @@ def run(args: argparse.Namespace) -> None:
     say(", ".join(str(out / name) for name in QUICKSTART_TABLE.files))
 
 
-def _prepare(out: Path, limit: int | None) -> Dataset:
+def _prepare(out: Path, limit: int | None) -> DataFolder:
     """The embedded corpus as a data folder; a part of it has a folder of its own."""
     folder = out / ("data" if limit is None else f"data-limit{limit}")
     with shown_progress() as report:
         prepare_home_assistant(folder, limit=limit, report=report)
-    return open_dataset(folder)
+    return open_prepared(folder)
 
 
-def _title(args: argparse.Namespace, data: Dataset) -> str:
+def _title(args: argparse.Namespace, data: DataFolder) -> str:
     """The table's heading, which says so where it is of a trial."""
     pairs = data.manifest["lines"]["train"]
     title = f"Home Assistant en-de, {pairs:,} pairs, {args.updates:,} updates"

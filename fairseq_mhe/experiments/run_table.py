@@ -12,7 +12,7 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.table import PAPER
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.pipeline import open_runs
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     seeds = cells.seeds(args.seeds)
     recipes = [cells.chosen_recipe(row, args) for row in cells.words(args.rows)]
     cells.check_tensorboard(args.tensorboard)
-    data = open_dataset(args.data)
+    data = open_prepared(args.data)
     out = output_folder(args.out)
     if args.slurm:
         workers = args.gpus or args.processes or 1
@@ -83,7 +83,7 @@ def _announce(table_run: TableRun, recipes: Sequence[Recipe], device: devices.De
     say("\n".join([f"{cells_to_do}, {device.describe()}", *lines]))
 
 
-def _title(args: argparse.Namespace, data: Dataset, recipes: Sequence[Recipe]) -> str:
+def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
     """The heading, which says so where it is of a rehearsal."""
     pairs = data.manifest["lines"]["train"]
     named = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"

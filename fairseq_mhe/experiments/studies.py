@@ -37,7 +37,7 @@ from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import quiet_fairseq
 from fairseq_mhe.convert.measured import open_material
 from fairseq_mhe.experiments.evaluate import evaluate
-from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.plots import DPI
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device, choose_device
@@ -56,7 +56,7 @@ class Study:
     """
 
     out: Path
-    data: Dataset
+    data: DataFolder
     subset: str
     gpu: bool
     console: Console
@@ -149,7 +149,7 @@ def open_study(args: argparse.Namespace, run: Run, console: Console) -> Study:
     Raises:
         UserError: the data or the folder cannot be used.
     """
-    data = open_dataset(args.data or Path(run.config["surroundings"]["data"]))
+    data = open_prepared(args.data or Path(run.config["surroundings"]["data"]))
     if data.fingerprint != run.settings["data"]["fingerprint"]:
         raise UserError(
             f"{data.folder} is not the data that {run.folder} was trained on: give the right --data"

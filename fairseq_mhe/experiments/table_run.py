@@ -9,7 +9,7 @@ from pathlib import Path
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps, only_one
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.table import Preset, write_table
 from fairseq_mhe.runs import pipeline
@@ -31,7 +31,7 @@ class TableRun:
     def __init__(
         self,
         groups: Sequence[Sequence[Run]],
-        data: Dataset,
+        data: DataFolder,
         out: Path,
         subset: str = "test",
         tensorboard: bool = False,

@@ -9,7 +9,7 @@ from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate, show
-from fairseq_mhe.prepare.data_folder import open_dataset
+from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.recipes import RECIPES
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
     device = devices.asked_for(args, models=1)
     arithmetic = wanted.training.arithmetic(device.workers)
     cells.check_tensorboard(args.tensorboard)
-    data = open_dataset(args.data)
+    data = open_prepared(args.data)
     out = output_folder(args.out)
     (run,) = pipeline.open_runs(wanted, [kind], [args.seed], data, out)
     with only_one(run.folder):

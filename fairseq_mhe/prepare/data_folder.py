@@ -1,64 +1,92 @@
-"""A prepared data folder as the experiments see it: its text, its identity, and how to undo its segmentation."""
+"""A data folder as all that trains, translates, converts or measures sees it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
-from fairseq_mhe.prepare.detokenise import detokenise
-from fairseq_mhe.prepare.manifest import read_manifest
+from fairseq_mhe.prepare.manifest import MANIFEST, read_manifest
+from fairseq_mhe.prepare.tokenise import detokeniser
+
+_WORD_START = "\u2581"
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """A data folder and its manifest."""
+class DataFolder:
+    """What fairseq-mhe prepare has made; or, without a manifest, fairseq-preprocess alone.
+
+    ``languages``: source and target. Identity, text and detokenise are of a folder with a manifest.
+    """
 
     folder: Path
-    manifest: dict[str, Any]
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target."""
-        return self.manifest["source_lang"], self.manifest["target_lang"]
+    languages: tuple[str, str]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def binary(self) -> Path:
         """What fairseq's commands read."""
-        return self.folder / "bin"
+        return self.folder / "bin" if self.manifest else self.folder
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the content of every file that was made: the same data have the same one on every machine."""
-        steps = self.manifest["steps"].values()
-        return key(
-            {name: entry["sha256"] for step in steps for name, entry in step["files"].items()}
-        )
+        """A hash of the content of every file that was made: the same on every machine."""
+        files: dict[str, str] = {}
+        for step in self.manifest["steps"].values():
+            files |= {name: entry["sha256"] for name, entry in step["files"].items()}
+        return key(files)
 
     @property
     def identity(self) -> dict[str, Any]:
         """What a run's settings say of its data."""
         return {"languages": list(self.languages), "fingerprint": self.fingerprint}
 
+    def dictionary(self, side: int) -> Path:
+        """The dictionary of the source (0) or the target (1)."""
+        return self.binary / f"dict.{self.languages[side]}.txt"
+
     def text(self, subset: str, side: int) -> Path:
         """The detokenised text of a split; ``side`` 0 is the source, 1 the target."""
         return self.folder / "raw" / f"{subset}.{self.languages[side]}"
 
-    def detokenise(self, lines: Iterable[str]) -> list[str]:
-        """Subwords of the target language as text."""
-        return list(detokenise(lines, self.manifest))
+    def detokenise(self, lines: Iterable[str], side: int = 1) -> list[str]:
+        """Subwords, as hypotheses have them, as text that a person writes, which is what is scored.
+
+        Raises:
+            UserError: the manifest names another segmentation.
+        """
+        try:
+            join = _JOIN[self.manifest["subword"]]
+            finish = detokeniser(self.manifest["tokenizer"], self.languages[side])
+        except KeyError as error:
+            raise UserError(
+                f"the manifest does not say how to undo the segmentation: {error}"
+            ) from None
+        return [finish(join(line)) for line in lines]
 
 
-def open_dataset(folder: Path) -> Dataset:
-    """The data folder ``folder``.
+def join_bpe(line: str) -> str:
+    """Undo subword-nmt's segmentation: a piece that ends in ``@@`` is joined to the next."""
+    return f"{line} ".replace("@@ ", "").strip()
+
+
+def join_sentencepiece(line: str) -> str:
+    """Undo SentencePiece's: a space stands only where a piece begins with U+2581."""
+    return line.replace(" ", "").replace(_WORD_START, " ").strip()
+
+
+_JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}
+
+
+def open_prepared(folder: Path) -> DataFolder:
+    """A folder that fairseq-mhe prepare has finished.
 
     Raises:
-        UserError: it is none, or its preparation is not finished, or fairseq cannot read from such
-        a path.
+        UserError: it has no manifest or an unfinished one, or fairseq cannot read such a path.
     """
     folder = folder.resolve()
     no_colon(folder)
@@ -67,4 +95,43 @@ def open_dataset(folder: Path) -> Dataset:
         raise UserError(
             f"{folder} is not finished: prepare it again, which goes on from where it was"
         )
-    return Dataset(folder, manifest)
+    return _checked(folder, _languages_of(manifest), manifest)
+
+
+def open_data(folder: Path) -> DataFolder:
+    """A folder of fairseq-mhe prepare, or of fairseq-preprocess itself.
+
+    Raises:
+        UserError: it is neither, or a dictionary is missing.
+    """
+    if (folder / MANIFEST).exists():
+        manifest = read_manifest(folder)
+        return _checked(folder, _languages_of(manifest), manifest)
+    return _checked(folder, _languages_in(folder), {})
+
+
+def _checked(folder: Path, languages: tuple[str, str], manifest: Mapping[str, Any]) -> DataFolder:
+    data = DataFolder(folder, languages, manifest)
+    for side in (0, 1):
+        if not data.dictionary(side).is_file():
+            raise UserError(
+                f"{data.dictionary(side)} is missing: prepare {folder} again, "
+                "which makes what is missing"
+            )
+    return data
+
+
+def _languages_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
+    return manifest["source_lang"], manifest["target_lang"]
+
+
+def _languages_in(folder: Path) -> tuple[str, str]:
+    """Those in the names of fairseq-preprocess's files, as in train.en-de.en.idx."""
+    for path in sorted(folder.glob("*.*-*.*")):
+        languages = path.name.split(".")[1].split("-")
+        if len(languages) == 2:
+            return languages[0], languages[1]
+    raise UserError(
+        f"{folder} is no data folder: give one that fairseq-mhe prepare or fairseq-preprocess "
+        "has made"
+    )

@@ -21,10 +21,10 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, sha256
-from fairseq_mhe.convert.corpus import task_of
+from fairseq_mhe.convert.sentences import task_of
 from fairseq_mhe.models.transformer import MODEL_NAME, PLACES, TransformerMHEModel, kinds
 from fairseq_mhe.prepare.clean import normalise
-from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, segment
 from fairseq_mhe.prepare.tokenise import tokeniser
 
@@ -51,7 +51,7 @@ class AttentionMap:
     keys: tuple[str, ...]
 
 
-def load_model(checkpoint: Path, data: Dataset) -> tuple[Any, FairseqTask]:
+def load_model(checkpoint: Path, data: DataFolder) -> tuple[Any, FairseqTask]:
     """A trained model on the CPU, for evaluation, and its task with the data folder's dictionaries.
 
     Raises:
@@ -63,10 +63,10 @@ def load_model(checkpoint: Path, data: Dataset) -> tuple[Any, FairseqTask]:
         raise UserError(
             f"{checkpoint} is a model {STOCK_NAME!r}, but attention maps are of {MODEL_NAME} models only"
         )
-    return source.model, task_of(data.folder, source)
+    return source.model, task_of(data, source)
 
 
-def encode(text: str, side: int, data: Dataset, dictionary: Dictionary, longest: int) -> Tensor:
+def encode(text: str, side: int, data: DataFolder, dictionary: Dictionary, longest: int) -> Tensor:
     """A plain sentence as fairseq's tokens (1, S), prepared as the data folder's own text was, with its end.
 
     Args:
@@ -261,7 +261,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
     if args.place == "encoder" and args.target is not None:
         raise UserError("--target has no effect on the encoder's attention: leave it out")
-    data = open_dataset(args.data)
+    data = open_prepared(args.data)
     model, task = load_model(args.checkpoint, data)
     longest = model.max_positions()
     source = encode(args.sentence, 0, data, task.source_dictionary, longest[0])

@@ -10,7 +10,7 @@ from pathlib import Path
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_writable, write_json, write_text
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
 from fairseq_mhe.runs.recipes import Decoding
@@ -24,7 +24,7 @@ _HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
 
 
 def generation_arguments(
-    model: Path, data: Dataset, subset: str, decoding: Decoding, device: Device
+    model: Path, data: DataFolder, subset: str, decoding: Decoding, device: Device
 ) -> list[str]:
     """The words after ``fairseq-generate``."""
     return [
@@ -39,7 +39,7 @@ def generation_arguments(
 
 
 def generate(
-    run: Run, data: Dataset, subset: str, decoding: Decoding, device: Device, board: Board
+    run: Run, data: DataFolder, subset: str, decoding: Decoding, device: Device, board: Board
 ) -> None:
     """Translate ``subset`` of a data folder with a run's model, into the run's folder of that name.
 

@@ -13,7 +13,7 @@ from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import generation, scoring, training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe, recipe
@@ -21,7 +21,7 @@ from fairseq_mhe.runs.run import PLACES, Run, open_run, run_name, settings_of
 
 
 def open_runs(
-    wanted: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: Dataset, folder: Path
+    wanted: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: DataFolder, folder: Path
 ) -> list[Run]:
     """A run folder below ``folder`` for every kind of attention with every seed, by one recipe.
 
@@ -41,7 +41,7 @@ def open_runs(
 
 
 def train(
-    runs: Sequence[Run], data: Dataset, device: Device, board: Board, tensorboard: bool = False
+    runs: Sequence[Run], data: DataFolder, device: Device, board: Board, tensorboard: bool = False
 ) -> None:
     """Train the runs, and average and count each model."""
     training.train(runs, data, device, board, tensorboard)
@@ -85,7 +85,7 @@ def _count(checkpoint: Path, output: Path) -> None:
     write_json(output, counts)
 
 
-def translate(run: Run, data: Dataset, subset: str, device: Device, board: Board) -> None:
+def translate(run: Run, data: DataFolder, subset: str, device: Device, board: Board) -> None:
     """Translate a data set with a run's model, alone on the machine, so that speeds compare."""
     decoding = recipe(run.row).decoding
     names = ("hypotheses.txt", "references.txt", "sources.txt", "generation.json")

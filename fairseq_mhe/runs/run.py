@@ -120,7 +120,7 @@ def settings_of(
         attention: place -> kind.
         seed: of weights and batches.
         training: ``Training.settings()``.
-        data: ``Dataset.identity``.
+        data: ``DataFolder.identity``.
         options: further words for fairseq-train.
     """
     settings = {

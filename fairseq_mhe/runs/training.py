@@ -19,7 +19,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_writable, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.architectures import arch_name
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
 from fairseq_mhe.runs.recipes import Training
@@ -39,7 +39,7 @@ def attention_flags(attention: Mapping[str, str]) -> list[str]:
 
 
 def training_arguments(
-    run: Run, data: Dataset, device: Device, tensorboard: bool = False
+    run: Run, data: DataFolder, device: Device, tensorboard: bool = False
 ) -> list[str]:
     """The words after ``fairseq-train``, but for those that tell one model's processes apart.
 
@@ -78,7 +78,7 @@ def log_interval(training: Training) -> int:
 
 
 def train(
-    runs: Sequence[Run], data: Dataset, device: Device, board: Board, tensorboard: bool = False
+    runs: Sequence[Run], data: DataFolder, device: Device, board: Board, tensorboard: bool = False
 ) -> None:
     """Train every run to its last update, ``device.slots`` at a time; the finished are left alone.
 
@@ -115,7 +115,7 @@ class _Training:
     """One run while it trains, by ``device.workers`` processes; the first one's log is the run's."""
 
     def __init__(
-        self, run: Run, data: Dataset, device: Device, slot: int, board: Board, tensorboard: bool
+        self, run: Run, data: DataFolder, device: Device, slot: int, board: Board, tensorboard: bool
     ) -> None:
         self._run, self._device, self._board = run, device, board
         self._total = run.training.updates

@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.prepare.data_folder import open_dataset
+from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.run import open_run
 from tests.fixtures.runs import settings
@@ -70,7 +70,7 @@ def test_a_disk_that_is_too_small_is_said_before_training(
     miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tiny model with a small dictionary has about a million parameters: 12 MB a checkpoint, 6 of them are kept."""
-    data = open_dataset(miniature)
+    data = open_prepared(miniature)
     runs = [open_run(tmp_path / kind, settings(kind), {}) for kind in ("mha", "mhe_mul")]
     cells.check_disk(runs, data)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 50_000_000))

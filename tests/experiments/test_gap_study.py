@@ -20,7 +20,7 @@ from fairseq_mhe.experiments.gap_study import MHA, MHE, QUESTIONS, Variant, chos
 from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.recipes import RECIPES
 from fairseq_mhe.runs.run import PLACES, Run
 from tests.experiments.test_run_table import SIZE, snapshot, table
@@ -109,7 +109,7 @@ def test_the_report_says_what_is_beyond_the_noise(
         variant: [make_run(name, wrong[name][seed - 1], seed) for seed in (1, 2, 3)]
         for name, variant in {**plain, **other}.items()
     }
-    data = Dataset(tmp_path / "the data", {"source_lang": "en", "target_lang": "de", "steps": {}})
+    data = DataFolder(tmp_path / "the data", ("en", "de"), {"steps": {}})
     study = Study(
         tmp_path / "out", data, "test", False, Console(file=io.StringIO()), "fairseq-mhe gap-study"
     )

@@ -15,7 +15,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.experiments import studies
 from fairseq_mhe.models.packed import int8_available
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.run import Run, open_run
 from fairseq_mhe.runs.training import training_arguments
@@ -159,7 +159,7 @@ def test_a_run_that_starts_from_weights_says_so_to_fairseq(tmp_path: Path) -> No
     run = open_run(
         tmp_path / "run", {**settings("collaborative"), **extra}, {"data": "d", "start": str(start)}
     )
-    data = Dataset(tmp_path, {})
+    data = DataFolder(tmp_path, ("en", "de"))
     words = training_arguments(run, data, Device(False, 1, 1))
     assert words[words.index("--collaborative-dim") + 1] == "16"
     assert words[words.index("--finetune-from-model") + 1] == str(start)

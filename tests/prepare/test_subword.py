@@ -11,7 +11,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.detokenise import join_bpe, join_sentencepiece
+from fairseq_mhe.prepare.data_folder import join_bpe, join_sentencepiece
 from fairseq_mhe.prepare.subword import (
     SubwordModel,
     count_words,

@@ -19,7 +19,7 @@ from PIL import Image
 from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.files import write_json
-from fairseq_mhe.prepare.data_folder import Dataset, open_dataset
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.subword import (
     MODEL_NAMES,
     SubwordModel,
@@ -43,7 +43,7 @@ PLACES = ("encoder", "decoder", "cross")
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     """A data folder as ``fairseq-mhe prepare`` leaves it, as far as it is read here."""
     folder = tmp_path_factory.mktemp("data with a space")
     for name in ("subword", "bin"):
@@ -70,11 +70,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         "steps": {},
     }
     write_json(folder / "manifest.json", manifest)
-    return open_dataset(folder)
+    return open_prepared(folder)
 
 
 def save_checkpoint(
-    path: Path, data: Dataset, arch: str = "transformer_mhe_tiny", **options: Any
+    path: Path, data: DataFolder, arch: str = "transformer_mhe_tiny", **options: Any
 ) -> Path:
     """A checkpoint of a small random model as fairseq-train writes it."""
     torch.manual_seed(3)
@@ -110,7 +110,7 @@ def save_checkpoint(
 
 
 @pytest.fixture(scope="module")
-def checkpoint(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def checkpoint(data: DataFolder, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The checkpoint of a kind of attention, made once."""
     folder = tmp_path_factory.mktemp("checkpoints")
 
@@ -124,7 +124,7 @@ def checkpoint(data: Dataset, tmp_path_factory: pytest.TempPathFactory) -> Calla
 @pytest.mark.parametrize("kind", sorted(VARIANTS))
 @pytest.mark.parametrize("place", PLACES)
 def test_weights_are_those_of_the_equation(
-    kind: str, place: str, data: Dataset, checkpoint: Callable[[str], Path]
+    kind: str, place: str, data: DataFolder, checkpoint: Callable[[str], Path]
 ) -> None:
     """Each layer's weights equal the plain equation over what the layer was given, and each row is a distribution."""
     model, task = load_model(checkpoint(kind), data)
@@ -157,7 +157,7 @@ def test_weights_are_those_of_the_equation(
     assert not torch.allclose(shown.layers[0], shown.layers[1])
 
 
-def test_tokens_on_the_axes(data: Dataset, checkpoint: Callable[[str], Path]) -> None:
+def test_tokens_on_the_axes(data: DataFolder, checkpoint: Callable[[str], Path]) -> None:
     model, task = load_model(checkpoint("mha"), data)
     source = encode(SENTENCE, 0, data, task.source_dictionary, 40)
     target = encode(TRANSLATION, 1, data, task.target_dictionary, 40)
@@ -176,7 +176,7 @@ def test_tokens_on_the_axes(data: Dataset, checkpoint: Callable[[str], Path]) ->
     assert attention_map(model, task, "encoder", unknown, None).keys[-2:] == ("<unk>", "</s>")
 
 
-def test_no_hook_stays_behind(data: Dataset, checkpoint: Callable[[str], Path]) -> None:
+def test_no_hook_stays_behind(data: DataFolder, checkpoint: Callable[[str], Path]) -> None:
     model, task = load_model(checkpoint("sha"), data)
     source = encode(SENTENCE, 0, data, task.source_dictionary, 40)
     attention_map(model, task, "encoder", source, None)
@@ -197,7 +197,7 @@ def run(
 @pytest.mark.parametrize("place", PLACES)
 def test_the_command_writes_a_picture(
     place: str,
-    data: Dataset,
+    data: DataFolder,
     checkpoint: Callable[[str], Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -225,7 +225,7 @@ def test_the_command_writes_a_picture(
 
 
 def test_without_a_target_the_models_own_translation_is_shown(
-    data: Dataset,
+    data: DataFolder,
     checkpoint: Callable[[str], Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -263,7 +263,7 @@ def test_labels_have_room(length: int) -> None:
 
 
 def test_a_failed_picture_leaves_nothing(
-    data: Dataset,
+    data: DataFolder,
     checkpoint: Callable[[str], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -298,7 +298,7 @@ def test_a_failed_picture_leaves_nothing(
 def test_bad_text_ends_in_one_line(
     words: list[str],
     message: str,
-    data: Dataset,
+    data: DataFolder,
     checkpoint: Callable[[str], Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -309,7 +309,7 @@ def test_bad_text_ends_in_one_line(
 
 
 def test_bad_files_end_in_one_line(
-    data: Dataset,
+    data: DataFolder,
     checkpoint: Callable[[str], Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -357,7 +357,7 @@ def test_bad_files_end_in_one_line(
         assert err.count("\n") == 1
 
 
-def _copy_without(data: Dataset, folder: Path, missing: str) -> Path:
+def _copy_without(data: DataFolder, folder: Path, missing: str) -> Path:
     for path in data.folder.rglob("*"):
         if path.is_file() and str(path.relative_to(data.folder)) != missing:
             copy = folder / path.relative_to(data.folder)
@@ -366,10 +366,10 @@ def _copy_without(data: Dataset, folder: Path, missing: str) -> Path:
     return folder
 
 
-def _other_vocabulary(folder: Path, data: Dataset) -> Dataset:
+def _other_vocabulary(folder: Path, data: DataFolder) -> DataFolder:
     """The same folder with one word more in its dictionaries."""
     _copy_without(data, folder, "")
     for lang in data.languages:
         with (folder / "bin" / f"dict.{lang}.txt").open("a") as stream:
             stream.write("".join(f"another{i} 1\n" for i in range(8)))
-    return open_dataset(folder)
+    return open_prepared(folder)

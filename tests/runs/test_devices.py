@@ -16,7 +16,7 @@ from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.data_folder import open_dataset
+from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.runs import devices, pipeline, training
 from fairseq_mhe.runs.devices import Device, asked_for
 from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
@@ -119,7 +119,7 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
         average=2,
     )
     recipe = Recipe("tiny", wanted, QUICKSTART.decoding)
-    dataset = open_dataset(data)
+    dataset = open_prepared(data)
     (run,) = pipeline.open_runs(recipe, ["mhe_mul"], [1], dataset, folder)
     if start is not None:
         run.checkpoints.mkdir()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.generation import generation_arguments, parse_hypotheses, sentences_per_second
 from fairseq_mhe.runs.recipes import QUICKSTART
@@ -52,7 +52,7 @@ def test_the_speed_is_fairseqs_own() -> None:
 
 
 def test_no_sentence_is_dropped_or_skipped() -> None:
-    data = Dataset(Path("/data set"), {"source_lang": "en", "target_lang": "de"})
+    data = DataFolder(Path("/data set"), ("en", "de"), {"steps": {}})
     words = generation_arguments(
         Path("m.pt"), data, "test", QUICKSTART.decoding, Device(False, 1, 2)
     )

@@ -15,7 +15,7 @@ from rich.console import Console
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.data_folder import Dataset
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import devices, training
 from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.run import Run, open_run
@@ -29,7 +29,7 @@ from fairseq_mhe.runs.training import (
 from tests.fixtures.runs import TRAINING, settings
 
 CPU = Device(gpu=False, slots=2, threads=1)
-DATA = Dataset(Path("/data set"), {"source_lang": "en", "target_lang": "de", "steps": {}})
+DATA = DataFolder(Path("/data set"), ("en", "de"), {"steps": {}})
 
 
 def save(folder: Path, name: str, updates: int) -> Path:

@@ -1,0 +1,106 @@
+"""Sentences to compare models on: those of a data folder, or random ones where there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from fairseq.data import data_utils
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from torch import Tensor
+
+from fairseq_mhe.checkpoints.checkpoint import Source
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.data_folder import DataFolder
+
+#: Sentences to a batch.
+BATCH = 50
+Pair = dict[str, Any]
+
+
+def load_task(data: DataFolder) -> TranslationTask:
+    """fairseq's task with the dictionaries of a data folder.
+
+    Raises:
+        UserError: a dictionary cannot be read.
+    """
+    config = TranslationConfig(
+        data=str(data.binary),
+        source_lang=data.languages[0],
+        target_lang=data.languages[1],
+        # References to other parts of a whole configuration by default.
+        dataset_impl=None,
+        required_seq_len_multiple=1,
+        train_subset="train",
+    )
+    try:
+        return TranslationTask.setup_task(config)
+    except (OSError, ValueError, IndexError) as error:
+        raise UserError(f"the dictionaries in {data.binary} cannot be read: {error}") from None
+
+
+def task_of(data: DataFolder, source: Source) -> TranslationTask:
+    """The task of a data folder, checked against a checkpoint's vocabulary.
+
+    Raises:
+        UserError: the dictionaries cannot be read, or are of another vocabulary.
+    """
+    task = load_task(data)
+    found = len(task.source_dictionary), len(task.target_dictionary)
+    if found != source.words:
+        raise UserError(
+            f"{data.folder} does not belong to {source.path}: its dictionaries have {found[0]} and "
+            f"{found[1]} words, those of the checkpoint {source.words[0]} and {source.words[1]}; "
+            "give the data that the model was trained on"
+        )
+    return task
+
+
+def sentence_pairs(task: TranslationTask, subset: str, count: int) -> list[Pair]:
+    """The first ``count`` pairs of a split, as fairseq's collater takes them.
+
+    Raises:
+        UserError: the split is missing.
+    """
+    try:
+        task.load_dataset(subset)
+    except (OSError, TypeError):  # TypeError: fairseq asks the length of a side that is missing
+        raise UserError(
+            f"{task.cfg.data} has no split {subset!r}: prepare the data again, or name another"
+        ) from None
+    dataset = task.dataset(subset)
+    return [dataset[index] for index in range(min(count, len(dataset)))]
+
+
+def batches(task: TranslationTask, subset: str, pairs: Sequence[Pair]) -> list[Pair]:
+    """Batches of a split's pairs, sentences of similar length together; "id" tells which is which."""
+    ordered = sorted(pairs, key=lambda pair: len(pair["source"]))
+    collate = task.dataset(subset).collater
+    return [collate(ordered[start : start + BATCH]) for start in range(0, len(ordered), BATCH)]
+
+
+def random_batches(
+    task: TranslationTask, sentences: int = 32, longest: int = 24, seed: int = 1
+) -> list[Pair]:
+    """Batches of random words: sources padded on the left, targets on the right, as in fairseq."""
+    generator = torch.Generator().manual_seed(seed)
+    pad, end = task.source_dictionary.pad(), torch.tensor([task.source_dictionary.eos()])
+
+    def sequences(words: int, lengths: Tensor) -> list[Tensor]:
+        first = min(4, words - 1)
+        return [torch.randint(first, words, (n,), generator=generator) for n in lengths.tolist()]
+
+    lengths = torch.randint(1, longest, (2, sentences), generator=generator)
+    sources = [torch.cat((s, end)) for s in sequences(len(task.source_dictionary), lengths[0])]
+    targets = [torch.cat((end, t)) for t in sequences(len(task.target_dictionary), lengths[1])]
+    made = []
+    for start in range(0, sentences, BATCH):
+        source, target = sources[start : start + BATCH], targets[start : start + BATCH]
+        inputs = {
+            "src_tokens": data_utils.collate_tokens(source, pad, left_pad=True),  # (B, S)
+            "src_lengths": torch.tensor([len(s) for s in source]),  # (B,)
+            "prev_output_tokens": data_utils.collate_tokens(target, pad, left_pad=False),  # (B, T)
+        }
+        made.append({"id": torch.arange(start, start + len(source)), "net_input": inputs})
+    return made

@@ -1,0 +1,89 @@
+"""Data folders of both kinds are opened; text that went through a model comes back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.data_folder import (
+    DataFolder,
+    join_bpe,
+    join_sentencepiece,
+    open_data,
+    open_prepared,
+)
+from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
+
+
+def test_joins_are_those_of_fairseq() -> None:
+    """As `--remove-bpe` and `--remove-bpe sentencepiece` do it, written out by hand."""
+    assert join_bpe("ein@@ fach so , a@@ b@@ c") == "einfach so , abc"
+    assert join_bpe("cut off@@") == "cut off"
+    assert join_sentencepiece("▁ein fach ▁so , ▁a b") == "einfach so, ab"
+
+
+def segmented_by(subword: str, tokenizer: str, target: str) -> DataFolder:
+    return DataFolder(Path("data"), ("xx", target), {"subword": subword, "tokenizer": tokenizer})
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_segmented_files_give_the_raw_text_back(prepared: Path, split: str, side: int) -> None:
+    data = open_prepared(prepared)
+    lang = data.languages[side]
+    raw = data.text(split, side).read_text(encoding="utf-8").splitlines()
+    segmented = (prepared / "subword" / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()
+    if data.manifest["tokenizer"] == "moses":  # what Moses' own rules lose is theirs
+        raw = [detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in raw]
+    assert data.detokenise(segmented, side) == raw
+
+
+def test_the_target_language_is_the_default() -> None:
+    assert segmented_by("bpe", "moses", "en").detokenise(["It 's he@@ re ."]) == ["It's here."]
+
+
+@given(st.text(), st.sampled_from(["bpe", "sentencepiece"]), st.sampled_from(["moses", "none"]))
+def test_whatever_a_model_says_one_line_comes_back(line: str, subword: str, tokenizer: str) -> None:
+    data = segmented_by(subword, tokenizer, "de")
+    assert len(data.detokenise([" ".join(line.split())])) == 1
+
+
+def test_unknown_segmentation_is_refused() -> None:
+    with pytest.raises(UserError, match="does not say how"):
+        segmented_by("characters", "none", "de").detokenise(["a"])
+
+
+def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
+    found = open_data(data)
+    assert found == DataFolder(data, ("en", "de"))
+    assert found.binary == data
+
+
+def test_a_prepared_folder(tmp_path: Path, data: Path) -> None:
+    shutil.copytree(data, tmp_path / "bin")
+    steps = {
+        "format": 1,
+        "state": "complete",
+        "source_lang": "en",
+        "target_lang": "de",
+        "steps": {},
+    }
+    (tmp_path / "manifest.json").write_text(json.dumps(steps))
+    assert open_data(tmp_path).binary == tmp_path / "bin"
+
+
+def test_what_is_no_data_folder(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(UserError, match="no data folder: give one that"):
+        open_data(tmp_path)
+    with pytest.raises(UserError, match="no data folder"):
+        open_data(tmp_path / "nothing")
+    shutil.copytree(data, tmp_path / "bin")
+    (tmp_path / "bin" / "dict.de.txt").unlink()
+    with pytest.raises(UserError, match=r"dict\.de\.txt is missing"):
+        open_data(tmp_path / "bin")
