@@ -1,4 +1,4 @@
-"""The registry of attention variants: a name, its class, and one function that builds it."""
+"""The registry of kinds of attention: a name, its class, and one function that builds it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ VARIANTS: dict[str, type[Attention]] = {
 }
 
 
+_COMMON = set(inspect.signature(Attention.__init__).parameters)
+
+
 def variant(name: str) -> type[Attention]:
     """The class of attention ``name``.
 
@@ -38,50 +41,31 @@ def variant(name: str) -> type[Attention]:
     return VARIANTS[name]
 
 
-def build_attention(
-    name: str,
-    embed_dim: int,
-    num_heads: int,
-    *,
-    kdim: int | None = None,
-    vdim: int | None = None,
-    dropout: float = 0.0,
-    bias: bool = False,
-    self_attention: bool = False,
-    encoder_decoder_attention: bool = False,
-    **options: Any,
-) -> Attention:
+def kinds_from_heads() -> list[str]:
+    """The kinds that can start from trained heads, by least squares and by their mean."""
+    return [name for name, kind in VARIANTS.items() if kind.pooled is not Attention.pooled]
+
+
+def build_attention(name: str, embed_dim: int, num_heads: int, **given: Any) -> Attention:
     """Build the attention sublayer ``name``, called as fairseq's ``MultiheadAttention`` is.
 
     Args:
-        name: a key of ``VARIANTS``. embed_dim, num_heads, kdim, vdim, dropout, bias,
-        self_attention, encoder_decoder_attention: as fairseq's.
-        options: ``head_dim`` and the variant's own (its class's ``options``).
+        name: a key of ``VARIANTS``.
+        embed_dim, num_heads: its sizes.
+        given: fairseq's other arguments (see :class:`Attention`) and the kind's ``OPTIONS``.
 
     Raises:
-        ValueError: an unknown name, sizes that do not fit, or an option that the variant would
-        ignore.
+        ValueError: an unknown name, sizes that do not fit, or an option that the kind would ignore.
     """
-    ignored = (
-        set(options)
-        - set(variant(name).options)
-        - set(inspect.signature(Attention.__init__).parameters)
-    )
+    kind = variant(name)
+    ignored = set(given) - _COMMON - {option.name for option in kind.OPTIONS}
     if ignored:
         raise ValueError(
             f"attention {name!r} does not use {', '.join(sorted(ignored))}: leave it out"
         )
-    return variant(name)(
-        embed_dim,
-        num_heads,
-        kdim=kdim,
-        vdim=vdim,
-        dropout=dropout,
-        bias=bias,
-        self_attention=self_attention,
-        encoder_decoder_attention=encoder_decoder_attention,
-        **options,
-    )
+    layer = kind(embed_dim, num_heads, **given)
+    layer.kind = name
+    return layer
 
 
-__all__ = ["VARIANTS", "Attention", "build_attention", "variant"]
+__all__ = ["VARIANTS", "Attention", "build_attention", "kinds_from_heads", "variant"]

@@ -15,41 +15,56 @@ and is kept beside the key.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.base import Attention, join_heads, split_heads
-from fairseq_mhe.attention.mha import PACKED_GAIN
+from fairseq_mhe.attention.base import Attention, Option, split_heads
+from fairseq_mhe.attention.cp import decompose
+from fairseq_mhe.attention.fitting import Fitted, Inputs, root
+from fairseq_mhe.attention.heads import Heads, projected, with_rows
 
 
 class CollaborativeAttention(Attention):
-    """Shared queries and keys of width D, mixed by every head; values per head; one key head is cached.
+    """Shared queries and keys of width D, mixed by every head; values per head; one cached key head.
 
-    Args:
-        collaborative_dim: D (default: C / 4, which lost no BLEU in the authors' WMT17 experiment).
+    D is C / 4 unless given, which lost no BLEU in the authors' WMT17 experiment.
     """
 
-    options = ("collaborative_dim",)
+    OPTIONS = (
+        *Attention.OPTIONS,
+        Option(
+            "collaborative_dim",
+            int,
+            None,
+            "width of the shared queries and keys (default: embedding dimension / 4)",
+        ),
+    )
+    folds = (
+        "collaborative attention folds only where no head mixes more shared dimensions than a "
+        "stock head is wide (with biases, one less)"
+    )
+    linear_heads = False
+    fits_by_tensorly = True
+    collaborative_dim: int
 
-    def __init__(
-        self, embed_dim: int, num_heads: int, *, collaborative_dim: int | None = None, **common: Any
-    ) -> None:
-        super().__init__(embed_dim, num_heads, **common)
-        width = max(1, embed_dim // 4) if collaborative_dim is None else collaborative_dim
+    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
+        super().__init__(embed_dim, num_heads, **given)
+        if self.collaborative_dim is None:
+            self.collaborative_dim = max(1, embed_dim // 4)
+        width = self.collaborative_dim
         if width < 1:
             raise ValueError(f"collaborative_dim must be positive, not {width}")
-        self.collaborative_dim = width
-        self.key_heads, self.value_heads = 1, num_heads
-        gain = PACKED_GAIN if self.kdim == self.vdim == embed_dim else 1.0
+        self.key_heads = 1
         self.k_proj = nn.Linear(self.kdim, width, bias=False)
         self.q_proj = nn.Linear(embed_dim, width, bias=False)
         for projection in (self.k_proj, self.q_proj):
-            nn.init.xavier_uniform_(projection.weight, gain=gain)
+            nn.init.xavier_uniform_(projection.weight, gain=self.gain(projection.in_features))
         self.mixing = nn.Parameter(torch.empty(num_heads, width))  # (n, D), m_i
         nn.init.xavier_uniform_(self.mixing)
-        self.v_proj = self.linear(self.vdim, num_heads * self.head_dim, gain)
+        self.v_proj = self.input_linear(self.vdim, num_heads * self.head_dim)
         self.out_proj = self.output_linear()
         self.content_proj: nn.Linear | None = None  # (n, kdim), v_i
         if self.bias:
@@ -76,6 +91,53 @@ class CollaborativeAttention(Attention):
             shared = torch.cat((shared, self.content_proj(key)), dim=-1)  # (S, B, D + n)
         return shared.transpose(0, 1).unsqueeze(1), split_heads(self.v_proj(value), self.num_heads)
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C)."""
-        return self.out_proj(join_heads(heads))
+    def written_out(self) -> Heads:
+        """m_i in the query; the content term v_i is one more key channel, which a constant query
+        reads.
+
+        Channels that a head mixes with 0 are left out, so that keys are as wide as the head that
+        uses most.
+        """
+        used = int(self.mixing.ne(0).sum(dim=1).max())
+        order = self.mixing.detach().abs().argsort(dim=1, descending=True)[:, :used]  # (n, used)
+        mixing = self.mixing.detach().double().gather(1, order)
+        query = self.q_proj.weight.detach().double()[order] * mixing.unsqueeze(2)  # (n, used, C)
+        key = self.k_proj.weight.detach().double()[order]  # (n, used, M)
+        query_bias = query.new_zeros(query.shape[:2])
+        if self.content_proj is not None:
+            content = self.content_proj.weight.detach().double()  # (n, M)
+            query, query_bias = with_rows(query, used + 1), with_rows(query_bias, used + 1)
+            query_bias[:, -1] = 1 / self.scaling
+            key = torch.cat((key, content.unsqueeze(1)), dim=1)
+        unbiased = key.new_zeros(key.shape[:2])
+        value = projected(self.v_proj, self.num_heads, self.num_heads)
+        return Heads.of(self, (query, query_bias), (key, unbiased), value)
+
+    def fitted(
+        self,
+        heads: Heads,
+        inputs: Inputs,
+        advance: Callable[[], None] = lambda: None,
+        iterations: int = 100,
+    ) -> Fitted:
+        """The scores' forms, stacked, are a CP decomposition (section 3.3); exact for D = n d."""
+        heads = heads.scaled(self.scaling)
+        query_root, query_inverse = root(inputs.query.second)
+        key_root, key_inverse = root(inputs.memory.covariance)  # softmax ignores the memory's mean
+        forms = query_root @ heads.scores() / self.scaling @ key_root  # (n, C, M)
+        rank = min(heads.key.size(1), *forms.shape[1:])
+        found = decompose(forms, self.collaborative_dim, rank, iterations, advance)
+        parameters = {
+            "q_proj.weight": found.query @ query_inverse,  # (D, C)
+            "k_proj.weight": found.key @ key_inverse,  # (D, M)
+            "mixing": found.mixing,  # (n, D)
+            "v_proj.weight": heads.value.flatten(0, 1),
+            "out_proj.weight": heads.output.transpose(0, 1).flatten(1),
+        }
+        if self.bias:
+            parameters |= {
+                "v_proj.bias": heads.value_bias.flatten(),
+                "out_proj.bias": heads.output_bias,
+                "content_proj.weight": heads.content(),  # (n, M)
+            }
+        return Fitted(parameters, found.error, found.iterations)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from fairseq_mhe.attention.base import Attention, join_heads, split_heads
-from fairseq_mhe.attention.mha import PACKED_GAIN
+from fairseq_mhe.attention.base import PACKED_GAIN, Attention, split_heads
+from fairseq_mhe.attention.heads import Heads, projected
 
 
 class ELAttention(Attention):
@@ -21,27 +22,25 @@ class ELAttention(Attention):
 
     keys_are_values = True
 
-    def __init__(self, embed_dim: int, num_heads: int, **common: Any) -> None:
-        super().__init__(embed_dim, num_heads, **common)
+    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
+        super().__init__(embed_dim, num_heads, **given)
         width = num_heads * self.head_dim
         if not self.kdim == self.vdim == width:
             raise ValueError(
-                f"el slices its input into heads: num_heads {num_heads} x head_dim {self.head_dim} = {width}"
-                f" must equal kdim {self.kdim} and vdim {self.vdim}"
+                f"el slices its input into heads: num_heads {num_heads} x head_dim {self.head_dim}"
+                f" = {width} must equal kdim {self.kdim} and vdim {self.vdim}"
             )
-        self.key_heads = self.value_heads = num_heads
         self.q_proj = self.linear(embed_dim, width, PACKED_GAIN)
         self.out_proj = self.output_linear()
-
-    def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, d)."""
-        return split_heads(self.q_proj(x), self.num_heads)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, n d) -> one (B, n, S, d), as both; ``value`` is the same input."""
         slices = split_heads(key, self.num_heads)
         return slices, slices
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C)."""
-        return self.out_proj(join_heads(heads))
+    def written_out(self) -> Heads:
+        """Keys and values are slices of the input: rows of the identity."""
+        slices = torch.eye(self.kdim, dtype=torch.float64).unflatten(0, (self.num_heads, -1))
+        unbiased = slices.new_zeros(slices.shape[:2])  # (n, d), for slices of (n, d, M)
+        query = projected(self.q_proj, self.num_heads, self.num_heads)
+        return Heads.of(self, query, (slices, unbiased), (slices, unbiased))

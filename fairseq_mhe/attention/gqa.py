@@ -8,59 +8,82 @@ C d.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
+import torch
 
-from fairseq_mhe.attention.base import Attention, join_heads, split_heads
-from fairseq_mhe.attention.mha import PACKED_GAIN
+from fairseq_mhe.attention.base import Attention, Option
+from fairseq_mhe.attention.fitting import Fitted, Inputs, Parameters, Problem, means, shared_rows
+from fairseq_mhe.attention.heads import Heads
 
 
 class GroupedQueryAttention(Attention):
     """Every head has its own query; g key and value heads are shared by n / g heads each.
 
-    Args:
-        kv_heads: g, which must divide ``num_heads``: 1 is MQA, ``num_heads`` is MHA (default: 2,
-        for odd numbers 1).
+    g is 2 (1 where the number of heads is odd) unless given: 1 is MQA, ``num_heads`` is MHA.
     """
 
-    options: tuple[str, ...] = ("kv_heads",)
+    OPTIONS: tuple[Option, ...] = (
+        *Attention.OPTIONS,
+        Option(
+            "kv_heads",
+            int,
+            None,
+            "key/value heads, a divisor of the heads (default: 2)",
+            flag="attention_kv_heads",
+        ),
+    )
+    kv_heads: int | None = None
 
-    def __init__(
-        self, embed_dim: int, num_heads: int, *, kv_heads: int | None = None, **common: Any
-    ) -> None:
-        super().__init__(embed_dim, num_heads, **common)
-        kv_heads = math.gcd(2, num_heads) if kv_heads is None else kv_heads
-        if kv_heads < 1 or num_heads % kv_heads:
+    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
+        super().__init__(embed_dim, num_heads, **given)
+        groups = math.gcd(2, num_heads) if self.kv_heads is None else self.kv_heads
+        if groups < 1 or num_heads % groups:
             raise ValueError(
-                f"kv_heads {kv_heads} does not divide num_heads {num_heads}: choose a divisor"
+                f"kv_heads {groups} does not divide num_heads {num_heads}: choose a divisor"
             )
-        self.key_heads = self.value_heads = kv_heads
-        gain = PACKED_GAIN if self.kdim == self.vdim == embed_dim else 1.0
-        self.k_proj = self.linear(self.kdim, kv_heads * self.head_dim, gain)
-        self.v_proj = self.linear(self.vdim, kv_heads * self.head_dim, gain)
-        self.q_proj = self.linear(embed_dim, num_heads * self.head_dim, gain)
-        self.out_proj = self.output_linear()
+        self.project(num_heads, kept=groups)
 
-    def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, d)."""
-        return split_heads(self.q_proj(x), self.num_heads)
+    def written_out(self) -> Heads:
+        """A group's key and value head stands in each of its heads."""
+        return Heads.of_projections(self)
 
-    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, kdim), (S, B, vdim) -> (B, g, S, d) twice."""
-        return split_heads(self.k_proj(key), self.key_heads), split_heads(
-            self.v_proj(value), self.value_heads
+    def fitted(
+        self,
+        heads: Heads,
+        inputs: Inputs,
+        advance: Callable[[], None] = lambda: None,
+        iterations: int = 100,
+    ) -> Fitted:
+        """A group's scores share the rows of its key, its outputs the rows of its value."""
+        p = Problem(self, heads, inputs)
+        keys, queries, values, outputs = [], [], [], []
+        groups = self.key_heads
+        for scores, output in zip(p.scores.chunk(groups), p.outputs.chunk(groups), strict=True):
+            # Errors count by the query's size: the rows are chosen with it, then every query is
+            # free.
+            rows, factors = shared_rows(p.of_query[0] @ scores, p.of_memory, self.head_dim)
+            keys.append(rows)
+            queries.append(p.of_query[1] @ factors)  # (n / g, X, d)
+            value, own = p.shared_values(output)
+            values.append(value)
+            outputs.append(own)
+        query = torch.cat(queries).transpose(1, 2).flatten(0, 1)  # (n d, X)
+        return Fitted(
+            p.query_layer(query)
+            | p.key_layer(torch.cat(keys))
+            | p.value_layers(torch.cat(values), torch.cat(outputs))
         )
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C)."""
-        return self.out_proj(join_heads(heads))
+    def pooled(self, heads: Heads) -> Parameters:
+        """A group's key and value are the means of its heads'."""
+        groups = {"query": self.num_heads, "key": self.key_heads, "value": self.value_heads}
+        return means(self, heads, groups)
 
 
 class MultiQueryAttention(GroupedQueryAttention):
     """One key and one value head for all queries."""
 
-    options = ()
-
-    def __init__(self, embed_dim: int, num_heads: int, **common: Any) -> None:
-        super().__init__(embed_dim, num_heads, kv_heads=1, **common)
+    OPTIONS = Attention.OPTIONS
+    kv_heads = 1

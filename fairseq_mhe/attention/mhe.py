@@ -1,8 +1,8 @@
-"""MHE attention, multiplicative and additive: Xue & Aletras, Findings of EMNLP 2023, section 3 (arXiv 2310.07911).
+"""MHE attention: Xue & Aletras, Findings of EMNLP 2023, section 3 (arXiv 2310.07911).
 
-Q = X W_Q, K = Y W_K, V = Y W_V with each W in R^{C x d}, shared by all heads; head i has embeddings e_i^Q, e_i^K, e_i^V
-in R^d, and is softmax(psi(Q, e_i^Q) psi(K, e_i^K)^T / sqrt(d)) psi(V, e_i^V); output concat(heads) W_O.
-MHE-Mul: psi(A, b) = A * (1 + b).  MHE-Add: psi(A, b) = A + b.
+Q = X W_Q, K = Y W_K, V = Y W_V with each W in R^{C x d}, shared by all heads; head i has embeddings
+e_i^Q, e_i^K, e_i^V in R^d, and is softmax(psi(Q, e_i^Q) psi(K, e_i^K)^T / sqrt(d)) psi(V, e_i^V);
+output concat(heads) W_O. MHE-Mul: psi(A, b) = A * (1 + b).  MHE-Add: psi(A, b) = A + b.
 Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C.
 
 psi acts per channel and the projections are shared, so one key head and one value head serve all
@@ -13,105 +13,116 @@ behind the weighted sum.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.base import Attention, join_heads
-from fairseq_mhe.attention.mha import PACKED_GAIN
+from fairseq_mhe.attention.base import PACKED_GAIN, Attention, Option, join_heads
+from fairseq_mhe.attention.cp import decompose
+from fairseq_mhe.attention.fitting import (
+    Fitted,
+    Inputs,
+    Parameters,
+    Problem,
+    means,
+    root,
+    shared_rows,
+)
+from fairseq_mhe.attention.heads import Heads
 
-#: How the shared projections may begin: the gain of Xavier's uniform distribution from the input's
-#: width c, d and n.
-SHARED_PROJECTION_INITS: dict[str, Callable[[int, int, int], float]] = {
-    "packed": lambda c, d, n: PACKED_GAIN,
-    "xavier": lambda c, d, n: 1.0,
-    # As large as the weights of one head in MHA, whose projection is n times as high.
-    "head": lambda c, d, n: PACKED_GAIN * ((c + d) / (c + n * d)) ** 0.5,
-}
 #: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head
 #: embeddings.
 PARAM_GROUP = "head_embeddings"
 
 
 class _HeadEmbeddingAttention(Attention):
-    """What both share: projections to one head, three embeddings a head, one cached key head and one value head.
+    """What both share: projections to one head, three embeddings a head, one cached head each."""
 
-    Args:
-        head_embedding_std: standard deviation of the embeddings' initial values N(0, std).
-        shared_projection_init: a key of ``SHARED_PROJECTION_INITS``.
-    """
-
-    options: tuple[str, ...] = ("head_embedding_std", "shared_projection_init")
+    OPTIONS: tuple[Option, ...] = (
+        *Attention.OPTIONS,
+        Option(
+            "head_embedding_std",
+            float,
+            0.02,
+            "spread of the head embeddings' initial values N(0, std)",
+        ),
+        Option(
+            "shared_projection_init",
+            str,
+            "packed",
+            "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
+            "(without it) or head (as large as those of one head in mha)",
+            choices=("packed", "xavier", "head"),
+        ),
+    )
+    head_embedding_std: float
+    shared_projection_init: str
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
     key_embedding: nn.Parameter  # (n, d), e^K
     value_embedding: nn.Parameter  # (n, d), e^V
 
-    def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        *,
-        head_embedding_std: float = 0.02,
-        shared_projection_init: str = "packed",
-        **common: Any,
-    ) -> None:
-        super().__init__(embed_dim, num_heads, **common)
-        if head_embedding_std < 0:
-            raise ValueError(
-                f"head_embedding_std must not be negative, but is {head_embedding_std}"
-            )
-        if shared_projection_init not in SHARED_PROJECTION_INITS:
-            known = ", ".join(SHARED_PROJECTION_INITS)
-            raise ValueError(
-                f"unknown shared_projection_init {shared_projection_init!r}; choose one of: {known}"
-            )
-        gain = SHARED_PROJECTION_INITS[shared_projection_init]
-        self.key_heads = self.value_heads = 1
-        self.k_proj = self.linear(
-            self.kdim, self.head_dim, gain(self.kdim, self.head_dim, num_heads)
-        )
-        self.v_proj = self.linear(
-            self.vdim, self.head_dim, gain(self.vdim, self.head_dim, num_heads)
-        )
-        self.q_proj = self.linear(
-            embed_dim, self.head_dim, gain(embed_dim, self.head_dim, num_heads)
-        )
-        self.out_proj = self.output_linear()
+    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
+        super().__init__(embed_dim, num_heads, **given)
+        std = self.head_embedding_std
+        if std < 0:
+            raise ValueError(f"head_embedding_std must not be negative, but is {std}")
+        self.project(1, kept=1)
         for name in ("query_embedding", "key_embedding", "value_embedding"):
             embedding = nn.Parameter(torch.empty(num_heads, self.head_dim))
-            nn.init.normal_(embedding, std=head_embedding_std)
+            nn.init.normal_(embedding, std=std)
             embedding.param_group = PARAM_GROUP  # type: ignore[attr-defined]
             self.register_parameter(name, embedding)
 
+    def gain(self, width: int) -> float:
+        """As ``shared_projection_init`` says, for a projection from inputs of ``width``."""
+        if self.shared_projection_init == "head":
+            d, n = self.head_dim, self.num_heads
+            # As large as the weights of one head in MHA, whose projection is n times as high.
+            return PACKED_GAIN * ((width + d) / (width + n * d)) ** 0.5
+        return PACKED_GAIN if self.shared_projection_init == "packed" else 1.0
+
     def shared_query(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, 1, T, d), contiguous, so that what is made of it for every head is too."""
+        """(T, B, C) -> (B, 1, T, d), contiguous, so that what is made of it is too."""
         length, batch, _ = x.shape
         # reshape, because a single step's transpose calls itself contiguous but keeps strides that
         # products inherit.
         return self.q_proj(x).transpose(0, 1).reshape(batch, 1, length, self.head_dim)
 
-    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, kdim), (S, B, vdim) -> (B, 1, S, d) twice: the shared K and V, without embeddings."""
-        return self.k_proj(key).transpose(0, 1).unsqueeze(1), self.v_proj(value).transpose(
-            0, 1
-        ).unsqueeze(1)
+    def pooled(self, heads: Heads) -> Parameters:
+        """Means of the heads; each head's embeddings then come as close to its own as they can."""
+        parameters = means(self, heads, {"query": 1, "key": 1, "value": 1})
+        heads = heads.of_width(self.head_dim)
+        for name in ("query", "key", "value"):
+            embedding = self.best_embedding(getattr(heads, name), getattr(heads, f"{name}_bias"))
+            parameters[f"{name}_embedding"] = embedding
+        return parameters
+
+    def best_embedding(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """(n, d): what brings the mean of weights (n, d, C) and biases (n, d) closest to each."""
+        raise NotImplementedError
 
 
 class MHEMul(_HeadEmbeddingAttention):
     """MHE-Mul. Both scores' factors sit on the query, (1 + e^V) on the head's output.
 
-    Args:
-        head_embedding_offset: the 1 in (1 + b), which keeps heads from vanishing where b is near 0.
+    ``head_embedding_offset`` is the 1 in (1 + b), which keeps heads from vanishing where b is near
+    0.
     """
 
-    options = (*_HeadEmbeddingAttention.options, "head_embedding_offset")
-
-    def __init__(
-        self, embed_dim: int, num_heads: int, *, head_embedding_offset: float = 1.0, **common: Any
-    ) -> None:
-        super().__init__(embed_dim, num_heads, **common)
-        self.head_embedding_offset = head_embedding_offset
+    OPTIONS = (
+        *_HeadEmbeddingAttention.OPTIONS,
+        Option(
+            "head_embedding_offset",
+            float,
+            1.0,
+            "what is added to a head embedding before multiplying",
+        ),
+    )
+    head_embedding_offset: float
+    linear_heads = False
+    fits_by_tensorly = True
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): (X W_Q) * (1 + e_i^Q) * (1 + e_i^K)."""
@@ -120,14 +131,67 @@ class MHEMul(_HeadEmbeddingAttention):
         return self.shared_query(x) * factor.unsqueeze(1)
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C): each head times (1 + e_i^V), which any weights (dropped ones too) pass through."""
+        """(B, n, T, d) -> (T, B, C): each head times (1 + e_i^V), which any weights pass through."""
         factor = self.head_embedding_offset + self.value_embedding  # (n, d)
         return self.out_proj(join_heads(heads * factor.unsqueeze(1)))
 
+    def written_out(self) -> Heads:
+        """(Q fQ) (K fK)^T = (Q fQ fK) K^T with f = 1 + e: both in the query, the value's in W_O."""
+        heads = Heads.of_projections(self)
+        embeddings = (self.query_embedding, self.key_embedding, self.value_embedding)
+        of_query, of_key, of_value = (
+            self.head_embedding_offset + e.detach().double() for e in embeddings
+        )  # (n, d)
+        of_scores = of_query * of_key
+        return replace(
+            heads,
+            query=heads.query * of_scores.unsqueeze(2),
+            query_bias=heads.query_bias * of_scores,
+            output=heads.output * of_value.unsqueeze(1),
+        )
+
+    def fitted(
+        self,
+        heads: Heads,
+        inputs: Inputs,
+        advance: Callable[[], None] = lambda: None,
+        iterations: int = 100,
+    ) -> Fitted:
+        """Scores with one factor a head and channel are a CP decomposition; W_O has the values'."""
+        p, width = Problem(self, heads, inputs), self.head_dim
+        weighted = p.of_query[0] @ p.scores @ p.of_memory[0]  # (n, X, M)
+        found = decompose(weighted, width, p.heads.key.size(1), iterations, advance)
+        # Factors of size 1 on average, as those of a new model are.
+        size = found.mixing.square().mean(dim=0).sqrt()  # (d,)
+        factors = torch.where(size > 0, found.mixing / size, 1.0)  # (n, d)
+        query, key = (rows * size.sqrt().unsqueeze(1) for rows in (found.query, found.key))
+        value, output = p.shared_values(p.outputs)
+        one = torch.full_like(factors, 1 - self.head_embedding_offset)
+        return Fitted(
+            p.query_layer(query @ p.of_query[1])
+            | p.key_layer(key @ p.of_memory[1])
+            | p.value_layers(value, output)
+            # All in e^Q: where a factor is 0 it can still learn, which it could not if e^K made
+            # half of it.
+            | {
+                "query_embedding": factors - self.head_embedding_offset,
+                "key_embedding": one,
+                "value_embedding": one.clone(),
+            }
+        )
+
+    def best_embedding(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """The factor of each channel that brings the mean closest to the head's own."""
+        mean = weight.mean(dim=0)  # (d, C)
+        size = mean.square().sum(dim=1)  # (d,)
+        factors = torch.where(size > 0, (weight * mean).sum(dim=2) / size, 1.0)  # (n, d)
+        return factors - self.head_embedding_offset
+
 
 class MHEAdd(_HeadEmbeddingAttention):
-    """MHE-Add. e^Q is added to the query; e^K adds the same to all of a query's scores, which the softmax ignores; e^V
-    is added to the head's output, times the weights' sum where dropout makes that differ from 1.
+    """MHE-Add. e^Q is added to the query; e^K adds the same to all of a query's scores, which the
+    softmax ignores; e^V is added to the head's output, times the weights' sum where dropout makes
+    that differ from 1.
     """
 
     needs_row_sums = True
@@ -143,3 +207,55 @@ class MHEAdd(_HeadEmbeddingAttention):
         """(B, n, T, d) -> (T, B, C): each head plus e_i^V."""
         shift = self.value_embedding.unsqueeze(1)  # (n, 1, d)
         return self.out_proj(join_heads(heads + (shift if row_sums is None else row_sums * shift)))
+
+    def written_out(self) -> Heads:
+        """e^Q and e^V are biases of a head; e^K changes nothing."""
+        heads = Heads.of_projections(self)
+        return replace(
+            heads,
+            query_bias=heads.query_bias + self.query_embedding.detach().double(),
+            value_bias=heads.value_bias + self.value_embedding.detach().double(),
+        )
+
+    def fitted(
+        self,
+        heads: Heads,
+        inputs: Inputs,
+        advance: Callable[[], None] = lambda: None,
+        iterations: int = 100,
+    ) -> Fitted:
+        """Heads differ in what they score a key by whatever the query: one score of x, on average,
+        and a shift a head.
+        """
+        p = Problem(self, heads, inputs)
+        heads = p.heads
+        n, width = heads.count, heads.query.size(2)
+        mean = inputs.query.mean  # (C,)
+        half, inverse = root(inputs.query.covariance)
+        varying = p.scores[:, :width].mean(dim=0)  # (C, M)
+        at_mean = heads.query @ mean + heads.query_bias  # (n, k)
+        fixed = (at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)
+        wanted = torch.cat((n**0.5 * half @ varying, fixed)).unsqueeze(0)  # (1, C + n, M)
+        rows, factors = shared_rows(wanted, p.of_memory, self.head_dim)
+        query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
+        shift = factors[0, width:] - query @ mean  # (n, d)
+        value, output = shared_rows(p.outputs, p.of_memory, self.head_dim)
+        lost = p.lost_constant(value.unsqueeze(0), output)
+        joined = output.transpose(0, 1).flatten(1)  # (C, n d)
+        parameters = {
+            "q_proj.weight": query,
+            "v_proj.weight": value,
+            "out_proj.weight": joined,
+            "query_embedding": shift,
+            "key_embedding": torch.zeros_like(shift),
+            # The shifts that write what is constant, the shortest of them.
+            "value_embedding": (torch.linalg.pinv(joined) @ lost).unflatten(0, (n, -1)),
+        }
+        if self.bias:
+            parameters |= {f"{name}_proj.bias": query.new_zeros(len(query)) for name in "qv"}
+            parameters["out_proj.bias"] = lost - joined @ parameters["value_embedding"].flatten()
+        return Fitted(parameters | p.key_layer(rows))
+
+    def best_embedding(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """What each head's bias differs from the mean by."""
+        return bias - (bias.mean(dim=0) if self.bias else 0)

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fairseq_mhe.attention.base import Attention, join_heads, split_heads
-from fairseq_mhe.attention.mha import PACKED_GAIN
+from fairseq_mhe.attention.base import Attention, split_heads
+from fairseq_mhe.attention.heads import Heads, projected
 
 
 class SharedKeyValueAttention(Attention):
@@ -19,28 +19,26 @@ class SharedKeyValueAttention(Attention):
 
     keys_are_values = True
 
-    def __init__(self, embed_dim: int, num_heads: int, **common: Any) -> None:
-        super().__init__(embed_dim, num_heads, **common)
+    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
+        super().__init__(embed_dim, num_heads, **given)
         if self.kdim != self.vdim:
             raise ValueError(
-                f"skv projects keys and values together: kdim {self.kdim} and vdim {self.vdim} differ"
+                f"skv projects keys and values together: kdim {self.kdim} and vdim {self.vdim} "
+                "differ"
             )
-        self.key_heads = self.value_heads = num_heads
         width = num_heads * self.head_dim
-        gain = PACKED_GAIN if self.kdim == embed_dim else 1.0
-        self.kv_proj = self.linear(self.kdim, width, gain)
-        self.q_proj = self.linear(embed_dim, width, gain)
+        self.kv_proj = self.input_linear(self.kdim, width)
+        self.q_proj = self.input_linear(embed_dim, width)
         self.out_proj = self.output_linear()
-
-    def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, d)."""
-        return split_heads(self.q_proj(x), self.num_heads)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim) -> one (B, n, S, d), as both; ``value`` is the same input."""
         shared = split_heads(self.kv_proj(key), self.num_heads)
         return shared, shared
 
-    def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C)."""
-        return self.out_proj(join_heads(heads))
+    def written_out(self) -> Heads:
+        """One projection is key and value."""
+        shared = projected(self.kv_proj, self.num_heads, self.num_heads)
+        return Heads.of(
+            self, projected(self.q_proj, self.num_heads, self.num_heads), shared, shared
+        )

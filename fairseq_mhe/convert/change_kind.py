@@ -13,18 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.mhe import MHEMul
+from fairseq_mhe.attention import Attention, kinds_from_heads, variant
+from fairseq_mhe.attention.cp import tensorly_functions
+from fairseq_mhe.attention.fitting import Fitted, Inputs
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_ours
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
-from fairseq_mhe.convert.cp import tensorly_functions
-from fairseq_mhe.convert.fit import FITS, Target, fit
-from fairseq_mhe.convert.heads import write_out
-from fairseq_mhe.convert.layerwise import Converted, LayerStore, convert_model
+from fairseq_mhe.convert.layerwise import LayerStore, convert_model
 from fairseq_mhe.convert.measured import Material, add_data_arguments, open_material
-from fairseq_mhe.convert.moments import unknown_inputs
-from fairseq_mhe.convert.pool import pool
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
@@ -76,9 +72,9 @@ def convert_kind(
         UserError: the options do not fit together, tensorly is missing, or ``output`` cannot be
         written.
     """
-    if kind == "mhe_mul" and "fit" in methods:
+    if "fit" in methods and variant(kind).fits_by_tensorly:
         tensorly_functions()
-    bias = any(write_out(module).biased for _, _, module in sublayers(source.model))
+    bias = any(module.written_out().biased for _, _, module in sublayers(source.model))
     options = source.other_kind(kind, bias, attention_kv_heads=kv_heads)
     stores = [_store(method, options, material, output) for method in methods]
     made = [
@@ -117,19 +113,16 @@ def _candidate(
     console: Console,
 ) -> Candidate:
     """The model that ``method`` makes of ``source``."""
-    kind = options["attention"]
     inputs = material.inputs(console) if method == "fit" else {}
 
     def convert(
         name: str, module: Attention, new: Attention, advance: Callable[[], None]
-    ) -> Converted:
-        heads, target = write_out(module), target_of(new)
+    ) -> Fitted:
+        heads = module.written_out()
         if method == "fit":
-            return Converted(
-                fit(kind, heads, inputs.get(name) or unknown_inputs(module), target, advance)
-            )
+            return new.fitted(heads, inputs.get(name) or Inputs.unknown(module), advance)
         try:
-            return Converted(pool(kind, heads, target))
+            return Fitted(new.pooled(heads))
         except ValueError as error:
             raise UserError(f"{name}: {error}; use --method fit") from None
 
@@ -137,18 +130,15 @@ def _candidate(
     return Candidate(method, model, material.difference(model), material.loss(model))
 
 
-def target_of(new: Attention) -> Target:
-    """What a freshly built sublayer wants."""
-    offset = new.head_embedding_offset if isinstance(new, MHEMul) else 1.0
-    return Target(width=new.head_dim, groups=new.key_heads, bias=new.bias, offset=offset)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe convert``."""
     parser.add_argument("input", type=Path, metavar="IN", help="trained checkpoint, stock or ours")
     parser.add_argument("output", type=Path, metavar="OUT", help="checkpoint to fine-tune")
     parser.add_argument(
-        "--to", required=True, metavar="KIND", help=f"kind of attention: {', '.join(FITS)}"
+        "--to",
+        required=True,
+        metavar="KIND",
+        help=f"kind of attention: {', '.join(kinds_from_heads())}",
     )
     parser.add_argument(
         "--kv-heads", type=int, metavar="G", help="gqa: key/value heads (default: 2)"
@@ -190,9 +180,10 @@ def run(args: argparse.Namespace) -> None:
 
 def _methods(args: argparse.Namespace) -> tuple[str, ...]:
     """The methods to try, after a look at the options."""
-    if args.to not in FITS:
+    if args.to not in kinds_from_heads():
         raise UserError(
-            f"cannot convert to {args.to!r}; choose one of: {', '.join(FITS)} (to-collaborative makes collaborative)"
+            f"cannot convert to {args.to!r}; choose one of: {', '.join(kinds_from_heads())} "
+            "(to-collaborative makes collaborative)"
         )
     if args.kv_heads is not None and args.to != "gqa":
         raise UserError(f"--kv-heads has no effect on {args.to}: leave it out")

@@ -12,13 +12,12 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention import Attention, variant
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_stock
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.compare import LogitDifference, logit_difference, quiet_fairseq, search
-from fairseq_mhe.convert.heads import NOT_LINEAR, kind_of, stock_parameters, stock_width, write_out
 from fairseq_mhe.convert.sentences import batches, random_batches, sentence_pairs, task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.prepare.data_folder import open_data
@@ -62,18 +61,17 @@ def stock_sublayer(attention: Attention, name: str) -> dict[str, Tensor]:
     Raises:
         UserError: it has no exact stock form.
     """
-    width = stock_width(attention)
-    try:
-        return stock_parameters(write_out(attention).of_width(width))
-    except ValueError as error:
-        hint = (
-            "collaborative attention folds only where no head mixes more shared dimensions than a stock head is wide "
-            "(with biases, one less)"
-            if kind_of(attention) == "collaborative"
-            else "heads wider than embedding dimension / heads do not fold"
-        )
+    width, rest = divmod(attention.embed_dim, attention.num_heads)
+    if rest:
         raise UserError(
-            f"{name} ({kind_of(attention)}) has no exact stock form: {error}; {hint}"
+            f"{attention.num_heads} heads do not divide the model's width {attention.embed_dim}, "
+            "which fairseq's own attention demands: this model has no stock form"
+        )
+    try:
+        return attention.written_out().of_width(width).stock_parameters()
+    except ValueError as error:
+        raise UserError(
+            f"{name} ({attention.kind}) has no exact stock form: {error}; {attention.folds}"
         ) from None
 
 
@@ -87,7 +85,8 @@ def fold(
         belong to the model.
     """
     parameters = folded_parameters(source.model)
-    made = {"made_by": "fold", "linear": not set(NOT_LINEAR) & set(source.attention.values())}
+    linear = all(variant(kind).linear_heads for kind in source.attention.values())
+    made = {"made_by": "fold", "linear": linear}
     with atomic_path(output) as temporary:
         save_stock(source, parameters, temporary, made)
         return verify(source, temporary, data, sentences, subset, console)

@@ -16,22 +16,14 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.fitting import Fitted
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.models.build import build_ours, sublayers
-
-
-@dataclass(frozen=True)
-class Converted:
-    """A sublayer's new parameters; ``error`` is the relative error of its scores where one was measured."""
-
-    parameters: dict[str, Tensor]
-    error: float | None = None
-    iterations: int = 0
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,7 @@ class LayerReport:
 
 #: Convert (name, old sublayer, new sublayer); the last argument is called after each round of an
 #: iteration.
-Convert = Callable[[str, Attention, Attention, Callable[[], None]], Converted]
+Convert = Callable[[str, Attention, Attention, Callable[[], None]], Fitted]
 
 
 def convert_model(
@@ -75,7 +67,7 @@ def convert_model(
             start(name)
             begun = time.monotonic()
 
-            def work(name: str = name, module: Attention = module) -> Converted:
+            def work(name: str = name, module: Attention = module) -> Fitted:
                 return convert(name, module, new[name], advance)
 
             converted, seconds = store.get_or_make(name, module, work, begun)
@@ -99,8 +91,8 @@ class LayerStore:
         self._settings = json.dumps(settings, sort_keys=True)
 
     def get_or_make(
-        self, name: str, module: Attention, make: Callable[[], Converted], begun: float
-    ) -> tuple[Converted, float]:
+        self, name: str, module: Attention, make: Callable[[], Fitted], begun: float
+    ) -> tuple[Fitted, float]:
         """The result for a sublayer and the seconds it took, from disk where it is there."""
         path = self._folder / f"{self._key(name, module)}.pt"
         if (found := _read(path)) is not None:
@@ -126,11 +118,11 @@ class LayerStore:
         return digest.hexdigest()
 
 
-def _read(path: Path) -> tuple[Converted, float] | None:
+def _read(path: Path) -> tuple[Fitted, float] | None:
     """A stored result, or None where there is none that can be read."""
     try:
         entry = torch.load(path, weights_only=True)
-        return Converted(entry["parameters"], entry["error"], entry["iterations"]), entry["seconds"]
+        return Fitted(entry["parameters"], entry["error"], entry["iterations"]), entry["seconds"]
     except Exception:  # whatever is wrong with it, it is made again
         return None
 

@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import nn
 
+from fairseq_mhe.attention.fitting import Inputs
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.convert.compare import LogitDifference, logit_difference, loss
-from fairseq_mhe.convert.moments import Inputs, measure_inputs, unknown_inputs
+from fairseq_mhe.convert.moments import measure_inputs
 from fairseq_mhe.convert.sentences import batches, random_batches, sentence_pairs, task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.prepare.data_folder import open_data
@@ -38,7 +39,7 @@ class Material:
         """What each sublayer of the source reads, by its name."""
         if not self.train:
             return {
-                name: unknown_inputs(module) for name, _, module in sublayers(self.source.model)
+                name: Inputs.unknown(module) for name, _, module in sublayers(self.source.model)
             }
         with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
             bar = progress.add_task("measuring inputs", total=len(self.train))

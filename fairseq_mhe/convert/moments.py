@@ -1,66 +1,16 @@
-"""What the attention sublayers of a model read: mean and covariance of their inputs over real sentences."""
+"""What the attention sublayers of a model read: moments of their inputs over real sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.fitting import Inputs, Moments
 from fairseq_mhe.models.build import sublayers
-
-#: Eigenvalues below this share of the largest count as this share: directions that the data hardly
-#: show.
-FLOOR = 1e-6
-
-
-@dataclass(frozen=True)
-class Moments:
-    """``mean`` (C,) and ``covariance`` (C, C) of vectors, float64."""
-
-    mean: Tensor
-    covariance: Tensor
-
-    @classmethod
-    def unknown(cls, width: int) -> Moments:
-        """Every direction alike: what to assume without data."""
-        return cls(torch.zeros(width, dtype=torch.float64), torch.eye(width, dtype=torch.float64))
-
-    @property
-    def second(self) -> Tensor:
-        """(C, C): the mean of x x^T."""
-        return self.covariance + self.mean.outer(self.mean)
-
-    def with_one(self) -> Tensor:
-        """(C + 1, C + 1): the mean of [x, 1] [x, 1]^T, for maps with a bias."""
-        one = torch.ones(1, dtype=torch.float64)
-        vector = torch.cat((self.mean, one))  # (C + 1,)
-        padded = nn.functional.pad(self.covariance, (0, 1, 0, 1))
-        return padded + vector.outer(vector)
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """What one sublayer reads: ``query`` and ``memory``."""
-
-    query: Moments
-    memory: Moments
-
-
-def unknown_inputs(attention: Attention) -> Inputs:
-    """Inputs of which nothing is known."""
-    return Inputs(Moments.unknown(attention.embed_dim), Moments.unknown(attention.kdim))
-
-
-def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The symmetric square root of a covariance (C, C), and its inverse; weak directions are raised to ``FLOOR``."""
-    values, vectors = torch.linalg.eigh(matrix)
-    values = values.clamp(min=float(values.max()) * FLOOR).sqrt()
-    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
 
 
 class _Sums:

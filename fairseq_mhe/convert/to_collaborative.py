@@ -16,15 +16,15 @@ from pathlib import Path
 from rich.console import Console
 
 from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.cp import tensorly_functions
+from fairseq_mhe.attention.fitting import Fitted, Inputs
+from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_ours
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
-from fairseq_mhe.convert.cp import decompose, tensorly_functions
-from fairseq_mhe.convert.heads import Heads, write_out
-from fairseq_mhe.convert.layerwise import Converted, LayerReport, LayerStore, convert_model, table
+from fairseq_mhe.convert.layerwise import LayerReport, LayerStore, convert_model, table
 from fairseq_mhe.convert.measured import Material, add_data_arguments, open_material
-from fairseq_mhe.convert.moments import Inputs, root, unknown_inputs
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
@@ -37,47 +37,6 @@ class Result:
     logits: LogitDifference
     loss_before: float | None
     loss_after: float | None
-
-
-def collaborative_parameters(
-    heads: Heads,
-    scale: float,
-    dimensions: int,
-    iterations: int,
-    inputs: Inputs,
-    bias: bool,
-    advance: Callable[[], None],
-) -> Converted:
-    """A collaborative sublayer's parameters for ``heads``.
-
-    Args:
-        scale: the new sublayer's factor on scores.
-        dimensions: D.
-        iterations: most rounds of least squares.
-        inputs: what the sublayer reads; the scores' errors count as they do there.
-        bias: whether the new sublayer has biases.
-    """
-    heads = heads.scaled(scale)
-    query_root, query_inverse = root(inputs.query.second)
-    key_root, key_inverse = root(inputs.memory.covariance)  # softmax ignores the memory's mean
-    forms = query_root @ heads.scores() / scale @ key_root  # (n, C, M)
-    found = decompose(
-        forms, dimensions, min(heads.key.size(1), *forms.shape[1:]), iterations, advance
-    )
-    parameters = {
-        "q_proj.weight": found.query @ query_inverse,  # (D, C)
-        "k_proj.weight": found.key @ key_inverse,  # (D, M)
-        "mixing": found.mixing,  # (n, D)
-        "v_proj.weight": heads.value.flatten(0, 1),
-        "out_proj.weight": heads.output.transpose(0, 1).flatten(1),
-    }
-    if bias:
-        parameters |= {
-            "v_proj.bias": heads.value_bias.flatten(),
-            "out_proj.bias": heads.output_bias,
-            "content_proj.weight": heads.content(),  # (n, M)
-        }
-    return Converted(parameters, found.error, found.iterations)
 
 
 def to_collaborative(
@@ -97,7 +56,7 @@ def to_collaborative(
     Raises:
         UserError: D does not fit, tensorly is missing, or ``output`` cannot be written.
     """
-    old = {name: write_out(module) for name, _, module in sublayers(source.model)}
+    old = {name: module.written_out() for name, _, module in sublayers(source.model)}
     check_dimensions(old, dimensions)
     tensorly_functions()
     bias = any(heads.biased for heads in old.values())
@@ -106,11 +65,9 @@ def to_collaborative(
 
     def convert(
         name: str, module: Attention, new: Attention, advance: Callable[[], None]
-    ) -> Converted:
-        known = inputs.get(name) or unknown_inputs(module)
-        return collaborative_parameters(
-            old[name], new.scaling, dimensions, iterations, known, bias, advance
-        )
+    ) -> Fitted:
+        known = inputs.get(name) or Inputs.unknown(module)
+        return new.fitted(old[name], known, advance, iterations)
 
     settings = {
         "to": "collaborative",

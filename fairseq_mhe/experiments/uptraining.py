@@ -18,11 +18,11 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.console import Console
 
+from fairseq_mhe.attention import kinds_from_heads
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
-from fairseq_mhe.convert.fit import FITS
 from fairseq_mhe.experiments import studies
 from fairseq_mhe.experiments.studies import CONVERSION, Study
 from fairseq_mhe.report.plots import COLOURS, MARKS
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--attention",
         type=_kinds,
-        default=",".join(FITS),
+        default=",".join(kinds_from_heads()),
         metavar="KIND,...",
         help="(default: %(default)s)",
     )
@@ -79,9 +79,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _kinds(text: str) -> list[str]:
     for word in text.split(","):
-        if word not in FITS:
+        if word not in kinds_from_heads():
             raise argparse.ArgumentTypeError(
-                f"cannot convert to {word!r}; choose of: {', '.join(FITS)}"
+                f"cannot convert to {word!r}; choose of: {', '.join(kinds_from_heads())}"
             )
     return list(dict.fromkeys(text.split(",")))
 

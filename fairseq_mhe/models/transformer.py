@@ -194,7 +194,7 @@ def check_options(args: Any) -> None:
 
 
 def _known(kind: str) -> set[str]:
-    return {*variant(kind).options, "head_dim"}
+    return {option.name for option in variant(kind).OPTIONS}
 
 
 def _arguments(args: Any, place: str, kind: str) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe import cli
+from fairseq_mhe.attention import kinds_from_heads
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
-from fairseq_mhe.convert.fit import FITS
 from fairseq_mhe.convert.fold import fold
 from tests.convert.test_fold import logits
 from tests.fixtures.checkpoints import save, trained
@@ -63,7 +63,7 @@ def test_gqa_with_every_head_its_own_is_the_model_itself(
 
 
 @pytest.mark.parametrize("options", [{}, {"attention_bias": True}], ids=["no bias", "bias"])
-@pytest.mark.parametrize("kind", FITS)
+@pytest.mark.parametrize("kind", kinds_from_heads())
 def test_on_trained_weights_least_squares_lose_less_than_means(
     tmp_path: Path,
     data: Path,

@@ -14,12 +14,13 @@ from rich.console import Console
 
 import fairseq_mhe
 from fairseq_mhe import cli
+from fairseq_mhe.attention import build_attention, variant
+from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention.mhe import MHEAdd
 from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert import heads
-from fairseq_mhe.convert.fold import fold, load_stock
-from fairseq_mhe.convert.heads import NOT_LINEAR
+from fairseq_mhe.convert.fold import fold, load_stock, stock_sublayer
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
 from tests.fixtures.models import make_batch, make_model, search
 
@@ -201,7 +202,7 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
     average_checkpoints(paths, tmp_path / "average.pt")
     averaged_first = folded(open_source(tmp_path / "average.pt"), tmp_path / "average-folded.pt")
     parts = [tmp_path / f"folded{seed}.pt" for seed in (1, 2)]
-    if kind in NOT_LINEAR:
+    if not variant(kind).linear_heads:
         with pytest.raises(
             UserError,
             match="the mean of products is not the product of means: average the checkpoint",
@@ -252,9 +253,8 @@ def test_a_fold_that_is_not_exact_is_not_kept(
     make_source: Callable[..., Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command does not trust itself."""
-    monkeypatch.setitem(
-        heads.RULES, "mhe_add", lambda a: heads._sha(a)
-    )  # forgets the head embeddings
+    # It forgets the head embeddings.
+    monkeypatch.setattr(MHEAdd, "written_out", lambda self: Heads.of_projections(self))
     source = make_source(attention="mhe_add")
     with pytest.raises(UserError, match="is not exact: its logits differ by up to"):
         fold(source, tmp_path / "out.pt", None, 1, "test", Console(quiet=True))
@@ -284,3 +284,8 @@ def test_the_input_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFix
     assert cli.main(["fold", str(path), str(tmp_path / "." / "model.pt")]) == 2
     assert "is the input" in capsys.readouterr().err
     assert path.read_bytes() == before
+
+
+def test_a_width_that_fairseq_cannot_split_is_refused() -> None:
+    with pytest.raises(UserError, match="3 heads do not divide the model's width 16"):
+        stock_sublayer(build_attention("mha", 16, 3, head_dim=5), "a sublayer")

@@ -10,11 +10,9 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.fitting import Fitted
 from fairseq_mhe.checkpoints.checkpoint import Source
-from fairseq_mhe.convert.fit import Target
-from fairseq_mhe.convert.heads import write_out
-from fairseq_mhe.convert.layerwise import Converted, LayerStore, convert_model
-from fairseq_mhe.convert.pool import pool
+from fairseq_mhe.convert.layerwise import LayerStore, convert_model
 from fairseq_mhe.models.build import sublayers
 
 
@@ -27,13 +25,11 @@ class Work:
 
     def __call__(
         self, name: str, old: Attention, new: Attention, advance: Callable[[], None]
-    ) -> Converted:
+    ) -> Fitted:
         if len(self.done) == self.killed_at:
             raise KeyboardInterrupt
         self.done.append(name)
-        return Converted(
-            pool("mqa", write_out(old), Target(new.head_dim)), error=0.25, iterations=3
-        )
+        return Fitted(new.pooled(old.written_out()), error=0.25, iterations=3)
 
 
 def run(

@@ -8,11 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention import Attention, build_attention
-from fairseq_mhe.convert.fit import FITS, Target, fit
-from fairseq_mhe.convert.heads import Heads, write_out
-from fairseq_mhe.convert.moments import Inputs, Moments
-from fairseq_mhe.convert.pool import pool
+from fairseq_mhe.attention import Attention, build_attention, kinds_from_heads
+from fairseq_mhe.attention.fitting import Inputs, Moments, root
+from fairseq_mhe.attention.heads import Heads
 from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
@@ -20,7 +18,8 @@ C, N = 12, 3
 
 def make_heads() -> Heads:
     torch.manual_seed(2)
-    return write_out(stir(build_attention("mha", C, N, bias=True, self_attention=True)).double())
+    mha = build_attention("mha", C, N, bias=True, self_attention=True)
+    return stir(mha).double().written_out()
 
 
 def make_inputs() -> tuple[Tensor, Inputs]:
@@ -32,10 +31,16 @@ def make_inputs() -> tuple[Tensor, Inputs]:
     return x, Inputs(moments, moments)
 
 
-def made(kind: str, parameters: dict[str, Tensor], **options: Any) -> Attention:
-    attention = build_attention(kind, C, N, self_attention=True, bias=True, **options).double()
+def new(kind: str, **options: Any) -> Attention:
+    """A sublayer of ``kind``, with one group where it has groups."""
+    groups = {"kv_heads": 1} if kind == "gqa" else {}
+    return build_attention(kind, C, N, self_attention=True, bias=True, **groups, **options).double()
+
+
+def made(attention: Attention, parameters: dict[str, Tensor]) -> Heads:
+    """The heads of a sublayer with these parameters."""
     attention.load_state_dict(parameters)
-    return attention
+    return attention.written_out()
 
 
 def errors(heads: Heads, other: Heads, x: Tensor) -> tuple[float, float]:
@@ -60,35 +65,32 @@ def errors(heads: Heads, other: Heads, x: Tensor) -> tuple[float, float]:
 def test_nothing_near_is_better(kind: str) -> None:
     """(MHE-Add's one score for all heads is fitted to their mean, which is no least square of each.)"""
     heads, (x, inputs) = make_heads(), make_inputs()
-    options = {"kv_heads": 1} if kind == "gqa" else {}
-    found = fit(kind, heads, inputs, Target(C // N, bias=True, iterations=3000))
-    best = errors(heads, write_out(made(kind, found, **options)), x)
+    found = new(kind).fitted(heads, inputs, iterations=3000).parameters
+    best = errors(heads, made(new(kind), found), x)
     generator = torch.Generator().manual_seed(1)
     for _ in range(20):
         near = {
             name: value + 0.02 * torch.randn(value.shape, generator=generator, dtype=torch.float64)
             for name, value in found.items()
         }
-        score, output = errors(heads, write_out(made(kind, near, **options)), x)
+        score, output = errors(heads, made(new(kind), near), x)
         assert score > best[0]
         assert output > best[1]
 
 
-@pytest.mark.parametrize("kind", FITS)
+@pytest.mark.parametrize("kind", kinds_from_heads())
 def test_it_is_better_than_the_mean(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    options, target = ({"kv_heads": 1} if kind == "gqa" else {}), Target(C // N, bias=True)
-    both = (fit(kind, heads, inputs, target), pool(kind, heads, target))
-    fitted, meant = (sum(errors(heads, write_out(made(kind, each, **options)), x)) for each in both)
+    both = (new(kind).fitted(heads, inputs).parameters, new(kind).pooled(heads))
+    fitted, meant = (sum(errors(heads, made(new(kind), each), x)) for each in both)
     assert fitted < meant
 
 
-@pytest.mark.parametrize("kind", FITS)
+@pytest.mark.parametrize("kind", kinds_from_heads())
 def test_constants_are_kept(kind: str) -> None:
     """At the inputs' mean the heads' outputs add up to what they did, whatever was approximated."""
     heads, (_, inputs) = make_heads(), make_inputs()
-    options = {"kv_heads": 1} if kind == "gqa" else {}
-    other = write_out(made(kind, fit(kind, heads, inputs, Target(C // N, bias=True)), **options))
+    other = made(new(kind), new(kind).fitted(heads, inputs).parameters)
     mean = inputs.memory.mean
     before, after = (h.outputs().sum(dim=0) @ mean + h.constant() for h in (heads, other))
     torch.testing.assert_close(after, before)
@@ -98,13 +100,26 @@ def test_the_offset_of_mhe_mul_counts() -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
     found = []
     for offset in (1.0, 0.0):
-        parameters = fit("mhe_mul", heads, inputs, Target(C // N, bias=True, offset=offset))
-        found.append(
-            errors(heads, write_out(made("mhe_mul", parameters, head_embedding_offset=offset)), x)
-        )
+        attention = new("mhe_mul", head_embedding_offset=offset)
+        found.append(errors(heads, made(attention, attention.fitted(heads, inputs).parameters), x))
     assert found[0] == pytest.approx(found[1])
 
 
-def test_pool_refuses_other_widths() -> None:
+def test_means_refuse_wider_heads() -> None:
     with pytest.raises(ValueError, match="heads' keys are 4 wide and only 3 fit"):
-        pool("mqa", make_heads(), Target(3))
+        new("mqa", head_dim=3).pooled(make_heads())
+
+
+def test_second_moments() -> None:
+    x = torch.randn(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    moments = Moments(x.mean(dim=0), torch.cov(x.T, correction=0))
+    torch.testing.assert_close(moments.second, x.T @ x / 50)
+    with_one = torch.cat((x, torch.ones(50, 1)), dim=1)
+    torch.testing.assert_close(moments.with_one(), with_one.T @ with_one / 50)
+
+
+def test_roots() -> None:
+    x = torch.randn(50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    half, inverse = root(x.T @ x)
+    torch.testing.assert_close(half @ half, x.T @ x)
+    torch.testing.assert_close(half @ inverse, torch.eye(4, dtype=torch.float64))

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention import VARIANTS, Attention, build_attention
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.heads import Heads, kind_of, stock_parameters, write_out
+from fairseq_mhe.attention.heads import Heads
 from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
@@ -43,11 +42,11 @@ def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:
     x, y = (torch.randn(length, C, generator=generator, dtype=torch.float64) for length in (4, 6))
     expected = attention(x.unsqueeze(1), y.unsqueeze(1), y.unsqueeze(1))[0].squeeze(1)
     torch.testing.assert_close(
-        by_hand(write_out(attention), x, y), expected, rtol=1e-10, atol=1e-10
+        by_hand(attention.written_out(), x, y), expected, rtol=1e-10, atol=1e-10
     )
     if kind != "collaborative":  # whose keys are wider than a stock head
         torch.testing.assert_close(
-            by_hand(write_out(attention).of_width(8), x, y), expected, rtol=1e-10, atol=1e-10
+            by_hand(attention.written_out().of_width(8), x, y), expected, rtol=1e-10, atol=1e-10
         )
 
 
@@ -56,31 +55,24 @@ def test_the_offset_of_mhe_mul_counts(offset: float) -> None:
     attention = sublayer("mhe_mul", head_embedding_offset=offset)
     x = torch.randn(5, C, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     expected = attention(x.unsqueeze(1), x.unsqueeze(1), x.unsqueeze(1))[0].squeeze(1)
-    torch.testing.assert_close(by_hand(write_out(attention), x, x), expected)
+    torch.testing.assert_close(by_hand(attention.written_out(), x, x), expected)
 
 
 def test_channels_that_no_head_mixes_are_left_out() -> None:
     attention = sublayer("collaborative", collaborative_dim=8)
     with torch.no_grad():
         attention.mixing[:, 4:] = 0
-    assert write_out(attention).key.size(1) == 4
-    assert write_out(attention).of_width(4).key.size(1) == 4
+    assert attention.written_out().key.size(1) == 4
+    assert attention.written_out().of_width(4).key.size(1) == 4
 
 
 def test_heads_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="keys are 8 wide and only 4 fit"):
-        write_out(sublayer("collaborative", collaborative_dim=8)).of_width(4)
-
-
-def test_a_width_that_fairseq_cannot_split_is_refused() -> None:
-    from fairseq_mhe.convert.heads import stock_width
-
-    with pytest.raises(UserError, match="3 heads do not divide the model's width 16"):
-        stock_width(build_attention("mha", 16, 3, head_dim=5))
+        sublayer("collaborative", collaborative_dim=8).written_out().of_width(4)
 
 
 def test_stock_parameters_have_fairseqs_names_and_shapes() -> None:
-    found = stock_parameters(write_out(sublayer("mhe_mul")).of_width(4))
+    found = sublayer("mhe_mul").written_out().of_width(4).stock_parameters()
     shapes = {name: tuple(value.shape) for name, value in found.items()}
     assert shapes == {
         f"{p}_proj.{s}": (C, C) if s == "weight" else (C,)
@@ -91,7 +83,7 @@ def test_stock_parameters_have_fairseqs_names_and_shapes() -> None:
 
 
 def test_forms_are_what_heads_do_with_them() -> None:
-    heads = write_out(sublayer("mha", bias=True))
+    heads = sublayer("mha", bias=True).written_out()
     x, y = torch.randn(2, C, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     score = heads.scale * (heads.query[1] @ x + heads.query_bias[1]) @ (heads.key[1] @ y)
     assert math.isclose(
@@ -101,5 +93,5 @@ def test_forms_are_what_heads_do_with_them() -> None:
 
 
 @pytest.mark.parametrize("kind", VARIANTS)
-def test_kinds_are_known_by_their_class(kind: str) -> None:
-    assert kind_of(build_attention(kind, C, N)) == kind
+def test_sublayers_know_their_kind(kind: str) -> None:
+    assert build_attention(kind, C, N).kind == kind

@@ -1,0 +1,137 @@
+"""Any sublayer written out as ordinary heads: exact, in float64, with all that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from fairseq_mhe.attention.base import Attention
+
+#: Weights (n, d, in) and biases (n, d) of n heads.
+Projection = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Head i is softmax(scale (query_i x + query_bias_i) (key_i y + key_bias_i)) (value_i y + value_bias_i).
+
+    With n heads, k and v the width of keys and values, C the model's width, M the memory's (all
+    float64): ``query`` (n, k, C), ``query_bias`` (n, k), ``key`` (n, k, M), ``key_bias`` (n, k),
+    ``value`` (n, v, M), ``value_bias`` (n, v); the output is the sum of ``output`` (n, C, v) times
+    each head, plus ``output_bias`` (C,).
+    """
+
+    query: Tensor
+    query_bias: Tensor
+    key: Tensor
+    key_bias: Tensor
+    value: Tensor
+    value_bias: Tensor
+    output: Tensor
+    output_bias: Tensor
+    scale: float
+
+    @classmethod
+    def of(
+        cls, attention: Attention, query: Projection, key: Projection, value: Projection
+    ) -> Heads:
+        """The heads of a sublayer with these projections, its own output projection and its scale."""
+        layer: Any = attention.out_proj
+        output = layer.weight.detach().double()
+        output = output.unflatten(1, (attention.num_heads, -1)).transpose(0, 1)  # (n, C, d)
+        return cls(*query, *key, *value, output, _bias(layer), attention.scaling)
+
+    @classmethod
+    def of_projections(cls, attention: Attention) -> Heads:
+        """The heads of ``q_proj``, ``k_proj`` and ``v_proj``, each copied for the heads that share it."""
+        a: Any = attention
+        return cls.of(
+            attention,
+            projected(a.q_proj, a.query_heads, a.num_heads),
+            projected(a.k_proj, a.key_heads, a.num_heads),
+            projected(a.v_proj, a.value_heads, a.num_heads),
+        )
+
+    @property
+    def count(self) -> int:
+        """How many heads."""
+        return self.query.size(0)
+
+    @property
+    def biased(self) -> bool:
+        """Whether any bias is not zero."""
+        biases = (self.query_bias, self.key_bias, self.value_bias, self.output_bias)
+        return any(bool(bias.any()) for bias in biases)
+
+    def scores(self) -> Tensor:
+        """(n, C, M): the bilinear form of each head's scores, scale included, biases not."""
+        return self.scale * self.query.transpose(1, 2) @ self.key
+
+    def content(self) -> Tensor:
+        """(n, M): what a head's query bias adds to the score of a key's input, scale included."""
+        return self.scale * (self.query_bias.unsqueeze(1) @ self.key).squeeze(1)
+
+    def outputs(self) -> Tensor:
+        """(n, C, M): the linear map of each head from the memory to the output, without biases."""
+        return self.output @ self.value
+
+    def constant(self) -> Tensor:
+        """(C,): what is added whatever the input: value biases through the output, and its own."""
+        return (self.output @ self.value_bias.unsqueeze(2)).sum(dim=0).squeeze(1) + self.output_bias
+
+    def scaled(self, scale: float) -> Heads:
+        """The same heads with another factor on the scores, made up for in the queries."""
+        factor = self.scale / scale
+        return replace(
+            self, query=self.query * factor, query_bias=self.query_bias * factor, scale=scale
+        )
+
+    def of_width(self, width: int) -> Heads:
+        """The same heads with keys and values of ``width`` by adding zeros, scaled by width ** -0.5.
+
+        Raises:
+            ValueError: keys or values are wider than that.
+        """
+        for name, found in (("keys", self.key.size(1)), ("values", self.value.size(1))):
+            if found > width:
+                raise ValueError(f"its heads' {name} are {found} wide and only {width} fit")
+        padded: dict[str, Any] = {}
+        for name in ("query", "key", "value"):
+            for field in (name, f"{name}_bias"):
+                padded[field] = with_rows(getattr(self, field), width)
+        output = with_rows(self.output.transpose(1, 2), width).transpose(1, 2)
+        return replace(self, **padded, output=output).scaled(width**-0.5)
+
+    def stock_parameters(self) -> dict[str, Tensor]:
+        """The parameters of fairseq's ``MultiheadAttention`` by their names there, in float32."""
+        parameters = {}
+        for name in ("query", "key", "value"):
+            weight, bias = getattr(self, name), getattr(self, f"{name}_bias")
+            parameters[f"{name[0]}_proj.weight"] = weight.flatten(0, 1)  # (n d, in)
+            parameters[f"{name[0]}_proj.bias"] = bias.flatten()  # (n d,)
+        parameters["out_proj.weight"] = self.output.transpose(0, 1).flatten(1)  # (C, n d)
+        parameters["out_proj.bias"] = self.output_bias
+        return {name: parameter.float().contiguous() for name, parameter in parameters.items()}
+
+
+def projected(layer: nn.Linear, kept: int, heads: int) -> Projection:
+    """``layer`` to ``kept`` heads, each copied so that there are ``heads``."""
+    weight = layer.weight.detach().double().unflatten(0, (kept, -1))  # (kept, d, in)
+    bias = _bias(layer).unflatten(0, (kept, -1))  # (kept, d)
+    copies = heads // kept
+    return weight.repeat_interleave(copies, dim=0), bias.repeat_interleave(copies, dim=0)
+
+
+def with_rows(x: Tensor, width: int) -> Tensor:
+    """(n, d, ...) -> (n, width, ...) by adding zeros."""
+    return torch.cat((x, x.new_zeros(x.size(0), width - x.size(1), *x.shape[2:])), dim=1)
+
+
+def _bias(layer: nn.Linear) -> Tensor:
+    """(out,), zeros where there is none."""
+    weight = layer.weight.detach().double()
+    return weight.new_zeros(weight.size(0)) if layer.bias is None else layer.bias.detach().double()
