@@ -70,7 +70,7 @@ SUBCOMMANDS = {
         "draw what the heads of a model attend to",
     ),
     "bench": (
-        "fairseq_mhe.bench.command",
+        "fairseq_mhe.bench.run",
         "measure attention, training or generation against stock fairseq",
     ),
     "score": ("fairseq_mhe.experiments.score", "score detokenised translations with sacreBLEU"),

@@ -1,1 +1,1 @@
-"""Speed and memory of stock fairseq's Transformer and of every kind of attention, side by side in one run."""
+"""Speed and memory of stock fairseq's Transformer and every kind of attention, side by side."""

@@ -1,4 +1,4 @@
-"""CTranslate2 translating the same sentences with the stock model in 8-bit integers: what there is to be beaten."""
+"""CTranslate2 translating the same sentences with the stock model in 8-bit integers."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.clock import Stopwatch
-from fairseq_mhe.bench.data import translation_batch
-from fairseq_mhe.bench.settings import STOCK, Settings
-from fairseq_mhe.bench.workload import Cell, Workload
+from fairseq_mhe.bench.benchmark import STOCK, Cell, Settings, Workload
+from fairseq_mhe.bench.meters import Stopwatch
+from fairseq_mhe.bench.sentences import translation_batch
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.build import build, make_task
 
+#: The name of the variant.
+CTRANSLATE2 = "ctranslate2_int8"
 _PRECISION = "int8"
 
 
@@ -25,78 +26,63 @@ def check_installed() -> None:
     """See that CTranslate2 is there.
 
     Raises:
-        UserError: it is not.
+        UserError: CTranslate2 is missing.
     """
     if importlib.util.find_spec("ctranslate2") is None:
         raise UserError("--ctranslate2 needs the package ctranslate2: pip install ctranslate2")
 
 
 class CTranslate2Workload(Workload):
-    """Cells as ``GenerationWorkload``'s; the dtype makes no difference."""
+    """Cells as ``GenerationBenchmark``'s; the dtype makes no difference."""
 
     def __init__(self, variant: str, settings: Settings) -> None:
         super().__init__(variant, settings)
-        self._task = make_task(settings.vocabulary)
+        cfg = models.configuration(STOCK, settings, "float32")
+        self._task, model = models.build(cfg, settings.vocabulary)
         with tempfile.TemporaryDirectory() as folder:
-            self._translator, self._weight_bytes = self._load(Path(folder))
+            self._translator, self._weight_bytes = self._load(cfg.model, model, Path(folder))
 
     def prepare(self, cell: Cell) -> None:
         """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
-        dictionary = self._task.source_dictionary
-        batch = translation_batch(
-            dictionary, cell["batch"], cell["source_length"], self.settings.seed
-        )
-        rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
-        self._sentences = [
-            [dictionary[token] for token in row if token >= dictionary.nspecial] for row in rows
-        ]
-        self._cell = cell
+        words, seed = self._task.source_dictionary, self.settings.seed
+        batch = translation_batch(words, cell["batch"], cell["source_length"], seed)
+        self._sentences: list[list[str]] = []
+        for row in batch["net_input"]["src_tokens"].tolist():  # (B, S)
+            self._sentences.append([words[token] for token in row if token >= words.nspecial])
+        self._beam, self._length = cell["beam"], cell["length"]
 
     def repetition(self) -> dict[str, float]:
         """Seconds of the search."""
-        watch, length = Stopwatch(self.device), self._cell["length"]
+        watch, length = Stopwatch(self.device), self._length
+        limits = {"min_decoding_length": length, "max_decoding_length": length}
         with watch.part("total"):
             found = self._translator.translate_batch(
-                self._sentences,
-                beam_size=self._cell["beam"],
-                min_decoding_length=length,
-                max_decoding_length=length,
+                self._sentences, beam_size=self._beam, **limits
             )
-        lengths = {len(result.hypotheses[0]) for result in found}
-        if lengths != {length}:
-            raise RuntimeError(
-                f"outputs of {length} tokens were forced, but there are some of {sorted(lengths)}"
-            )
+        models.check_forced(length, {len(result.hypotheses[0]) for result in found})
         return watch.seconds()
 
     def facts(self) -> dict[str, Any]:
         """Sentences, and bytes of the weights."""
         return {"units": len(self._sentences), "weight_bytes": self._weight_bytes}
 
-    def _load(self, folder: Path) -> tuple[Any, int]:
-        """Write a checkpoint of the stock model as fairseq does, and let CTranslate2's own converter read it."""
+    def _load(self, options: Any, model: nn.Module, folder: Path) -> tuple[Any, int]:
+        """Write the stock model as fairseq does, and let CTranslate2's own converter read it."""
         import ctranslate2
 
-        cfg = models.configuration(STOCK, self.settings, "float32")
-        state = build(cfg.model, self._task, cfg.common.seed).state_dict()
-        args = argparse.Namespace(
-            **{
-                **vars(cfg.model),
-                "task": "translation",
-                "source_lang": "source",
-                "target_lang": "target",
-            }
-        )
-        torch.save({"args": args, "cfg": None, "model": state}, folder / "model.pt")
+        task = {"task": "translation", "source_lang": "source", "target_lang": "target"}
+        args = argparse.Namespace(**{**vars(options), **task})
+        torch.save({"args": args, "cfg": None, "model": model.state_dict()}, folder / "model.pt")
         for language in ("source", "target"):
             self._task.source_dictionary.save(str(folder / f"dict.{language}.txt"))
         converter = ctranslate2.converters.FairseqConverter(str(folder / "model.pt"), str(folder))
-        converter.convert(str(folder / _PRECISION), quantization=_PRECISION)
+        converted = folder / _PRECISION
+        converter.convert(str(converted), quantization=_PRECISION)
         translator = ctranslate2.Translator(
-            str(folder / _PRECISION),
+            str(converted),
             device=self.settings.device,
             compute_type=_PRECISION,
             inter_threads=1,
             intra_threads=self.settings.threads,
         )
-        return translator, (folder / _PRECISION / "model.bin").stat().st_size
+        return translator, (converted / "model.bin").stat().st_size

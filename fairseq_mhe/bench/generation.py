@@ -1,144 +1,192 @@
-"""Translation by fairseq's own beam search, with the work fixed: every output has the same number of tokens."""
+"""Translation by fairseq's own beam search; all outputs are forced to the same length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import argparse
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from fairseq import utils
-from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.clock import Stopwatch
-from fairseq_mhe.bench.data import translation_batch
-from fairseq_mhe.bench.settings import DTYPES
-from fairseq_mhe.bench.workload import Cell, Workload
-from fairseq_mhe.models.build import build, make_task
+from fairseq_mhe.bench.benchmark import (
+    DTYPES,
+    INT8,
+    Benchmark,
+    Cell,
+    Floor,
+    Workload,
+    check_lengths,
+)
+from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
+from fairseq_mhe.bench.ctranslate import CTRANSLATE2, CTranslate2Workload, check_installed
+from fairseq_mhe.bench.meters import Stopwatch
+from fairseq_mhe.bench.sentences import translation_batch
+from fairseq_mhe.common.arguments import positive, positive_list
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models.cost import attention_work, costs
+from fairseq_mhe.models.counting import cache_bytes, total_parameters
 
 #: Where a search spends its time, outside of reordering; the sublayers are the decoder's.
 PARTS = (
-    "encoder",
-    "self-attention",
-    "cross-attention",
-    "feed-forward",
-    "output projection",
-    "softmax",
-    "search step",
+    *("encoder", "self-attention", "cross-attention", "feed-forward"),
+    *("output projection", "softmax", "search step"),
 )
 
 
-class GenerationWorkload(Workload):
-    """Cells: ``beam``, ``length`` of the outputs, ``source_length``, ``batch`` (sentences), ``dtype``.
+class GenerationBenchmark(Benchmark):
+    """Cells: ``beam``, ``length`` of the outputs, ``source_length``, ``batch``, ``dtype``.
 
     Lengths count the end of sentence. With random weights no output would end of itself, so that
     the minimum length is the maximum: every sentence takes ``length`` steps of the decoder.
     """
 
-    _built: tuple[int, str] | None = None
+    title = "translation by fairseq's beam search"
+    legend = (
+        "Seconds of one batch, medians with quartiles; "
+        "cache and encoder output as held at the last step."
+    )
+    columns = (
+        duration("s", "total"),
+        number("sentences/s", "rate", ",.3g"),
+        RATIO,
+        duration("reordering, s", "reorder"),
+        share("share", "reorder"),
+        *FLOOR,
+        mebibytes("cache, MiB", "cache_bytes"),
+        mebibytes("encoder output, MiB", "encoder_output_bytes"),
+        *MEMORY,
+    )
+    parts = (*PARTS, "reorder")
+    _ready_for: tuple[int, str] | None = None
+
+    @classmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """The sentences, the search, and further ways to translate."""
+        add = parser.add_argument
+        text = "hypotheses; 1 is greedy (default: 1,5)"
+        add("--beams", type=positive_list, default=[1, 5], metavar="N,...", help=text)
+        text = "tokens of every output (default: 25,100,400)"
+        add("--lengths", type=positive_list, default=[25, 100, 400], metavar="N,...", help=text)
+        text = "tokens of the longest source (default: the output's)"
+        add("--source-length", type=positive, metavar="N", help=text)
+        text = "sentences (default: 1,8,32)"
+        add("--batch-sizes", type=positive_list, default=[1, 8, 32], metavar="N,...", help=text)
+        text = "also time each of --attention with int8_generation"
+        add("--int8", action="store_true", help=text)
+        text = "also time CTranslate2 with the stock model in int8"
+        add("--ctranslate2", action="store_true", help=text)
+
+    @classmethod
+    def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
+        """By dtype, beam, length and batch."""
+        check_lengths([*args.lengths, *filter(None, [args.source_length])])
+        for dtype, beam, length, batch in itertools.product(
+            args.dtype, args.beams, args.lengths, args.batch_sizes
+        ):
+            source = args.source_length or length
+            sizes = {"beam": beam, "length": length, "source_length": source, "batch": batch}
+            yield {**sizes, "dtype": dtype}
+
+    @classmethod
+    def variants(cls, args: argparse.Namespace) -> dict[str, type[Workload]]:
+        """Those that all benchmarks have, in 8-bit integers too, and CTranslate2."""
+        found = super().variants(args)
+        if args.int8:
+            if args.device != "cpu" or args.dtype != ["float32"]:
+                raise UserError("--int8 is for --device cpu and --dtype float32")
+            found |= {f"{kind}{INT8}": cls for kind in args.attention}
+        if args.ctranslate2:
+            check_installed()
+            found[CTRANSLATE2] = CTranslate2Workload
+        return found
+
+    @classmethod
+    def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any], width: int) -> Floor:
+        """The encoder's weights once; every step the decoder's, and all that is cached by then."""
+        source, length, batch = cell["source_length"], cell["length"], cell["batch"]
+        rows, past = batch * cell["beam"], (length + 1) / 2
+        parts = costs(model, source, past).values()
+        adds = sum(part.source * source * batch + part.target * length * rows for part in parts)
+        once = sum(attention_work(layer.encoder_attn).key for layer in model.decoder.layers)
+        # The output projection is the embeddings, which is read whole every step.
+        embeddings = model.decoder.embed_tokens.weight.numel()
+        encoder = total_parameters(model.encoder) - embeddings
+        decoder = total_parameters(model.decoder)
+        kept = cache_bytes(model, 1)
+        cache = batch * kept.per_source_token * source + rows * kept.per_target_token * past
+        return Floor(adds, (encoder + once + length * (decoder - once + cache)) * width)
 
     def prepare(self, cell: Cell) -> None:
         """The model as fairseq-generate makes it ready, its search, and the batch."""
-        if self._built != (
-            cell["beam"],
-            cell["dtype"],
-        ):  # fairseq readies a model for one beam, once
-            self._cfg, self._task, self._model = self._make(cell)
-            self._built = (cell["beam"], cell["dtype"])
+        wanted = cell["beam"], cell["dtype"]
+        if self._ready_for != wanted:  # fairseq readies a model for one beam, once
+            self._make(*wanted)
+            self._ready_for = wanted
         self._length = cell["length"]
-        self._cfg.generation.min_len = self._cfg.generation.max_len_b = (
-            self._length - 1
-        )  # these leave out the end
-        self._generator = self._task.build_generator([self._model], self._cfg.generation)
-        batch = translation_batch(
-            self._task.source_dictionary, cell["batch"], cell["source_length"], self.settings.seed
-        )
+        limits = self._cfg.generation  # which leave out the end of sentence
+        limits.min_len = limits.max_len_b = self._length - 1
+        self._generator = self._task.build_generator([self._model], limits)
+        words, seed = self._task.source_dictionary, self.settings.seed
+        batch = translation_batch(words, cell["batch"], cell["source_length"], seed)
         self._batch = utils.move_to_cuda(batch) if self.device.type == "cuda" else batch
         self._held: dict[str, int] = {}
 
     def repetition(self) -> dict[str, float]:
-        """Seconds of the search: ``total``, of it ``reorder`` (following the hypotheses) and, on a CPU, ``PARTS``."""
-        watch, kept = Stopwatch(self.device), _Kept()
-        _spy(self._model.encoder, "reorder_encoder_out", "reorder", watch, kept.encoder_output)
-        _spy(
-            self._model.decoder,
-            "reorder_incremental_state_scripting",
-            "reorder",
-            watch,
-            kept.incremental_state,
-        )
+        """Seconds: ``total``, of it ``reorder`` (following the hypotheses); on a CPU ``PARTS``."""
+        watch = Stopwatch(self.device)
+        held: dict[str, Any] = {"cache_bytes": None, "encoder_output_bytes": None}
+
+        # fairseq gives to nobody else what the search holds when it reorders.
+        def see_output(args: tuple[Any, ...], result: Any) -> None:
+            held["encoder_output_bytes"] = result
+
+        def see_state(args: tuple[Any, ...], result: Any) -> None:
+            held["cache_bytes"] = args[0]
+
+        model = self._model
+        _spy(model.encoder, "reorder_encoder_out", "reorder", watch, see_output)
+        _spy(model.decoder, "reorder_incremental_state_scripting", "reorder", watch, see_state)
         if self.device.type == "cpu":  # where looking at the clock is free
-            for owner, method, part in _parts(self._model, self._generator):
+            for owner, method, part in _parts(model, self._generator):
                 _spy(owner, method, part, watch)
         with watch.part("total"):
-            found = self._task.inference_step(self._generator, [self._model], self._batch)
-        self._check(found)
-        self._held = kept.held()
+            found = self._task.inference_step(self._generator, [model], self._batch)
+        lengths = {len(hypothesis["tokens"]) for hypotheses in found for hypothesis in hypotheses}
+        models.check_forced(self._length, lengths)
+        # fairseq fills the state in place, so that it has the last step's keys and values.
+        self._held = {name: storage_bytes(value) for name, value in held.items()}
+        held.clear()  # else the next repetition's peak would count it
         return watch.seconds()
 
     def facts(self) -> dict[str, Any]:
-        """Sentences, bytes of the weights, and bytes held at the last step by cache and encoder output."""
-        return {
-            "units": len(self._batch["id"]),
-            "weight_bytes": models.weight_bytes(self._model),
-            **self._held,
-        }
+        """Sentences, and bytes of the weights and of what was held at the last step."""
+        weights = models.weight_bytes(self._model)
+        return {"units": len(self._batch["id"]), "weight_bytes": weights, **self._held}
 
-    def _make(self, cell: Cell) -> tuple[DictConfig, TranslationTask, Any]:
-        cfg = models.configuration(self.variant, self.settings, cell["dtype"])
-        cfg.generation.beam, cfg.generation.max_len_a = cell["beam"], 0
-        task = make_task(self.settings.vocabulary, config=cfg.task)
-        model: Any = build(cfg.model, task, cfg.common.seed).to(self.device, DTYPES[cell["dtype"]])
-        model.prepare_for_inference_(cfg)
-        return cfg, task, model
-
-    def _check(self, found: list[list[dict[str, Tensor]]]) -> None:
-        lengths = {len(hypothesis["tokens"]) for hypotheses in found for hypothesis in hypotheses}
-        if lengths != {self._length}:
-            raise RuntimeError(
-                f"outputs of {self._length} tokens were forced, but there are some of {sorted(lengths)}"
-            )
-
-
-class _Kept:
-    """What the search held when it last reordered: fairseq gives it to nobody else."""
-
-    def __init__(self) -> None:
-        self._encoder_output: Any = None
-        self._state: Any = None
-
-    def encoder_output(self, _: tuple[Any, ...], result: Any) -> None:
-        self._encoder_output = result
-
-    def incremental_state(self, args: tuple[Any, ...], _: Any) -> None:
-        self._state = args[0]
-
-    def held(self) -> dict[str, int]:
-        """Bytes; fairseq fills the state in place, so that it has the last step's keys and values."""
-        return {
-            "cache_bytes": storage_bytes(self._state),
-            "encoder_output_bytes": storage_bytes(self._encoder_output),
-        }
+    def _make(self, beam: int, dtype: str) -> None:
+        cfg: DictConfig = models.configuration(self.variant, self.settings, dtype)
+        cfg.generation.beam, cfg.generation.max_len_a = beam, 0
+        self._cfg = cfg
+        self._task, model = models.build(cfg, self.settings.vocabulary)
+        self._model: Any = model.to(self.device, DTYPES[dtype])
+        self._model.prepare_for_inference_(cfg)
 
 
 def storage_bytes(value: Any) -> int:
-    """Bytes of memory behind all tensors in nested dictionaries and lists; memory that several share counts once."""
-    storages = {
-        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for tensor in _tensors(value)
-    }
-    return sum(storages.values())
+    """Bytes behind all tensors in nested dictionaries and lists; what several share counts once."""
+    storages = [tensor.untyped_storage() for tensor in _tensors(value)]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
             yield from _tensors(item)
 
 

@@ -7,28 +7,24 @@ from typing import Any
 
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
 
-from fairseq_mhe.bench.settings import INT8, STOCK, Settings
+from fairseq_mhe.bench.benchmark import INT8, STOCK, Settings
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row, arch_name
+from fairseq_mhe.models.build import build as build_model
+from fairseq_mhe.models.build import make_task
 from fairseq_mhe.models.packed import PackedLinear
 
 _RECIPE = (
-    *(
-        "--task",
-        "translation",
-        "--source-lang",
-        "source",
-        "--target-lang",
-        "target",
-        "--share-all-embeddings",
-    ),
+    *("--task", "translation", "--source-lang", "source", "--target-lang", "target"),
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "0.0"),
     *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
+    "--share-all-embeddings",
 )
 _PRECISION = {"float32": (), "bf16": ("--bf16",), "fp16": ("--fp16",)}
 
@@ -37,27 +33,12 @@ def sizes(row: str) -> Row:
     """The sizes of a row.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: there is no row of that name.
     """
     rows = {**ROWS, **SMALL_ROWS}
     if row not in rows:
         raise UserError(f"unknown --row {row!r}; choose one of: {', '.join(rows)}")
     return rows[row]
-
-
-def model_words(variant: str, row: str) -> list[str]:
-    """fairseq-train's words for a model: stock fairseq's with the row's sizes, or ours of that row and kind."""
-    if variant != STOCK:
-        precision = ["--int8-generation"] if variant.endswith(INT8) else []
-        return ["--arch", arch_name(row), "--attention", variant.removesuffix(INT8), *precision]
-    words = ["--arch", "transformer"]
-    for name, value in sizes(row).options().items():
-        flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            words += [flag] if value else []
-        else:
-            words += [flag, str(value)]
-    return words
 
 
 def configuration(
@@ -71,7 +52,7 @@ def configuration(
         dtype: a key of ``DTYPES``.
         extra: further words of the command line.
     """
-    words = ["no-data", *_RECIPE, *model_words(variant, settings.row), *_PRECISION[dtype], *extra]
+    words = ["no-data", *_RECIPE, *_model_words(variant, settings.row), *_PRECISION[dtype], *extra]
     words += ["--seed", str(settings.seed), *(["--cpu"] if settings.device == "cpu" else [])]
     args = options.parse_args_and_arch(options.get_training_parser(), words)
     # Our architectures apply these two themselves; stock fairseq's needs them as much.
@@ -80,22 +61,41 @@ def configuration(
     return convert_namespace_to_omegaconf(args)
 
 
+def build(cfg: DictConfig, vocabulary: int) -> tuple[TranslationTask, Any]:
+    """A task with a joined dictionary of made-up words, and the model, the same for a seed."""
+    task = make_task(vocabulary, config=cfg.task)
+    return task, build_model(cfg.model, task, cfg.common.seed)
+
+
 def weight_bytes(model: nn.Module) -> int:
-    """Bytes of the model's parameters, shared ones once, and of the packed copies that inference on a CPU makes."""
-    packed = sum(
-        module.packed_bytes for module in model.modules() if isinstance(module, PackedLinear)
-    )
-    return packed + sum(
-        parameter.numel() * parameter.element_size() for parameter in model.parameters()
-    )
+    """Bytes of parameters, shared ones once, and of the packed copies for inference on a CPU."""
+    packed = [module for module in model.modules() if isinstance(module, PackedLinear)]
+    plain = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    return plain + sum(module.packed_bytes for module in packed)
 
 
-def attention_sublayers(model: Any) -> dict[str, nn.Module]:
-    """The sublayers that the attention benchmark measures, by place."""
-    last = model.decoder.layers[-1]
-    return {
-        "encoder": model.encoder.layers[0].self_attn,
-        "decoder": last.self_attn,
-        "cross": model.decoder.layers[0].encoder_attn,
-        "cross_last": last.encoder_attn,
-    }
+def check_forced(length: int, found: set[int]) -> None:
+    """See that all outputs have the length that was forced.
+
+    Raises:
+        RuntimeError: some have another length.
+    """
+    if found != {length}:
+        raise RuntimeError(
+            f"outputs of {length} tokens were forced, but there are some of {sorted(found)}"
+        )
+
+
+def _model_words(variant: str, row: str) -> list[str]:
+    """fairseq-train's words for a row: fairseq's own model with its sizes, or ours of a kind."""
+    if variant != STOCK:
+        precision = ["--int8-generation"] if variant.endswith(INT8) else []
+        return ["--arch", arch_name(row), "--attention", variant.removesuffix(INT8), *precision]
+    words = ["--arch", "transformer"]
+    for name, value in sizes(row).options().items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value is not False:
+            words += [flag, str(value)]
+    return words

@@ -7,37 +7,16 @@ from typing import Any
 
 import torch
 from fairseq.data import data_utils
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.prepare.data_folder import DataFolder, load_task
 
 #: Sentences to a batch.
 BATCH = 50
 Pair = dict[str, Any]
-
-
-def load_task(data: DataFolder) -> TranslationTask:
-    """fairseq's task with the dictionaries of a data folder.
-
-    Raises:
-        UserError: a dictionary cannot be read.
-    """
-    config = TranslationConfig(
-        data=str(data.binary),
-        source_lang=data.languages[0],
-        target_lang=data.languages[1],
-        # References to other parts of a whole configuration by default.
-        dataset_impl=None,
-        required_seq_len_multiple=1,
-        train_subset="train",
-    )
-    try:
-        return TranslationTask.setup_task(config)
-    except (OSError, ValueError, IndexError) as error:
-        raise UserError(f"the dictionaries in {data.binary} cannot be read: {error}") from None
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:

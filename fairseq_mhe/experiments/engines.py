@@ -7,6 +7,7 @@ file, BLEU.
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -16,10 +17,10 @@ from typing import Any
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from fairseq_mhe.bench.compare import measure, summaries
-from fairseq_mhe.bench.corpus import CorpusSettings, Engine
-from fairseq_mhe.bench.settings import STOCK
-from fairseq_mhe.bench.worker import OK, Worker
+from fairseq_mhe.bench.benchmark import STOCK
+from fairseq_mhe.bench.translation import Engine, TranslationSettings, TranslationWorkload
+from fairseq_mhe.bench.turns import measure, summaries
+from fairseq_mhe.bench.worker import OK, workers
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
@@ -98,11 +99,11 @@ def _engines(study: Study, mha: Run, mhe: Run) -> dict[str, Engine]:
         stock,
         lambda source, path: fold(source, path, None, 1, study.subset, study.console),
     )
-    engines = {STOCK: Engine(str(stock))}
+    engines = {STOCK: Engine(stock)}
     for run, precision in itertools.product((mha, mhe), PRECISIONS):
         if precision == "int8" and (study.gpu or not int8_available()):
             continue
-        engines[f"fairseq_mhe {run.kind} {precision}"] = Engine(str(run.model), precision)
+        engines[f"fairseq_mhe {run.kind} {precision}"] = Engine(run.model, precision)
     data = study.data
     for run, shared, precision in itertools.product((mha, mhe), (False, True), PRECISIONS):
         if shared and run is mha:
@@ -118,7 +119,7 @@ def _engines(study: Study, mha: Run, mhe: Run) -> dict[str, Engine]:
                     convert(source, data, new, precision, shared)
 
         _made(study, run, path, write)
-        engines[f"CTranslate2 {run.kind}{layout} {precision}"] = Engine(str(path), precision)
+        engines[f"CTranslate2 {run.kind}{layout} {precision}"] = Engine(path, precision)
     return engines
 
 
@@ -138,32 +139,18 @@ def _measured(
     study: Study, engines: Mapping[str, Engine], cell: Mapping[str, Any], args: argparse.Namespace
 ) -> dict[str, dict[str, Any]]:
     """Each engine's speed, memory, size and BLEU."""
-    settings = CorpusSettings(
-        "corpus",
-        "",
+    settings = TranslationSettings(
         "cuda" if study.gpu else "cpu",
         args.threads,
-        0,
-        0,
-        binary=str(study.data.binary),
-        languages=study.data.languages,
+        data=study.data,
         subset=study.subset,
         engines=dict(engines),
     )
-    workers = {name: Worker(name, settings) for name in engines}
-    turns = itertools.count(1)
-    try:
-        with Board("turns", console=study.console) as board:
-            board.add(study.subset, len(workers) * args.repetitions)
-
-            def progress() -> None:
-                board.update(study.subset, next(turns))
-                board.tick()
-
-            found = summaries(measure(workers, cell, args.repetitions, progress))
-    finally:
-        for worker in workers.values():
-            worker.stop()
+    makes = dict.fromkeys(engines, TranslationWorkload)
+    with workers(makes, settings) as started, Board("turns", console=study.console) as board:
+        board.add(study.subset, len(started) * args.repetitions)
+        progress = functools.partial(board.advance, study.subset)
+        found = summaries(measure(started, cell, args.repetitions, progress))
     references = scoring.read_lines(study.data.text(study.subset, 1))
     for result in found.values():
         if result["status"] == OK:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
@@ -67,6 +69,27 @@ class DataFolder:
                 f"the manifest does not say how to undo the segmentation: {error}"
             ) from None
         return [finish(join(line)) for line in lines]
+
+
+def load_task(data: DataFolder) -> TranslationTask:
+    """fairseq's task with the dictionaries of a data folder.
+
+    Raises:
+        UserError: a dictionary cannot be read.
+    """
+    config = TranslationConfig(
+        data=str(data.binary),
+        source_lang=data.languages[0],
+        target_lang=data.languages[1],
+        # References to other parts of a whole configuration by default.
+        dataset_impl=None,
+        required_seq_len_multiple=1,
+        train_subset="train",
+    )
+    try:
+        return TranslationTask.setup_task(config)
+    except (OSError, ValueError, IndexError) as error:
+        raise UserError(f"the dictionaries in {data.binary} cannot be read: {error}") from None
 
 
 def join_bpe(line: str) -> str:

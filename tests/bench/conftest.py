@@ -6,22 +6,16 @@ from typing import Any
 
 import pytest
 
-from fairseq_mhe.bench.settings import Settings
+from fairseq_mhe.bench.benchmark import Settings
 
 VOCABULARY = 120
 
 
-def make_settings(bench: str, **other: Any) -> Settings:
-    """The tiny row on one CPU thread."""
-    common = {
-        "row": "tiny",
-        "device": "cpu",
-        "threads": 1,
-        "vocabulary": VOCABULARY,
-        "seed": 1,
-        "seconds": 1e-4,
-    }
-    return Settings(bench, **{**common, **other})
+def make_settings(
+    row: str = "tiny", device: str = "cpu", vocabulary: int = VOCABULARY, **own: Any
+) -> Settings:
+    """One CPU thread; ``own``: what one benchmark has and others have not."""
+    return Settings(device, 1, row, vocabulary, 1, own)
 
 
 @pytest.fixture(params=["stock", "mha", "mhe_mul"])

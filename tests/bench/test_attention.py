@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.bench.attention import PLACES, STEP_PLACES, TRAINING_PLACES, AttentionWorkload
+from fairseq_mhe.bench.attention import PLACES, STEP_PLACES, TRAINING_PLACES, AttentionBenchmark
 from tests.bench.conftest import make_settings
 
 CELL = {"length": 10, "batch": 3, "dtype": "float32"}
 
 
-def prepared(variant: str, place: str, **cell) -> AttentionWorkload:
-    workload = AttentionWorkload(variant, make_settings("attention"))
+def prepared(variant: str, place: str, **cell) -> AttentionBenchmark:
+    workload = AttentionBenchmark(variant, make_settings(seconds=1e-4))
     workload.prepare({**CELL, "place": place, **cell})
     return workload
 
@@ -87,7 +87,7 @@ def test_seconds_are_of_one_call_and_of_one_step() -> None:
 
 
 def test_the_call_is_repeated_for_about_the_time_asked_for() -> None:
-    workload = AttentionWorkload("mha", make_settings("attention", seconds=10.0))
+    workload = AttentionBenchmark("mha", make_settings(seconds=10.0))
     workload.prepare({**CELL, "place": "encoder"})
     asked = []
     workload._measure = lambda times: asked.append(times) or {"forward": 0.25 * times}

@@ -7,8 +7,7 @@ import importlib.util
 import pytest
 
 from fairseq_mhe.bench import ctranslate
-from fairseq_mhe.bench.ctranslate import CTranslate2Workload
-from fairseq_mhe.bench.settings import CTRANSLATE2
+from fairseq_mhe.bench.ctranslate import CTRANSLATE2, CTranslate2Workload
 from fairseq_mhe.common.errors import UserError
 from tests.bench.conftest import make_settings
 
@@ -17,7 +16,7 @@ from tests.bench.conftest import make_settings
     importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
 )
 def test_it_translates_whole_sentences_to_the_length_asked_for() -> None:
-    workload = CTranslate2Workload(CTRANSLATE2, make_settings("generation"))
+    workload = CTranslate2Workload(CTRANSLATE2, make_settings())
     workload.prepare({"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"})
     assert [len(sentence) for sentence in workload._sentences] == [8, 8, 7]
     assert workload.repetition()["total"] > 0  # which checks the lengths

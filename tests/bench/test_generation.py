@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairseq_mhe.bench.generation import PARTS, GenerationWorkload, storage_bytes
+from fairseq_mhe.bench.generation import PARTS, GenerationBenchmark, storage_bytes
 from fairseq_mhe.models.counting import cache_bytes
 from tests.bench.conftest import make_settings
 
 CELL = {"beam": 3, "length": 8, "source_length": 11, "batch": 2, "dtype": "float32"}
 
 
-def prepared(variant: str, **cell) -> GenerationWorkload:
-    workload = GenerationWorkload(variant, make_settings("generation"))
+def prepared(variant: str, **cell) -> GenerationBenchmark:
+    workload = GenerationBenchmark(variant, make_settings())
     workload.prepare({**CELL, **cell})
     return workload
 

@@ -9,20 +9,19 @@ from fairseq.modules import MultiheadAttention
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench import models
+from fairseq_mhe.bench.attention import attention_sublayers
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import build as build_model
-from fairseq_mhe.models.build import make_task
 from fairseq_mhe.models.counting import total_parameters
 from tests.bench.conftest import VOCABULARY, make_settings
 
-SETTINGS = make_settings("generation")
+SETTINGS = make_settings()
 
 
 def build(variant: str, row: str = "tiny"):
-    cfg = models.configuration(variant, make_settings("generation", row=row), "float32")
+    cfg = models.configuration(variant, make_settings(row), "float32")
     with torch.device("meta" if row != "tiny" else "cpu"):
-        return build_model(cfg.model, make_task(VOCABULARY), cfg.common.seed)
+        return models.build(cfg, VOCABULARY)[1]
 
 
 def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
@@ -50,7 +49,7 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
 
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_every_kind_is_built(kind: str) -> None:
-    sublayers = models.attention_sublayers(build(kind))
+    sublayers = attention_sublayers(build(kind))
     assert {type(layer) for layer in sublayers.values()} == {VARIANTS[kind]}
 
 

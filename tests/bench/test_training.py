@@ -7,12 +7,12 @@ import torch
 from fairseq.optim.adam import FairseqAdam
 from fairseq.trainer import Trainer
 
-from fairseq_mhe.bench.training import TrainingWorkload
+from fairseq_mhe.bench.training import TrainingBenchmark
 from tests.bench.conftest import make_settings
 
 
-def prepared(variant: str, dtype: str = "float32") -> TrainingWorkload:
-    workload = TrainingWorkload(variant, make_settings("training", batches=2))
+def prepared(variant: str, dtype: str = "float32") -> TrainingBenchmark:
+    workload = TrainingBenchmark(variant, make_settings(batches=2))
     workload.prepare({"max_tokens": 64, "dtype": dtype})
     return workload
 

@@ -9,6 +9,7 @@ import time
 import pytest
 import torch
 
+from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.worker import DIED, FAILED, OK, OUT_OF_MEMORY, REFUSED, Session, Worker
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.bench.conftest import make_settings
@@ -17,7 +18,7 @@ CELL = {"beam": 2, "length": 4, "source_length": 4, "batch": 1, "dtype": "float3
 
 
 def test_a_process_of_its_own_measures_dies_and_starts_again() -> None:
-    worker = Worker("mha", make_settings("generation"))
+    worker = Worker(GenerationBenchmark, "mha", make_settings())
     try:
         assert worker.ask("prepare", CELL).status == OK
         first = worker._process.pid
@@ -40,7 +41,7 @@ def test_a_process_of_its_own_measures_dies_and_starts_again() -> None:
 
 
 def test_a_worker_ends_when_nobody_is_left_to_ask() -> None:
-    worker = Worker("mha", make_settings("generation"))
+    worker = Worker(GenerationBenchmark, "mha", make_settings())
     assert worker.ask("release").status == OK
     worker._connection.close()
     worker._process.join(timeout=30)
@@ -72,7 +73,7 @@ def test_a_worker_ends_when_nobody_is_left_to_ask() -> None:
 def test_what_goes_wrong_is_told_apart(
     error: BaseException, status: str, value: str | None
 ) -> None:
-    session = Session("mha", make_settings("generation"))
+    session = Session(GenerationBenchmark, "mha", make_settings())
 
     def fail() -> None:
         raise error
@@ -102,8 +103,8 @@ class Fake:
 
 
 def test_first_of_all_a_rehearsal_then_before_each_cell_a_warm_up() -> None:
-    session = Session("mha", make_settings("generation"))
-    fake = session._workload = Fake()
+    session = Session(GenerationBenchmark, "mha", make_settings())
+    fake = session.workload = Fake()
     session.prepare(CELL)
     assert session.repetition() == {"total": 5.0}
     assert fake.done == ["prepare", "repetition", "prepare", "repetition", "repetition"]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.sentences import batches, load_task, sentence_pairs
-from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.convert.sentences import batches, sentence_pairs
+from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_data
 from tests.fixtures.checkpoints import SENTENCES
 
 

@@ -1,4 +1,4 @@
-"""Random sentences of realistic lengths, in batches made by fairseq's own batching and collation."""
+"""Random sentences of realistic lengths, in batches made by fairseq's own code."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 #: Sentence pairs that are drawn and batched; batches to measure are picked among them.
-PAIRS = 20_000
-#: Source lengths in subwords: log-normal, median and deviation of the logarithm; and the deviation
-#: of the logarithm of target / source. The deviations are those of the first 20,000 pairs of
-#: Europarl v7 English-German, in words.
-MEDIAN, SPREAD, RATIO_SPREAD = 24.0, 0.68, 0.20
-SHORTEST, LONGEST = 3, 200
+_PAIRS = 20_000
+#: Source lengths in subwords are log-normal: median, deviation of the logarithm, and deviation of
+#: the logarithm of target / source. The deviations are those of the first 20,000 pairs of Europarl
+#: v7 English-German, in words.
+_MEDIAN, _SPREAD, _RATIO_SPREAD = 24.0, 0.68, 0.20
+_SHORTEST, _LONGEST = 3, 200
 #: In a batch to translate, the shortest sentence has this share of the longest one's tokens:
 #: fairseq sorts by length.
-SHORTEST_SHARE = 0.9
+_SHORTEST_SHARE = 0.9
 
 
-class RandomSentences(Dataset):
-    """Sentence i holds ``lengths[i]`` tokens, the last one the end of sentence; the same for the same seed."""
+class _RandomSentences(Dataset):
+    """Sentence i has ``lengths[i]`` tokens, its end among them; the same for the same seed."""
 
     def __init__(self, lengths: np.ndarray, dictionary: Dictionary, seed: int) -> None:
         self.sizes = lengths
@@ -36,31 +36,28 @@ class RandomSentences(Dataset):
     def __getitem__(self, index: int) -> Tensor:
         """(length,)."""
         generator = torch.Generator().manual_seed(self._seed * 1_000_003 + int(index))
-        words = torch.randint(
-            self._dictionary.nspecial,
-            len(self._dictionary),
-            (int(self.sizes[index]) - 1,),
-            generator=generator,
-        )
-        return torch.cat((words, torch.tensor([self._dictionary.eos()])))
+        first, end = self._dictionary.nspecial, self._dictionary.eos()
+        count = (int(self.sizes[index]) - 1,)
+        words = torch.randint(first, len(self._dictionary), count, generator=generator)
+        return torch.cat((words, torch.tensor([end])))
 
 
 def training_batches(
     dictionary: Dictionary, max_tokens: int, count: int, seed: int
 ) -> list[dict[str, Any]]:
-    """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``, padding included.
+    """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``.
 
-    Real training makes batches of sentences of similar length out of millions; ``PAIRS`` are enough
-    for that.
+    Real training makes batches of sentences of similar length out of millions; ``_PAIRS`` are
+    enough for that.
     """
     random = np.random.default_rng(seed)
-    source = _bounded(MEDIAN * np.exp(SPREAD * random.standard_normal(PAIRS)), max_tokens)
-    target = _bounded(source * np.exp(RATIO_SPREAD * random.standard_normal(PAIRS)), max_tokens)
+    source = _bounded(_MEDIAN * np.exp(_SPREAD * random.standard_normal(_PAIRS)), max_tokens)
+    target = _bounded(source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)), max_tokens)
     pairs = LanguagePairDataset(
-        RandomSentences(source, dictionary, seed),
+        _RandomSentences(source, dictionary, seed),
         source,
         dictionary,
-        RandomSentences(target, dictionary, seed + 1),
+        _RandomSentences(target, dictionary, seed + 1),
         target,
         dictionary,
         shuffle=False,  # of sentences of one length, by a global seed; these are random as they are
@@ -87,7 +84,7 @@ def translation_batch(
 def parallel_batch(
     dictionary: Dictionary, sentences: int, length: int, seed: int
 ) -> dict[str, Any]:
-    """One batch as fairseq-train would see it, with targets as long as their sources, padded on the right."""
+    """One batch as fairseq-train would see it: targets as long as sources, padded on the right."""
     source, target = (
         _falling_lengths(dictionary, sentences, length, seed + side) for side in (0, 1)
     )
@@ -98,10 +95,10 @@ def parallel_batch(
 
 def _falling_lengths(
     dictionary: Dictionary, sentences: int, length: int, seed: int
-) -> RandomSentences:
-    shortest = max(2.0, length * SHORTEST_SHARE)
+) -> _RandomSentences:
+    shortest = max(2.0, length * _SHORTEST_SHARE)
     lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
-    return RandomSentences(lengths, dictionary, seed)
+    return _RandomSentences(lengths, dictionary, seed)
 
 
 def _collated(dataset: LanguagePairDataset) -> dict[str, Any]:
@@ -109,4 +106,4 @@ def _collated(dataset: LanguagePairDataset) -> dict[str, Any]:
 
 
 def _bounded(lengths: np.ndarray, max_tokens: int) -> np.ndarray:
-    return np.clip(lengths.round(), SHORTEST, min(LONGEST, max_tokens)).astype(np.int64)
+    return np.clip(lengths.round(), _SHORTEST, min(_LONGEST, max_tokens)).astype(np.int64)

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.bench import command
-from fairseq_mhe.bench.compare import Outcome
+from fairseq_mhe.bench import run as command
+from fairseq_mhe.bench.turns import Outcome
 from fairseq_mhe.common.errors import UserError
 
 SMALL = (
@@ -70,6 +70,10 @@ def parse(*words: str) -> argparse.Namespace:
 
 def run(*words: str) -> None:
     command.run(parse(*words))
+
+
+def cells_of(bench: str, *words: str) -> list[Any]:
+    return list(command.BENCHMARKS[bench].cells(parse(bench, "--device", "cpu", *words)))
 
 
 @pytest.mark.parametrize("bench", BENCHMARKS)
@@ -201,20 +205,18 @@ def test_what_was_measured_with_other_code_is_not_mixed_in(
 
 def test_by_default_everything_that_was_asked_for_is_compared() -> None:
     assert parse("generation").attention == list(VARIANTS)
-    cells = command.cells(parse("generation", "--device", "cpu"))
+    cells = cells_of("generation")
     assert {cell["beam"] for cell in cells} == {1, 5}
     assert {(cell["length"], cell["source_length"]) for cell in cells} == {
         (25, 25),
         (100, 100),
         (400, 400),
     }
-    cells = command.cells(parse("attention", "--device", "cpu", "--dtype", "all"))
+    cells = cells_of("attention", "--dtype", "all")
     assert {cell["length"] for cell in cells} == {32, 64, 128, 256, 512, 1024}
     assert {cell["length"] * cell["batch"] for cell in cells} == {2048}
     assert {cell["dtype"] for cell in cells} == {"float32", "bf16", "fp16"}
-    assert command.cells(parse("training", "--device", "cpu")) == [
-        {"max_tokens": 1024, "dtype": "float32"}
-    ]
+    assert cells_of("training") == [{"max_tokens": 1024, "dtype": "float32"}]
 
 
 def test_the_command_line_measures_the_same_again() -> None:

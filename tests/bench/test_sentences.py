@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fairseq_mhe.bench.data import parallel_batch, training_batches, translation_batch
+from fairseq_mhe.bench.sentences import parallel_batch, training_batches, translation_batch
 from fairseq_mhe.models.build import make_dictionary
 
 DICTIONARY = make_dictionary(120)

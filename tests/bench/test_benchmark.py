@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.bench.floor import floor, limits
-from fairseq_mhe.bench.settings import CTRANSLATE2, INT8, STOCK
+from fairseq_mhe.bench.benchmark import INT8, STOCK, limits
+from fairseq_mhe.bench.ctranslate import CTRANSLATE2
+from fairseq_mhe.bench.run import BENCHMARKS
 from tests.bench.conftest import make_settings
 
 # The base row.
@@ -20,19 +21,16 @@ KEPT = {"mha": 2 * WIDTH, "mhe_mul": 2 * HEAD}
 EMBEDDINGS = {"mha": 0, "mhe_mul": 3 * HEADS * HEAD}
 
 
-def base(bench: str):
-    return make_settings(bench, row="base", vocabulary=VOCABULARY)
+def floor(bench: str, variant: str, cell, facts=()):
+    settings = make_settings("base", vocabulary=VOCABULARY)
+    return BENCHMARKS[bench].floor(variant, settings, cell, dict(facts))
 
 
 @pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
 def test_attention(kind: str) -> None:
     def found(place: str):
-        return floor(
-            kind,
-            base("attention"),
-            {"place": place, "length": 10, "batch": 3, "dtype": "float32"},
-            {},
-        )
+        cell = {"place": place, "length": 10, "batch": 3, "dtype": "float32"}
+        return floor("attention", kind, cell)
 
     projections, weights = QUERY[kind] + KEY[kind], QUERY[kind] + KEY[kind] + EMBEDDINGS[kind]
     assert found("encoder").multiply_adds == 3 * 3 * (10 * projections + 100 * PAIR)
@@ -53,7 +51,7 @@ def test_attention(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
 def test_generation(kind: str, dtype: str, width: int) -> None:
     cell = {"beam": 5, "length": 21, "source_length": 30, "batch": 4, "dtype": dtype}
-    found = floor(kind, base("generation"), cell, {})
+    found = floor("generation", kind, cell)
     projections = QUERY[kind] + KEY[kind]
     encoder = (
         4 * 30 * LAYERS * (projections + 30 * PAIR + FEED_FORWARD + KEY[kind])
@@ -87,27 +85,25 @@ def test_generation(kind: str, dtype: str, width: int) -> None:
 
 
 def test_training() -> None:
+    cell = {"max_tokens": 64, "dtype": "float32"}
     facts = {"units": 110, "source_tokens": 100, "sentences": 10, "updates": 2}
-    found = floor("mhe_mul", base("training"), {"max_tokens": 64, "dtype": "float32"}, facts)
+    found = floor("training", "mhe_mul", cell, facts)
     query, key = QUERY["mhe_mul"], KEY["mhe_mul"]
     source = LAYERS * (query + key + 10 * PAIR + FEED_FORWARD + key)
     target = (
         LAYERS * (query + key + 6 * PAIR + query + 10 * PAIR + FEED_FORWARD) + WIDTH * VOCABULARY
     )
     assert found.multiply_adds == 3 * (100 * source + 110 * target)
-    twice = floor(
-        "mhe_mul", base("training"), {"max_tokens": 64, "dtype": "float32"}, {**facts, "updates": 4}
-    )
+    twice = floor("training", "mhe_mul", cell, {**facts, "updates": 4})
     assert twice.bytes == 2 * found.bytes
 
 
 def test_stock_is_mha_and_no_kind_needs_more_than_it() -> None:
     cell = {"beam": 5, "length": 25, "source_length": 25, "batch": 1, "dtype": "float32"}
-    settings = base("generation")
-    mha = floor(STOCK, settings, cell, {})
-    assert mha == floor("mha", settings, cell, {})
+    mha = floor("generation", STOCK, cell)
+    assert mha == floor("generation", "mha", cell)
     for kind in VARIANTS:
-        found = limits(floor(kind, settings, cell, {}), mha)
+        found = limits(floor("generation", kind, cell), mha)
         assert found["arithmetic_limit"] >= 1
         assert found["traffic_limit"] >= 1
     assert limits(mha, mha)["arithmetic_limit"] == limits(mha, mha)["traffic_limit"] == 1
@@ -116,5 +112,5 @@ def test_stock_is_mha_and_no_kind_needs_more_than_it() -> None:
 def test_ctranslate2_has_no_floor_here() -> None:
     cell = {"beam": 5, "length": 25, "source_length": 25, "batch": 1, "dtype": "float32"}
     for eight_bits in (CTRANSLATE2, f"mhe_mul{INT8}"):
-        assert floor(eight_bits, base("generation"), cell, {}) is None
-    assert limits(None, floor(STOCK, base("generation"), cell, {})) == {}
+        assert floor("generation", eight_bits, cell) is None
+    assert limits(None, floor("generation", STOCK, cell)) == {}

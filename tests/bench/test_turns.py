@@ -1,10 +1,10 @@
-"""Turns are fair, running out of memory ends one variant only, and ratios are those of the same round."""
+"""Turns are fair, lack of memory ends one variant only, and ratios are those of the same round."""
 
 from __future__ import annotations
 
 import pytest
 
-from fairseq_mhe.bench.compare import Outcome, measure, quartiles, summaries
+from fairseq_mhe.bench.turns import Outcome, measure, quartiles, summaries
 from fairseq_mhe.bench.worker import DIED, FAILED, OK, OUT_OF_MEMORY, REFUSED, Answer
 from fairseq_mhe.common.errors import UserError
 
@@ -12,7 +12,7 @@ CELL = {"length": 3}
 
 
 class Scripted:
-    """A worker that answers as the test says and notes what it was asked, in a log that all share."""
+    """A worker that answers as the test says and notes what it was asked, in a shared log."""
 
     def __init__(self, name: str, log: list, answers=(), prepare: Answer | None = None) -> None:
         self.name, self.log, self.answers = name, log, list(answers)

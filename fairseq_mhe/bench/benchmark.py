@@ -1,0 +1,158 @@
+"""What a benchmark is: a class that owns its options, cells, work, floor and columns."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from fairseq_mhe.bench.columns import Column
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models.build import build_on_meta
+
+#: fairseq's own ``transformer``, biases and all, as it is shipped; ratios are relative to it.
+STOCK = "stock"
+#: What follows a kind of attention whose model generates with 8-bit integer weights.
+INT8 = "_int8"
+DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+#: fairseq's models know positions up to here.
+_LONGEST = 1024
+#: What all variants of one comparison share, plain values: shape, beam, dtype and so on.
+Cell = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is held fixed in one run, the same for every model that is compared.
+
+    ``threads``: CPU threads of each measured process. ``vocabulary``: joined, shared by all
+    embeddings. ``own``: the values of ``Benchmark.own``.
+    """
+
+    device: str
+    threads: int
+    row: str = ""
+    vocabulary: int = 0
+    seed: int = 0
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Workload(ABC):
+    """What one variant does over and over, in a process of its own."""
+
+    def __init__(self, variant: str, settings: Settings) -> None:
+        self.variant = variant
+        self.settings = settings
+        self.device = torch.device(settings.device)
+
+    @abstractmethod
+    def prepare(self, cell: Cell) -> None:
+        """Build the model and the inputs of a cell."""
+
+    @abstractmethod
+    def repetition(self) -> dict[str, float]:
+        """Do the work once: seconds by part, ``total`` among them."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """What is known besides time, after at least one repetition; plain values."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least work there is: multiply-adds of matrix products, and bytes that must be read."""
+
+    multiply_adds: float
+    bytes: float
+
+
+class Benchmark(Workload):
+    """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention."""
+
+    #: What it measures, for ``--help``, and how its columns are to be read.
+    title: ClassVar[str]
+    legend: ClassVar[str]
+    columns: ClassVar[tuple[Column, ...]]
+    #: Names of its own options that are a part of the settings.
+    own: ClassVar[tuple[str, ...]] = ()
+    #: Parts of the time that get a table of their own where they are known.
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    @abstractmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+        """Its own options, after those that all benchmarks have."""
+
+    @classmethod
+    @abstractmethod
+    def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
+        """What to compare, one after another.
+
+        Raises:
+            UserError: options have values that cannot work.
+        """
+
+    @classmethod
+    def variants(cls, args: argparse.Namespace) -> dict[str, type[Workload]]:
+        """What is compared in each cell, and who does its work."""
+        return dict.fromkeys([STOCK, *args.attention], cls)
+
+    @classmethod
+    @abstractmethod
+    def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any], width: int) -> Floor:
+        """The floor of one repetition.
+
+        Padding is taken as if it cost nothing in training, and as tokens elsewhere, where it is
+        less than a tenth.
+
+        Args:
+            model: of the variant, without memory behind its parameters.
+            cell: what was measured.
+            facts: what was found, for what batches hold.
+            width: bytes of a number.
+        """
+
+    @classmethod
+    def floor(
+        cls, variant: str, settings: Settings, cell: Cell, facts: Mapping[str, Any]
+    ) -> Floor | None:
+        """A variant's floor; stock fairseq's is MHA's. None for 8-bit integers of any maker."""
+        if variant.endswith(INT8):
+            return None
+        kind = "mha" if variant == STOCK else variant
+        model = _on_meta(settings.row, kind, settings.vocabulary)
+        return cls.least_work(model, cell, facts, DTYPES[cell["dtype"]].itemsize)
+
+
+def limits(own: Floor | None, mha: Floor | None) -> dict[str, Any]:
+    """The floor as the results have it: how many times as fast as MHA if only the floor counted."""
+    if own is None or mha is None:
+        return {}
+    return {
+        "multiply_adds": own.multiply_adds,
+        "bytes": own.bytes,
+        "arithmetic_limit": mha.multiply_adds / own.multiply_adds,
+        "traffic_limit": mha.bytes / own.bytes,
+    }
+
+
+def check_lengths(lengths: Iterable[int]) -> None:
+    """Refuse lengths that the models cannot have.
+
+    Raises:
+        UserError: one is too short or too long.
+    """
+    for length in lengths:
+        if not 2 <= length <= _LONGEST:
+            raise UserError(f"a length of {length} does not fit: lengths go from 2 to {_LONGEST}")
+
+
+@functools.cache
+def _on_meta(row: str, kind: str, vocabulary: int) -> nn.Module:
+    return build_on_meta(row, kind, vocabulary)

@@ -1,0 +1,78 @@
+"""Columns of the results' tables: a heading, and what stands under it of one variant's result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Result = Mapping[str, Any]
+Column = tuple[str, Callable[[Result], str]]
+MISSING = "-"
+
+
+def duration(heading: str, part: str, unit: float = 1.0) -> Column:
+    """A part's median and quartiles, in so many units a second."""
+
+    def show(result: Result) -> str:
+        if part not in result["median"]:
+            return MISSING
+        low, high = (f"{seconds * unit:.3g}" for seconds in result["quartiles"][part])
+        return f"{result['median'][part] * unit:.3g} [{low}, {high}]"
+
+    return heading, show
+
+
+def share(heading: str, part: str) -> Column:
+    """What a part takes of the total."""
+
+    def show(result: Result) -> str:
+        median = result["median"]
+        return f"{median[part] / median['total']:.1%}" if part in median else MISSING
+
+    return heading, show
+
+
+def number(heading: str, name: str, form: str, unit: float = 1.0) -> Column:
+    """A number that may be missing."""
+
+    def show(result: Result) -> str:
+        value = result.get(name)
+        return MISSING if value is None else format(value * unit, form)
+
+    return heading, show
+
+
+def mebibytes(heading: str, name: str) -> Column:
+    """A number of bytes."""
+    return number(heading, name, ",.1f", 1 / 2**20)
+
+
+def _achieved(heading: str, name: str) -> Column:
+    """Thousand millions a second of what the floor counts."""
+
+    def show(result: Result) -> str:
+        if name not in result:
+            return MISSING
+        return f"{result[name] / result['median']['total'] / 1e9:.3g}"
+
+    return heading, show
+
+
+def _ratio(result: Result) -> str:
+    ratio = result["relative"]
+    if not ratio:
+        return MISSING
+    return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+
+
+RATIO: Column = ("vs stock", _ratio)
+FLOOR: tuple[Column, ...] = (
+    number("arithmetic limit", "arithmetic_limit", ".2f"),
+    number("traffic limit", "traffic_limit", ".2f"),
+    _achieved("G multiply-adds/s", "multiply_adds"),
+    _achieved("GB/s", "bytes"),
+)
+MEMORY: tuple[Column, ...] = (
+    mebibytes("peak, MiB", "peak_bytes"),
+    mebibytes("weights, MiB", "weight_bytes"),
+)

@@ -1,0 +1,131 @@
+"""What is measured inside a process: seconds by part, peak memory, and the attention kernel."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"  # proc(5): resets the peak resident set size ("high water mark")
+#: Operators that torch's scaled_dot_product_attention may choose, and what people call them.
+FUSED = {
+    "_scaled_dot_product_flash_attention": "flash",
+    "_scaled_dot_product_flash_attention_for_cpu": "flash (CPU)",
+    "_scaled_dot_product_efficient_attention": "memory-efficient",
+    "_scaled_dot_product_cudnn_attention": "cuDNN",
+}
+
+
+class Stopwatch:
+    """Adds up the seconds spent in named parts: of a wall clock on a CPU, of events on CUDA.
+
+    On CUDA nothing waits for the device before `seconds` is called, so that timing a part does not
+    keep the next one from being launched meanwhile.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._spans: list[tuple[str, Any, Any]] = []
+        if self._cuda:
+            torch.cuda.synchronize()
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count the block's time to ``name``."""
+        start = self._now()
+        yield
+        self._spans.append((name, start, self._now()))
+
+    def seconds(self) -> dict[str, float]:
+        """The parts' times, once the device has done its work."""
+        if self._cuda:
+            torch.cuda.synchronize()
+        totals: dict[str, float] = {}
+        for name, start, end in self._spans:
+            # Events count milliseconds.
+            span = start.elapsed_time(end) / 1000 if self._cuda else end - start
+            totals[name] = totals.get(name, 0.0) + span
+        return totals
+
+    def _now(self) -> Any:
+        if not self._cuda:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+
+class PeakMemory:
+    """The most memory in use since `start`, above what was in use then.
+
+    On CUDA what tensors take (``max_memory_allocated``); on a CPU resident memory (``VmHWM``),
+    which counts the allocator's own overhead too and is exact to about a page table's worth.
+    Measuring costs nothing while it runs.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._cuda = device.type == "cuda"
+        self._before: int | None = None
+
+    def start(self) -> None:
+        """Forget what was before."""
+        gc.collect()
+        if self._cuda:
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats()
+            self._before = torch.cuda.memory_allocated()
+            return
+        # The C library gives freed memory back, so that using it again counts.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+        with contextlib.suppress(OSError):
+            _CLEAR_REFS.write_text(_RESET_PEAK)
+            self._before = _resident("VmRSS")
+
+    def peak(self) -> int | None:
+        """Bytes, or None where the system does not say."""
+        if self._before is None:
+            return None
+        most = torch.cuda.max_memory_allocated() if self._cuda else _resident("VmHWM")
+        return most - self._before
+
+
+def attention_kernel(call: Callable[[], object]) -> str:
+    """The kernel that ``call`` ends in: of ``FUSED``, "plain" for its own softmax, or "none"."""
+    with _Operators() as operators:
+        call()
+    fused = [label for name, label in FUSED.items() if name in operators.names]
+    if fused:
+        return ", ".join(fused)
+    return "plain" if any("softmax" in name for name in operators.names) else "none"
+
+
+class _Operators(TorchDispatchMode):
+    """Notes the name of every operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def _resident(name: str) -> int:
+    match = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    if match is None:
+        raise OSError(f"no {name} in {_STATUS}")
+    return int(match[1]) * 1024

@@ -1,0 +1,165 @@
+"""``fairseq-mhe bench``: stock fairseq's Transformer and ours, measured side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.bench.attention import AttentionBenchmark
+from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell, Settings, limits
+from fairseq_mhe.bench.generation import GenerationBenchmark
+from fairseq_mhe.bench.models import sizes
+from fairseq_mhe.bench.report import label, markdown
+from fairseq_mhe.bench.training import TrainingBenchmark
+from fairseq_mhe.bench.turns import measure, summaries
+from fairseq_mhe.bench.worker import OK, Worker, workers
+from fairseq_mhe.common.arguments import at_least, positive, some_of
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import check_writable, write_json, write_text
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.system import cores, machine, software
+from fairseq_mhe.models.build import VOCABULARY
+
+BENCHMARKS: dict[str, type[Benchmark]] = {
+    "attention": AttentionBenchmark,
+    "training": TrainingBenchmark,
+    "generation": GenerationBenchmark,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe bench``."""
+    benchmarks = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
+    for name, benchmark in BENCHMARKS.items():
+        title = benchmark.title
+        own = benchmarks.add_parser(name, help=title, description=title)
+        _add_common(own)
+        benchmark.add_options(own)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Measure every cell, write JSON and Markdown if a file is named, and print the Markdown."""
+    benchmark = BENCHMARKS[args.bench]
+    sizes(args.row)
+    if args.device == "cuda" and not torch.cuda.is_available():
+        raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
+    cells, variants = list(benchmark.cells(args)), benchmark.variants(args)
+    out = None if args.out is None else Path(args.out)
+    if out is not None:
+        out = out.with_suffix("") if out.suffix in (".json", ".md") else out
+        check_writable(out.absolute().parent)
+    own = {name: getattr(args, name) for name in benchmark.own}
+    settings = Settings(args.device, args.threads, args.row, args.vocab_size, args.seed, own)
+    header = _header(args, own)
+    partial = None if out is None else _named(out, ".partial.json")
+    entries = _entries_so_far(partial, header)
+    with workers(variants, settings) as started, Board("turns") as board:
+        for cell in cells[len(entries) :]:
+            entries.append(_entry(benchmark, started, settings, cell, args.repetitions, board))
+            if partial is not None:
+                write_json(partial, {"header": header, "cells": entries})
+    first = {name: entries[0][name] for name in ("date", "load_average")}
+    results = {**header, **first, "cells": entries}
+    text = markdown(benchmark, results)
+    if out is not None and partial is not None:
+        write_json(_named(out, ".json"), results)
+        write_text(_named(out, ".md"), text)
+        partial.unlink(missing_ok=True)
+    print(text)
+
+
+def command_line(args: argparse.Namespace) -> str:
+    """The command with every option's value, defaults too, to measure the same again."""
+    words = ["fairseq-mhe", "bench", args.bench]
+    for name, value in vars(args).items():
+        if name in ("command", "bench", "typed") or value is None or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(",".join(map(str, value)) if isinstance(value, list) else str(value))
+    return shlex.join(words)
+
+
+def _header(args: argparse.Namespace, own: Mapping[str, Any]) -> dict[str, Any]:
+    """What the results say of the run as a whole."""
+    settings = {name: getattr(args, name) for name in ("row", "device", "threads")}
+    settings |= {"vocabulary": args.vocab_size, "seed": args.seed}
+    return {
+        "benchmark": args.bench,
+        "command": command_line(args),
+        "machine": machine(args.device),
+        "software": software(),
+        "settings": {**settings, "repetitions": args.repetitions, **own},
+    }
+
+
+def _entry(
+    benchmark: type[Benchmark],
+    started: Mapping[str, Worker],
+    settings: Settings,
+    cell: Cell,
+    repetitions: int,
+    board: Board,
+) -> dict[str, Any]:
+    """Measure a cell."""
+    name, date, load = label(cell), time.strftime("%Y-%m-%dT%H:%M:%S%z"), os.getloadavg()[0]
+    board.add(name, len(started) * repetitions)
+    found = summaries(measure(started, cell, repetitions, lambda: board.advance(name)))
+    ratios = []
+    for variant, result in found.items():
+        if result["status"] != OK:
+            continue
+        mha = benchmark.floor(STOCK, settings, cell, result)
+        result.update(limits(benchmark.floor(variant, settings, cell, result), mha))
+        if result["relative"]:
+            ratios.append(f"{variant} {result['relative']['median']:.2f}")
+    board.say(f"{name}: {', '.join(ratios)}")
+    started_at = {"date": date, "load_average": round(load, 2)}
+    return {"cell": dict(cell), **started_at, "variants": found}
+
+
+def _entries_so_far(partial: Path | None, header: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The finished cells of a stopped run of the same command, code and machine.
+
+    A list in one file, not `common.steps`: a finished run is measured anew, and its cells have no
+    files of their own.
+    """
+    if partial is None or not partial.exists():
+        return []
+    before = json.loads(partial.read_text(encoding="utf-8"))
+    return before["cells"] if before["header"] == json.loads(json.dumps(header)) else []
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--row", default="base", help="size of the models (default: %(default)s)")
+    text = "kinds to compare with stock fairseq's transformer, or all (default: all)"
+    kinds = list(VARIANTS)
+    add("--attention", type=some_of(VARIANTS), default=kinds, metavar="KIND,...", help=text)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    add("--device", choices=["cpu", "cuda"], default=device, help="default: %(default)s")
+    text = f"{', '.join(DTYPES)}, or all (default: float32)"
+    add("--dtype", type=some_of(DTYPES), default=["float32"], metavar="TYPE,...", help=text)
+    text = "CPU threads (default: all cores, %(default)s)"
+    add("--threads", type=positive, default=cores(), metavar="N", help=text)
+    text = "rounds (default: %(default)s)"
+    add("--repetitions", type=positive, default=5, metavar="N", help=text)
+    text = "joined vocabulary (default: %(default)s)"
+    add("--vocab-size", type=at_least(16), default=VOCABULARY, metavar="N", help=text)
+    text = "of weights and data (default: %(default)s)"
+    add("--seed", type=int, default=1, metavar="N", help=text)
+    text = "write FILE.json and FILE.md; stopped, the same command goes on from there"
+    add("--out", metavar="FILE", help=text)
+
+
+def _named(out: Path, ending: str) -> Path:
+    return out.with_name(out.name + ending)
