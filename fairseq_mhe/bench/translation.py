@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,13 +29,13 @@ class Engine:
         return self.path.is_file()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TranslationSettings(Settings):
     """A split of a data folder, and the engines by the names of the variants."""
 
-    data: DataFolder = DataFolder(Path(), ("", ""))
-    subset: str = "test"
-    engines: Mapping[str, Engine] = field(default_factory=dict)
+    data: DataFolder
+    subset: str
+    engines: Mapping[str, Engine]
 
 
 class TranslationWorkload(Workload):
