@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.attention.fitting import Fitted, Inputs, Parameters
 from fairseq_mhe.attention.heads import Heads
-from fairseq_mhe.attention.kernel import attend, raw_scores
+from fairseq_mhe.attention.kernel import Mask, attend, raw_scores
 from fairseq_mhe.common.errors import UserError
 
 IncrementalState = dict[str, dict[str, Tensor | None]]
@@ -223,7 +223,7 @@ class Attention(FairseqIncrementalState, nn.Module):
         incremental_state: IncrementalState | None = None,
         need_weights: bool = True,
         static_kv: bool = False,
-        attn_mask: Tensor | None = None,
+        attn_mask: Mask | None = None,
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
@@ -238,7 +238,7 @@ class Attention(FairseqIncrementalState, nn.Module):
             incremental_state: fairseq's store; given, keys and values are appended to the cache.
             need_weights: return the weights' mean over heads, (B, T, S).
             static_kv: keys and values do not change from step to step (cross-attention).
-            attn_mask: (T, S), true or -inf where a query must not look.
+            attn_mask: (T, S), true or -inf where a query must not look; or a ``CausalMask``.
             before_softmax: return the masked scores (B * H, T, S) and the values (B' * Hv, S, dv)
             instead.
             need_head_weights: return the weights of each head, (H, B, T, S).

@@ -1,6 +1,8 @@
-"""The attention product itself: a plain reference to read and test against, and the fast paths that must equal it."""
+"""The attention product itself: a plain reference to test against, and the fast paths that equal it."""
 
 from __future__ import annotations
+
+import functools
 
 import torch
 from torch import Tensor
@@ -10,6 +12,38 @@ from torch.nn import functional as F
 # queries, S keys.
 
 
+class CausalMask:
+    """The mask (T, T) by which no query sees what comes after it; kernels have fast paths for it.
+
+    One object serves all layers of a step, so that what one has asked of the device no other asks.
+    """
+
+    def __init__(self, length: int, device: torch.device | None = None) -> None:
+        self.length, self.device = length, device
+        self._padding: Tensor | None = None
+        self._hides_padding = False
+
+    @functools.cached_property
+    def hidden(self) -> Tensor:
+        """(T, T), true where a query must not look."""
+        return torch.ones(self.length, self.length, dtype=torch.bool, device=self.device).triu(1)
+
+    def hides_padding(self, key_padding_mask: Tensor) -> bool:
+        """Whether it hides all padding (B, S) from every real query, since no row begins with it.
+
+        A query's own past holds none then. All layers of a step ask about the same tensor; the
+        device is asked once.
+        """
+        if self._padding is not key_padding_mask:
+            self._padding = key_padding_mask
+            self._hides_padding = not bool(key_padding_mask[:, 0].any())
+        return self._hides_padding
+
+
+#: (T, S), boolean (true: must not look) or additive; or the causal one.
+Mask = Tensor | CausalMask
+
+
 def attend_reference(
     query: Tensor,
     key: Tensor,
@@ -17,7 +51,7 @@ def attend_reference(
     *,
     scale: float,
     key_padding_mask: Tensor | None = None,
-    attn_mask: Tensor | None = None,
+    attn_mask: Mask | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The plain equation, H_i = softmax(Q_i K_i^T * scale) V_i, with every head and hypothesis written out.
 
@@ -45,7 +79,7 @@ def attend(
     *,
     scale: float,
     key_padding_mask: Tensor | None = None,
-    attn_mask: Tensor | None = None,
+    attn_mask: Mask | None = None,
     dropout: float = 0.0,
     need_weights: bool = False,
     need_row_sums: bool = False,
@@ -61,8 +95,7 @@ def attend(
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
         scale: factor on the scores.
         key_padding_mask: (B, S), true where a key is padding.
-        attn_mask: (T, S), boolean (true: must not look) or additive; :func:`causal_mask` marks its
-        own as causal.
+        attn_mask: (T, S), boolean (true: must not look) or additive; or the causal one.
         dropout: probability of dropping a weight; 0 outside training.
         need_weights: also return the weights (N, H, T, S), before dropout.
         need_row_sums: also return each row's sum of weights (N, H, T, 1), after dropout.
@@ -82,16 +115,16 @@ def attend(
             need_weights,
             need_row_sums,
         )
-    causal = getattr(attn_mask, "is_causal", False)
-    if causal and key_padding_mask is not None and pads_on_the_right(key_padding_mask):
-        # A query's own past holds no padding then: the causal mask alone hides it from every real
-        # token.
-        key_padding_mask = None
     sentences, kept = key.shape[:2]
-    if causal and key_padding_mask is None and (query.is_cuda or query.size(1) == kept):
+    causal = False
+    grouped = query.size(1) != kept
+    if isinstance(attn_mask, CausalMask):
+        if key_padding_mask is not None and attn_mask.hides_padding(key_padding_mask):
+            key_padding_mask = None
+        causal = key_padding_mask is None
+    if causal and (query.is_cuda or not grouped):
         # CUDA's kernels know causality and grouped heads; an explicit mask would send them to a
         # slower one.
-        grouped = query.size(1) != kept
         heads = F.scaled_dot_product_attention(
             query, key, value, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
         )
@@ -109,7 +142,7 @@ def raw_scores(
     key: Tensor,
     scale: float,
     key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
+    attn_mask: Mask | None,
 ) -> Tensor:
     """Masked scores before the softmax: query (N, H, T, dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
     sentences, kept, keys, _ = key.shape
@@ -132,7 +165,7 @@ def _attend_plainly(
     value: Tensor,
     scale: float,
     key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
+    attn_mask: Mask | None,
     dropout: float,
     need_weights: bool,
     need_row_sums: bool,
@@ -190,7 +223,7 @@ def _allowed(
     key: Tensor,
     length: int,
     key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
+    attn_mask: Mask | None,
 ) -> Tensor | None:
     """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``: true or 0 where a query may look.
 
@@ -201,6 +234,8 @@ def _allowed(
     )  # (B, 1, 1, S)
     if attn_mask is None:
         return padding
+    if isinstance(attn_mask, CausalMask):
+        attn_mask = attn_mask.hidden
     repeats = folded.size(2) // length
     if attn_mask.dtype == torch.bool:
         allowed = ~attn_mask.repeat(repeats, 1)  # (R, S)
@@ -209,24 +244,10 @@ def _allowed(
     return additive if padding is None else additive.where(padding, float("-inf"))
 
 
-def as_additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """A boolean mask (true: must not look) as one to add to scores; an additive one as it is."""
+def as_additive(mask: Mask, dtype: torch.dtype) -> Tensor:
+    """A mask of any form as one to add to scores."""
+    if isinstance(mask, CausalMask):
+        mask = mask.hidden
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
-
-
-def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
-    """(T, T), true where a query must not look; marked ``is_causal``, for which kernels have fast paths."""
-    mask = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
-    mask.is_causal = True  # type: ignore[attr-defined]
-    return mask
-
-
-def pads_on_the_right(key_padding_mask: Tensor) -> bool:
-    """Whether no row of (B, S) begins with padding. Remembered on the tensor, since every layer asks the same."""
-    known = getattr(key_padding_mask, "pads_on_the_right", None)
-    if known is None:
-        known = not bool(key_padding_mask[:, 0].any())
-        key_padding_mask.pads_on_the_right = known  # type: ignore[attr-defined]
-    return known

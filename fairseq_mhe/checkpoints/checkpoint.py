@@ -30,8 +30,8 @@ from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.models.build import build_ours, make_task
+from fairseq_mhe.models.options import MODEL_NAME, OPTIONS, TransformerMHEConfig, kinds
 from fairseq_mhe.models.rows import nearest_row
-from fairseq_mhe.models.transformer import MODEL_NAME, OPTIONS, TransformerMHEConfig, kinds
 
 #: fairseq's own model.
 STOCK_NAME = "transformer"

@@ -25,8 +25,8 @@ from fairseq_mhe.checkpoints.safe_load import (
     updates_made,
 )
 from fairseq_mhe.models.build import place_of
+from fairseq_mhe.models.options import MODEL_NAME, PLACES, kind_options, kinds
 from fairseq_mhe.models.rows import NearestRow, nearest_row
-from fairseq_mhe.models.transformer import MODEL_NAME, PLACES, VARIANT_OPTIONS, kinds
 
 #: Keys of a fairseq checkpoint that training needs to go on from it.
 TRAINING_STATE = "last_optimizer_state"
@@ -87,7 +87,7 @@ def inspect(path: Path) -> Summary:
         row_differences=plain(row.differences) if row else {},
         kinds=_kinds(model, options),
         options={
-            name: plain(options[name]) for name in VARIANT_OPTIONS if options.get(name) is not None
+            name: plain(options[name]) for name in kind_options() if options.get(name) is not None
         },
         attention_parameters={place: _count(_of_place(weights, place)) for place in PLACES},
         parameters=_count(weights),

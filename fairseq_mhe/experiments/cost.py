@@ -16,7 +16,7 @@ from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.cost import Cost, costs
 from fairseq_mhe.models.counting import CacheBytes, cache_bytes
-from fairseq_mhe.models.transformer import PLACES, kinds
+from fairseq_mhe.models.options import PLACES, kinds
 
 #: Bytes of a number.
 BYTES = {"float32": 4, "float16": 2}

@@ -10,7 +10,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
-from fairseq_mhe.models.transformer import MODEL_NAME, check_options
+from fairseq_mhe.models import transformer  # noqa: F401 - registers the model that these are of
+from fairseq_mhe.models.options import MODEL_NAME, check_options
 
 
 @dataclass(frozen=True)

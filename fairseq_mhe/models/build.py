@@ -17,7 +17,7 @@ from torch import nn
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
-from fairseq_mhe.models.transformer import MODEL_NAME, check_options
+from fairseq_mhe.models.options import MODEL_NAME, check_options
 
 #: Size of a joined dictionary where none is given.
 VOCABULARY = 32768

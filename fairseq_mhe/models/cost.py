@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
-from fairseq_mhe.models.transformer import PLACES
+from fairseq_mhe.models.options import PLACES
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
-from fairseq_mhe.models.transformer import OPTIONS
+from fairseq_mhe.models.options import OPTIONS
 
 #: Options that are part of a model beside its row and kind of attention, with fairseq's defaults.
 OTHERS = {

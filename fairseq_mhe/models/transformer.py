@@ -1,13 +1,10 @@
-"""fairseq's Transformer with its attention sublayers built by the registry, and the options that choose them."""
+"""fairseq's Transformer with its attention sublayers built by the registry."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import Field, field, fields, make_dataclass
-from typing import Any, Optional
+from typing import Any
 
-from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
 from fairseq.models.transformer import (
@@ -16,214 +13,29 @@ from fairseq.models.transformer import (
     TransformerEncoderBase,
 )
 from fairseq.models.transformer.transformer_base import TransformerModelBase
-from fairseq.models.transformer.transformer_config import (
-    DecoderConfig,
-    EncDecBaseConfig,
-    QuantNoiseConfig,
-)
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
     TransformerEncoderLayerBase,
 )
-from omegaconf import II, DictConfig, OmegaConf
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import VARIANTS, Attention, build_attention, variant
+from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import sentence_order
-from fairseq_mhe.attention.kernel import causal_mask
+from fairseq_mhe.attention.kernel import CausalMask
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
+from fairseq_mhe.models.options import (
+    MODEL_NAME,
+    TransformerMHEConfig,
+    build_place,
+    check_options,
+    flat,
+)
 from fairseq_mhe.models.packed import pack_linears
 
-MODEL_NAME = "transformer_mhe"
-DEFAULT_ATTENTION = "mhe_mul"
-#: Where attention sits, and the option that overrides its kind there.
-PLACES = {
-    "encoder": "encoder_attention",
-    "decoder": "decoder_attention",
-    "cross": "cross_attention",
-}
-#: Options that are handed to the variant under the name after the arrow.
-VARIANT_OPTIONS = {
-    "attention_head_dim": "head_dim",
-    "attention_kv_heads": "kv_heads",
-    "collaborative_dim": "collaborative_dim",
-    "head_embedding_std": "head_embedding_std",
-    "head_embedding_offset": "head_embedding_offset",
-    "shared_projection_init": "shared_projection_init",
-}
 #: alignment_layer that matches no layer: no attention weights are computed.
 NO_LAYER = -1
-
-
-def _option(type_: Any, default: Any, help_: str) -> tuple[Any, Any]:
-    return type_, field(default=default, metadata={"help": help_})
-
-
-_KINDS = ", ".join(VARIANTS)
-OPTIONS: dict[str, tuple[Any, Any]] = {
-    "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {_KINDS}"),
-    "encoder_attention": _option(
-        Optional[str], None, "kind of the encoder's self-attention (default: --attention)"
-    ),
-    "decoder_attention": _option(
-        Optional[str], None, "kind of the decoder's self-attention (default: --attention)"
-    ),
-    "cross_attention": _option(
-        Optional[str], None, "kind of the decoder's cross-attention (default: --attention)"
-    ),
-    "attention_bias": _option(
-        bool, False, "give attention projections biases, as fairseq's own transformer has"
-    ),
-    "attention_head_dim": _option(
-        Optional[int], None, "width of a head (default: embedding dimension / heads)"
-    ),
-    "attention_kv_heads": _option(
-        Optional[int], None, "gqa: key/value heads, a divisor of the heads (default: 2)"
-    ),
-    "collaborative_dim": _option(
-        Optional[int],
-        None,
-        "collaborative: width of the shared queries and keys (default: embedding dimension / 4)",
-    ),
-    "head_embedding_std": _option(
-        Optional[float],
-        None,
-        "mhe_mul, mhe_add: spread of the head embeddings' initial values N(0, std) (default: 0.02)",
-    ),
-    "head_embedding_offset": _option(
-        Optional[float],
-        None,
-        "mhe_mul: what is added to a head embedding before multiplying (default: 1)",
-    ),
-    "shared_projection_init": _option(
-        Optional[str],
-        None,
-        "mhe_mul, mhe_add: scale of the shared projections' initial weights: packed (fairseq's gain; default), xavier "
-        "(without it) or head (as large as those of one head in mha)",
-    ),
-    "int8_generation": _option(
-        bool,
-        False,
-        "generate on a CPU with large weights rounded to 8-bit integers: faster, and nearly the same",
-    ),
-}
-
-
-def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
-    """fairseq's nested TransformerConfig with the nesting in the names (encoder_embed_dim), as its command line has."""
-    nested = {
-        "encoder": EncDecBaseConfig,
-        "decoder": DecoderConfig,
-        "quant_noise": QuantNoiseConfig,
-    }
-    for outer in fields(TransformerConfig):
-        if outer.name not in nested:
-            yield outer.name, outer.type, _copied(outer)
-            continue
-        for inner in fields(nested[outer.name]):
-            name = f"{outer.name}_{inner.name}"
-            if inner.name == "layers_to_keep":
-                # fairseq declares a list but splits a string.
-                yield (
-                    name,
-                    *_option(Optional[str], None, "comma-separated layers to keep when pruning"),
-                )
-            elif inner.name in ("input_dim", "output_dim"):
-                yield (
-                    name,
-                    int,
-                    field(default=II("model.decoder_embed_dim"), metadata=dict(inner.metadata)),
-                )
-            else:
-                yield name, inner.type, _copied(inner)
-
-
-def _copied(original: Field) -> Any:
-    return field(default=original.default, metadata=dict(original.metadata))
-
-
-#: Every option of fairseq's Transformer and our own, flat: what --help shows and a checkpoint
-#: stores, as plain values.
-TransformerMHEConfig = make_dataclass(
-    "TransformerMHEConfig",
-    [*_flat_fields(), *((name, *option) for name, option in OPTIONS.items())],
-    bases=(FairseqDataclass,),
-    namespace={"__module__": __name__},
-)
-
-
-def kinds(args: Any) -> dict[str, str]:
-    """The kind of attention at each place of ``PLACES``, from flat options."""
-    default = getattr(args, "attention", None) or DEFAULT_ATTENTION
-    return {place: getattr(args, option, None) or default for place, option in PLACES.items()}
-
-
-def check_options(args: Any) -> None:
-    """Refuse what cannot work, before any data is read.
-
-    Raises:
-        ValueError: an unknown kind, an option that no chosen kind uses, sizes that do not fit, or a
-        feature of
-            fairseq's Transformer that this model does not support.
-    """
-    chosen = kinds(args)
-    for kind in chosen.values():
-        variant(kind)
-    for option, name in VARIANT_OPTIONS.items():
-        if getattr(args, option, None) is not None and not any(
-            name in _known(kind) for kind in chosen.values()
-        ):
-            users = ", ".join(kind for kind in VARIANTS if name in _known(kind))
-            raise ValueError(
-                f"--{option.replace('_', '-')} has no effect on --attention {'/'.join(dict.fromkeys(chosen.values()))}:"
-                f" leave it out, or choose one of: {users}"
-            )
-    unsupported = {
-        "quant_noise_pq": "quantisation noise (--quant-noise-pq)",
-        "cross_self_attention": "--cross-self-attention",
-        "encoder_xformers_att_config": "xFormers (--encoder-xformers-att-config)",
-        "decoder_xformers_att_config": "xFormers (--decoder-xformers-att-config)",
-    }
-    for option, feature in unsupported.items():
-        if getattr(args, option, None):
-            raise ValueError(f"{MODEL_NAME} does not support {feature}: leave it out")
-    for place, kind in chosen.items():
-        build_attention(kind, **_arguments(args, place, kind))
-
-
-def _known(kind: str) -> set[str]:
-    return {option.name for option in variant(kind).OPTIONS}
-
-
-def _arguments(args: Any, place: str, kind: str) -> dict[str, Any]:
-    """Keyword arguments of :func:`build_attention` for a place, from flat options (fairseq's defaults where absent)."""
-    side = "encoder" if place == "encoder" else "decoder"
-    embed_dim = getattr(args, f"{side}_embed_dim", 512)
-    memory_dim = getattr(args, "encoder_embed_dim", 512) if place == "cross" else embed_dim
-    options = {
-        name: getattr(args, option)
-        for option, name in VARIANT_OPTIONS.items()
-        if getattr(args, option, None) is not None and name in _known(kind)
-    }
-    return {
-        "embed_dim": embed_dim,
-        "num_heads": getattr(args, f"{side}_attention_heads", 8),
-        "kdim": memory_dim,
-        "vdim": memory_dim,
-        "dropout": getattr(args, "attention_dropout", 0.0),
-        "bias": getattr(args, "attention_bias", False),
-        "self_attention": place != "cross",
-        "encoder_decoder_attention": place == "cross",
-        **options,
-    }
-
-
-def build_place(cfg: TransformerConfig, place: str) -> Attention:
-    """The attention sublayer of a place (a key of ``PLACES``) for fairseq's nested configuration."""
-    kind = kinds(cfg)[place]
-    return build_attention(kind, **_arguments(cfg, place, kind))
 
 
 class EncoderLayer(TransformerEncoderLayerBase):
@@ -322,12 +134,12 @@ class Decoder(TransformerDecoderBase):
         """Called by fairseq's constructor."""
         return _wrapped(DecoderLayer(cfg, no_encoder_attn), cfg)
 
-    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
-        """The causal mask (T, T) for x (T, B, C), boolean and marked as causal, kept from batch to batch."""
-        length = tensor.size(0)
-        self._future_mask: Tensor
-        if self._future_mask.shape != (length, length) or self._future_mask.device != tensor.device:
-            self._future_mask = causal_mask(length, tensor.device)
+    def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
+        """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""
+        length, device = tensor.size(0), tensor.device
+        kept: Any = getattr(self, "_future_mask", None)
+        if not (isinstance(kept, CausalMask) and (kept.length, kept.device) == (length, device)):
+            self._future_mask = CausalMask(length, device)
         return self._future_mask
 
     def extract_features(
@@ -373,9 +185,9 @@ class TransformerMHEModel(TransformerModelBase):
         """Build from flat options, be they fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
         with one_clear_line(ValueError):
-            flat = _flat(cfg)
-            check_options(flat)
-            model = super().build_model(TransformerConfig.from_namespace(flat), task)
+            options = flat(cfg)
+            check_options(options)
+            model = super().build_model(TransformerConfig.from_namespace(options), task)
         model.decoder.need_attn_in_training = bool(
             getattr(getattr(task, "cfg", None), "load_alignments", False)
         )
@@ -423,18 +235,3 @@ class TransformerMHEModel(TransformerModelBase):
             f"the checkpoint is not of this model: {name} is {found} in the checkpoint, {expected} in the model;"
             " use the --arch, --attention and dictionary it was trained with, or another --save-dir"
         )
-
-
-def _flat(cfg: Any) -> argparse.Namespace:
-    """Flat options as a namespace of plain values, with this model's defaults for those not given."""
-    given = (
-        OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-        if isinstance(cfg, DictConfig)
-        else vars(cfg)
-    )
-    defaults = {f.name: f.default for f in fields(TransformerMHEConfig)}
-    flat = argparse.Namespace(**{**defaults, **given})  # type: ignore[dict-item]
-    for name in ("decoder_input_dim", "decoder_output_dim"):
-        if isinstance(getattr(flat, name), str):  # the unresolved default: as wide as the decoder
-            setattr(flat, name, flat.decoder_embed_dim)
-    return flat

@@ -22,7 +22,8 @@ from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, sha256
 from fairseq_mhe.convert.sentences import task_of
-from fairseq_mhe.models.transformer import MODEL_NAME, PLACES, TransformerMHEModel, kinds
+from fairseq_mhe.models.options import MODEL_NAME, PLACES, kinds
+from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, segment

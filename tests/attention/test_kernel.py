@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_mhe.attention.kernel import (
+    CausalMask,
     as_additive,
     attend,
     attend_reference,
-    causal_mask,
-    pads_on_the_right,
+    raw_scores,
 )
 from tests.attention.conftest import random, right_padding
 
@@ -57,7 +57,7 @@ def test_equals_the_reference(sentences, beam, kept, lengths, widths, padded, ma
 @pytest.mark.parametrize("padding", [None, right_padding(3, 6), right_padding(3, 6).flip(1)])
 def test_causal_with_padding_on_either_side(kept: int, padding) -> None:
     q, k, v = random(3, 4, 6, 5), random(3, kept, 6, 5, seed=1), random(3, kept, 6, 5, seed=2)
-    arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": causal_mask(6)}
+    arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": CausalMask(6)}
     expected, _ = attend_reference(q, k, v, **arguments)
     found, _, _ = attend(q, k, v, **arguments)
     real = torch.ones(3, 6, dtype=torch.bool) if padding is None else ~padding
@@ -65,8 +65,50 @@ def test_causal_with_padding_on_either_side(kept: int, padding) -> None:
 
 
 def test_padding_side() -> None:
-    assert pads_on_the_right(right_padding(3, 5))
-    assert not pads_on_the_right(right_padding(3, 5).flip(1))
+    mask, right = CausalMask(5), right_padding(3, 5)
+    for padding, hidden in ((right, True), (right.flip(1), False), (right, True)):
+        assert mask.hides_padding(padding) is hidden
+
+
+def test_the_device_is_asked_once_a_step() -> None:
+    """Six layers, one reduction of the padding; the next step's padding is another tensor."""
+    q, k, v = (random(3, 4, 6, 5, seed=seed) for seed in range(3))
+    mask = CausalMask(6)
+    with Operators() as operators:
+        for step in range(2):
+            padding = right_padding(3, 6).clone()
+            for _ in range(6):
+                attend(q, k, v, scale=0.5, key_padding_mask=padding, attn_mask=mask)
+            assert [name for name, _ in operators.seen].count("any") == step + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_plain_softmax_is_computed_in_float32(dtype: torch.dtype) -> None:
+    """Its result is rounded once, from float32.
+
+    The CPU's softmax of half precision happens to be as exact (torch 2.13), which other devices do
+    not promise: the operator's own type is what counts.
+    """
+    q, k, v = (4 * random(2, 4, 9, 8, dtype=dtype, seed=seed) for seed in range(3))
+    with Operators() as operators:
+        _, weights, _ = attend(q, k, v, scale=0.5, need_weights=True)
+    assert {out.dtype for name, out in operators.seen if "softmax" in name} == {torch.float32}
+    scores = raw_scores(q, k, 0.5, None, None)
+    assert scores.dtype == weights.dtype == dtype
+    assert torch.equal(weights, scores.float().softmax(dim=-1).to(dtype))
+
+
+class Operators(TorchDispatchMode):
+    """Remembers every operation's name and what it made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, object]] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        self.seen.append((function.overloadpacket.__name__, out))
+        return out
 
 
 class LargestTensor(TorchDispatchMode):

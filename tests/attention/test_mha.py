@@ -7,7 +7,7 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqAttention
 
 from fairseq_mhe.attention import build_attention
-from fairseq_mhe.attention.kernel import causal_mask
+from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
 
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -48,11 +48,11 @@ def test_equals_fairseqs_forward_and_backward(
     x = random(T, B, EMBED_DIM).requires_grad_()
     y = random(S, B, EMBED_DIM, seed=1).requires_grad_() if place == "cross" else x
     padding = right_padding(B, y.size(0)) if padded else None
-    mask = causal_mask(T) if causal else None
+    mask = CausalMask(T) if causal else None
     theirs_mask = (
         None
         if mask is None
-        else torch.zeros(T, T, dtype=torch.float64).masked_fill(mask, float("-inf"))
+        else torch.zeros(T, T, dtype=torch.float64).masked_fill(mask.hidden, float("-inf"))
     )
     real = ~padding.t() if padded and place != "cross" else torch.ones(T, B, dtype=torch.bool)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.kernel import causal_mask
+from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import PLACES, make_layer, random, right_padding
 
 # float64 sums in another order.
@@ -157,7 +157,7 @@ def test_relation(
     padding = right_padding(batch, y.size(0)) if padded else None
     if padding is not None:
         padding[:, 0] = False  # a row of nothing but padding has no defined output
-    mask = causal_mask(queries) if place == "decoder" else None
+    mask = CausalMask(queries) if place == "decoder" else None
     arguments = {"key_padding_mask": padding, "attn_mask": mask, "need_head_weights": need_weights}
     expected, expected_weights = one(x, y, y, need_weights=need_weights, **arguments)
     found, weights = other(x, y, y, need_weights=need_weights, **arguments)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from fairseq_mhe.attention import VARIANTS, build_attention
-from fairseq_mhe.attention.kernel import causal_mask
+from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import (
     EMBED_DIM,
     HEADS,
@@ -61,11 +61,11 @@ def test_equals_the_plain_equation(
     layer = make_layer(kind, place, bias=bias)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0)) if padded else None
-    mask = None if mask_kind == "none" else causal_mask(T)
+    mask = None if mask_kind == "none" else CausalMask(T)
     if mask_kind == "boolean":
-        mask = mask.clone()  # the same numbers without the mark that they are causal
+        mask = mask.hidden
     elif mask_kind == "float":
-        mask = as_float(mask)
+        mask = as_float(mask.hidden)
     expected, expected_weights = EQUATIONS[kind](
         layer, x, y, hidden(x, y, padding, mask is not None)
     )
@@ -115,7 +115,7 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
     padding = right_padding(B, T).flip(1) if padded else None  # on the left, as fairseq allows
     if padding is not None:
         padding[:, -1] = False
-    mask = causal_mask(T).clone() if padding is not None else causal_mask(T)
+    mask = CausalMask(T).hidden if padding is not None else CausalMask(T)
     whole, whole_weights = layer(
         x, x, x, attn_mask=mask, key_padding_mask=padding, need_head_weights=True
     )
@@ -159,7 +159,7 @@ def test_any_beam_reordering_equals_recomputing(
         new = random(1, len(order), EMBED_DIM, seed=step + 1)
         history = torch.cat((history[:, order], new))
         out, _ = layer(new, incremental_state=state, need_weights=False)
-        recomputed, _ = layer(history, attn_mask=causal_mask(len(history)), need_weights=False)
+        recomputed, _ = layer(history, attn_mask=CausalMask(len(history)), need_weights=False)
         torch.testing.assert_close(out[0], recomputed[-1], **EXACT)
 
 
@@ -245,7 +245,7 @@ def test_padding_does_not_matter(kind: str, place: str) -> None:
     padding = right_padding(B, y.size(0))
     noise = random(*y.shape, seed=5) * padding.t().unsqueeze(-1)
     other = y + 100 * noise
-    causal = causal_mask(T) if place == "decoder" else None
+    causal = CausalMask(T) if place == "decoder" else None
     one, _ = layer(
         x if place == "cross" else y,
         y,
@@ -274,7 +274,7 @@ def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
         changed = x.clone()
         changed[t + 1 :] += 10
         one, two = (
-            layer(z, attn_mask=causal_mask(T), need_weights=need_weights)[0] for z in (x, changed)
+            layer(z, attn_mask=CausalMask(T), need_weights=need_weights)[0] for z in (x, changed)
         )
         torch.testing.assert_close(one[: t + 1], two[: t + 1], **EXACT)
         assert not torch.allclose(one[t + 1 :], two[t + 1 :])
@@ -414,7 +414,7 @@ def test_any_shape(kind, place, batch, queries, keys, heads, head_dim, beam, pad
         y,
         y,
         key_padding_mask=padding,
-        attn_mask=causal_mask(queries) if causal else None,
+        attn_mask=CausalMask(queries) if causal else None,
         need_weights=False,
     )
     real = ~padding.t() if padded and place == "decoder" else slice(None)

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import KeyValueCache
-from fairseq_mhe.attention.kernel import causal_mask
+from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import make_layer, random
 
 WIDTH, HEADS, SENTENCES, BEAM, PAST = 256, 8, 2, 3, 60
@@ -65,7 +65,7 @@ def _after_many_steps(kind: str, place: str) -> tuple[Attention, dict, dict[str,
         layer(random(1, ROWS, WIDTH, dtype=torch.float32), **rest)
         return layer, state, rest
     rest = {"incremental_state": state, "need_weights": False}
-    layer(random(PAST, ROWS, WIDTH, dtype=torch.float32), attn_mask=causal_mask(PAST), **rest)
+    layer(random(PAST, ROWS, WIDTH, dtype=torch.float32), attn_mask=CausalMask(PAST), **rest)
     return layer, state, rest
 
 

@@ -1,0 +1,195 @@
+"""The options of our model, and what attention they choose: fairseq's, ours, and those that kinds declare."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import Field, field, fields, make_dataclass
+from typing import Any, Optional
+
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer.transformer_config import (
+    DecoderConfig,
+    EncDecBaseConfig,
+    QuantNoiseConfig,
+)
+from omegaconf import II, DictConfig, OmegaConf
+
+from fairseq_mhe.attention import VARIANTS, Attention, build_attention, variant
+from fairseq_mhe.attention.base import Option
+
+MODEL_NAME = "transformer_mhe"
+DEFAULT_ATTENTION = "mhe_mul"
+#: Where attention sits, and the option that overrides its kind there.
+PLACES = {
+    "encoder": "encoder_attention",
+    "decoder": "decoder_attention",
+    "cross": "cross_attention",
+}
+#: fairseq's options that this model does not support, and what they are for.
+UNSUPPORTED = {
+    "quant_noise_pq": "quantisation noise (--quant-noise-pq)",
+    "cross_self_attention": "--cross-self-attention",
+    "encoder_xformers_att_config": "xFormers (--encoder-xformers-att-config)",
+    "decoder_xformers_att_config": "xFormers (--decoder-xformers-att-config)",
+}
+
+
+def kind_options() -> dict[str, tuple[Option, list[str]]]:
+    """What kinds declare, by the name among a model's options, and the kinds that use it."""
+    found: dict[str, tuple[Option, list[str]]] = {}
+    for name, kind in VARIANTS.items():
+        for option in kind.OPTIONS:
+            found.setdefault(option.model_option, (option, []))[1].append(name)
+    return dict(sorted(found.items()))
+
+
+def _option(type_: Any, default: Any, help_: str) -> tuple[Any, Any]:
+    return type_, field(default=default, metadata={"help": help_})
+
+
+def _declared() -> Iterator[tuple[str, tuple[Any, Any]]]:
+    """The options of kinds as fairseq's command line has them; None is the kind's own default."""
+    for name, (option, users) in kind_options().items():
+        whose = "" if len(users) == len(VARIANTS) else f"{', '.join(users)}: "
+        default = ""
+        if option.default is not None:
+            shown = f"{option.default:g}" if option.type is float else option.default
+            default = f" (default: {shown})"
+        yield name, _option(Optional[option.type], None, f"{whose}{option.help}{default}")
+
+
+def _places() -> Iterator[tuple[str, tuple[Any, Any]]]:
+    sides = ("encoder's self-attention", "decoder's self-attention", "decoder's cross-attention")
+    for option, where in zip(PLACES.values(), sides, strict=True):
+        yield option, _option(Optional[str], None, f"kind of the {where} (default: --attention)")
+
+
+#: Our own: name -> (type, dataclass field).
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(VARIANTS)}"),
+    **dict(_places()),
+    "attention_bias": _option(
+        bool, False, "give attention projections biases, as fairseq's own transformer has"
+    ),
+    **dict(_declared()),
+    "int8_generation": _option(
+        bool,
+        False,
+        "generate on a CPU with large weights rounded to 8-bit integers: faster, and nearly the "
+        "same",
+    ),
+}
+
+
+def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
+    """fairseq's nested TransformerConfig with the nesting in the names (encoder_embed_dim)."""
+    nested = {
+        "encoder": EncDecBaseConfig,
+        "decoder": DecoderConfig,
+        "quant_noise": QuantNoiseConfig,
+    }
+    for outer in fields(TransformerConfig):
+        if outer.name not in nested:
+            yield outer.name, outer.type, _copied(outer)
+            continue
+        for inner in fields(nested[outer.name]):
+            name = f"{outer.name}_{inner.name}"
+            if inner.name == "layers_to_keep":
+                # fairseq declares a list but splits a string.
+                yield (
+                    name,
+                    *_option(Optional[str], None, "comma-separated layers to keep when pruning"),
+                )
+            elif inner.name in ("input_dim", "output_dim"):
+                yield (
+                    name,
+                    int,
+                    field(default=II("model.decoder_embed_dim"), metadata=dict(inner.metadata)),
+                )
+            else:
+                yield name, inner.type, _copied(inner)
+
+
+def _copied(original: Field) -> Any:
+    return field(default=original.default, metadata=dict(original.metadata))
+
+
+#: Every option of fairseq's Transformer and our own, flat: what --help shows and a checkpoint
+#: stores, as plain values.
+TransformerMHEConfig = make_dataclass(
+    "TransformerMHEConfig",
+    [*_flat_fields(), *((name, *option) for name, option in OPTIONS.items())],
+    bases=(FairseqDataclass,),
+    namespace={"__module__": __name__},
+)
+
+
+def flat(cfg: Any) -> argparse.Namespace:
+    """Flat options as a namespace of plain values, with this model's defaults for those not given."""
+    given = (
+        OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+        if isinstance(cfg, DictConfig)
+        else vars(cfg)
+    )
+    defaults = {f.name: f.default for f in fields(TransformerMHEConfig)}
+    found = argparse.Namespace(**{**defaults, **given})  # type: ignore[dict-item]
+    for name in ("decoder_input_dim", "decoder_output_dim"):
+        if isinstance(getattr(found, name), str):  # the unresolved default: as wide as the decoder
+            setattr(found, name, found.decoder_embed_dim)
+    return found
+
+
+def kinds(args: Any) -> dict[str, str]:
+    """The kind of attention at each place of ``PLACES``, from flat options."""
+    default = getattr(args, "attention", None) or DEFAULT_ATTENTION
+    return {place: getattr(args, option, None) or default for place, option in PLACES.items()}
+
+
+def check_options(args: Any) -> None:
+    """Refuse what cannot work, before any data is read.
+
+    Raises:
+        ValueError: an unknown kind, an option that no chosen kind uses, sizes that do not fit, or a
+            feature of fairseq's Transformer that this model does not support.
+    """
+    chosen = kinds(args)
+    for kind in chosen.values():
+        variant(kind)
+    for name, (_, users) in kind_options().items():
+        if getattr(args, name, None) is not None and not set(users) & set(chosen.values()):
+            raise ValueError(
+                f"--{name.replace('_', '-')} has no effect on --attention "
+                f"{'/'.join(dict.fromkeys(chosen.values()))}: leave it out, or choose one of: "
+                f"{', '.join(users)}"
+            )
+    for name, feature in UNSUPPORTED.items():
+        if getattr(args, name, None):
+            raise ValueError(f"{MODEL_NAME} does not support {feature}: leave it out")
+    for place in chosen:
+        build_place(args, place)
+
+
+def build_place(args: Any, place: str) -> Attention:
+    """The attention sublayer of a place (a key of ``PLACES``).
+
+    ``args`` has flat options (fairseq's defaults where absent); fairseq's nested configuration,
+    which answers to their names too, is as good.
+    """
+    kind = kinds(args)[place]
+    side = "encoder" if place == "encoder" else "decoder"
+    embed_dim = getattr(args, f"{side}_embed_dim", 512)
+    memory_dim = getattr(args, "encoder_embed_dim", 512) if place == "cross" else embed_dim
+    return build_attention(
+        kind,
+        embed_dim,
+        getattr(args, f"{side}_attention_heads", 8),
+        kdim=memory_dim,
+        vdim=memory_dim,
+        dropout=getattr(args, "attention_dropout", 0.0),
+        bias=getattr(args, "attention_bias", False),
+        self_attention=place != "cross",
+        encoder_decoder_attention=place == "cross",
+        **{o.name: getattr(args, o.model_option, None) for o in variant(kind).OPTIONS},
+    )
