@@ -1,4 +1,4 @@
-"""The console command ``fairseq-mhe``: one subcommand a module, imported only when it is asked for."""
+"""The console command ``fairseq-mhe``: a module for each subcommand, imported when it is called."""
 
 from __future__ import annotations
 
@@ -9,82 +9,75 @@ from collections.abc import Sequence
 
 from fairseq_mhe.common.errors import UserError
 
-# name -> (module with add_arguments(parser) and run(args) -> int | None, one line of help)
-SUBCOMMANDS = {
-    "params": (
-        "fairseq_mhe.experiments.params",
-        "count the parameters of every row and kind of attention",
-    ),
-    "cost": (
-        "fairseq_mhe.experiments.cost",
-        "what a row with a kind of attention costs to store and to run",
-    ),
-    "prepare": ("fairseq_mhe.prepare.command", "turn parallel text into a data folder"),
-    "quickstart": (
-        "fairseq_mhe.experiments.quickstart",
-        "prepare, train, generate, score and print the table",
-    ),
-    "train": (
-        "fairseq_mhe.experiments.train",
-        "train a row of the paper's table with a kind of attention",
-    ),
-    "evaluate": ("fairseq_mhe.experiments.evaluate", "translate and score with a trained run"),
-    "run-table": (
-        "fairseq_mhe.experiments.run_table",
-        "train and score rows x kinds x seeds, and print the table",
-    ),
-    "average": ("fairseq_mhe.checkpoints.average", "average the weights of several checkpoints"),
-    "inspect": ("fairseq_mhe.checkpoints.inspection", "show what a checkpoint is"),
-    "fold": ("fairseq_mhe.convert.fold", "turn a checkpoint into one of fairseq's own transformer"),
-    "convert": (
-        "fairseq_mhe.convert.change_kind",
-        "start a smaller kind of attention from a trained model",
-    ),
-    "to-collaborative": (
-        "fairseq_mhe.convert.to_collaborative",
-        "turn a checkpoint into one of collaborative attention",
-    ),
-    "to-ctranslate2": (
-        "fairseq_mhe.convert.to_ctranslate2",
-        "turn a checkpoint into a CTranslate2 model",
-    ),
-    "collaborative-curve": (
-        "fairseq_mhe.experiments.collaborative_curve",
-        "BLEU against the width of collaborative attention, from a trained MHA and from scratch",
-    ),
-    "uptrain": (
-        "fairseq_mhe.experiments.uptraining",
-        "smaller kinds of attention from a trained MHA or from scratch",
-    ),
-    "gap-study": (
-        "fairseq_mhe.experiments.gap_study",
-        "what moves MHE's BLEU towards MHA's: initialisation, embeddings, rate, place, heads",
-    ),
-    "compare-engines": (
-        "fairseq_mhe.experiments.engines",
-        "fairseq and CTranslate2 translating one test set",
-    ),
-    "table": ("fairseq_mhe.report.table", "make the table and the picture from run folders"),
-    "attention-map": (
-        "fairseq_mhe.report.attention_map",
-        "draw what the heads of a model attend to",
-    ),
-    "bench": (
-        "fairseq_mhe.bench.run",
-        "measure attention, training or generation against stock fairseq",
-    ),
-    "score": ("fairseq_mhe.experiments.score", "score detokenised translations with sacreBLEU"),
+#: Heading -> name -> module (with add_arguments(parser) and run(args) -> int | None), line of help.
+_GROUPS = {
+    "train and compare": {
+        "quickstart": ("experiments.quickstart", "prepare, train, score and print the table"),
+        "run-table": ("experiments.run_table", "train and score rows x kinds x seeds: the table"),
+        "train": ("experiments.train", "train a row of the paper's table with a kind of attention"),
+        "evaluate": ("experiments.evaluate", "translate and score with a trained run"),
+        "score": ("experiments.score", "score detokenised translations with sacreBLEU"),
+        "table": ("report.table", "make the table and the picture from run folders"),
+    },
+    "data": {"prepare": ("prepare.command", "turn parallel text into a data folder")},
+    "checkpoints": {
+        "average": ("checkpoints.average", "average the weights of several checkpoints"),
+        "inspect": ("checkpoints.inspection", "show what a checkpoint is"),
+        "fold": ("convert.fold", "turn a checkpoint into one of fairseq's own transformer"),
+        "convert": ("convert.change_kind", "start a smaller kind of attention from a trained one"),
+        "to-collaborative": (
+            "convert.to_collaborative",
+            "turn a checkpoint into one of collaborative attention",
+        ),
+        "to-ctranslate2": ("convert.to_ctranslate2", "turn a checkpoint into a CTranslate2 model"),
+    },
+    "measure": {
+        "params": ("experiments.params", "count the parameters of every row and kind of attention"),
+        "cost": ("experiments.cost", "what a row with a kind costs to store and to run"),
+        "bench": ("bench.run", "attention, training or generation against stock fairseq"),
+        "attention-map": ("report.attention_map", "draw what the heads of a model attend to"),
+    },
+    "studies": {
+        "collaborative-curve": ("experiments.collaborative_curve", "BLEU against its width"),
+        "uptrain": ("experiments.uptraining", "smaller kinds of attention from a trained MHA"),
+        "gap-study": ("experiments.gap_study", "what moves MHE's BLEU towards MHA's"),
+        "compare-engines": ("experiments.engines", "fairseq and CTranslate2 on one test set"),
+    },
 }
+#: Name -> module, line of help.
+SUBCOMMANDS = {name: entry for group in _GROUPS.values() for name, entry in group.items()}
+
+
+def _overview() -> str:
+    """All subcommands under their headings."""
+    lines = []
+    for heading, group in _GROUPS.items():
+        lines.append(f"{heading}:")
+        lines += [f"  {name:<20}  {help_line}" for name, (_, help_line) in group.items()]
+        lines.append("")
+    return "\n".join([*lines, "fairseq-mhe COMMAND --help lists the options of one."])
+
+
+def _module(name: str) -> str:
+    return f"fairseq_mhe.{SUBCOMMANDS[name][0]}"
 
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
-    """The parser with every subcommand named; only the ``chosen`` one's own options are loaded."""
-    parser = argparse.ArgumentParser(prog="fairseq-mhe", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (module, help_line) in SUBCOMMANDS.items():
-        command = commands.add_parser(name, help=help_line, description=help_line)
+    """The parser with every subcommand; only the ``chosen`` one's own options are loaded."""
+    parser = argparse.ArgumentParser(
+        prog="fairseq-mhe",
+        usage="fairseq-mhe COMMAND [OPTION...]",
+        description="Parameter-efficient multi-head attention for fairseq's Transformer.",
+        epilog=_overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", prog=parser.prog
+    )
+    for name, (_, help_line) in SUBCOMMANDS.items():
+        command = commands.add_parser(name, description=help_line)
         if name == chosen:
-            importlib.import_module(module).add_arguments(command)
+            importlib.import_module(_module(name)).add_arguments(command)
     return parser
 
 
@@ -95,15 +88,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = build_parser(chosen).parse_args(argv)
         args.typed = argv  # for reports that name the command they come from
-        return importlib.import_module(SUBCOMMANDS[args.command][0]).run(args) or 0
+        return importlib.import_module(_module(args.command)).run(args) or 0
     except UserError as error:
         print(f"fairseq-mhe {chosen}: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(
-            f"fairseq-mhe {chosen}: stopped; run the same command again to go on from here",
-            file=sys.stderr,
-        )
+        what = "stopped; run the same command again to go on from here"
+        print(f"fairseq-mhe {chosen}: {what}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         sys.stderr.close()

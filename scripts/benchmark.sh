@@ -1,35 +1,17 @@
 #!/usr/bin/env bash
-# Installs fairseq-mhe into a virtual environment and measures it next to stock fairseq: the numbers of results/.
+# Measures fairseq-mhe next to stock fairseq, the numbers of results/: `fairseq-mhe bench` attention, training and
+# generation, one after another, into --out DIR (default: runs/benchmark). --ctranslate2 also times CTranslate2. Stopped
+# at any moment, the same command goes on from there. Nothing else should use the machine meanwhile. Options that all
+# three have: --row, --attention, --device, --dtype, --threads, --repetitions, ...
 set -euo pipefail
-
-usage() {
-    cat <<'HELP'
-usage: bash scripts/benchmark.sh [--venv DIR] [--out DIR] [--ctranslate2] [OPTION...]
-
-Makes a virtual environment, installs fairseq-mhe with the known-good versions of constraints.txt, and runs
-`fairseq-mhe bench` attention, training and generation, one after another. Stopped at any moment, the same command goes
-on from there. Nothing else should use the machine meanwhile.
-
-  --venv DIR      the virtual environment (default: .venv in the repository)
-  --out DIR       where {attention,training,generation}.{json,md} go (default: runs/benchmark)
-  --ctranslate2   also time CTranslate2 (installs it)
-  -h, --help      this text
-
-All other options go to the three, among them --row, --attention, --device, --dtype, --threads and --repetitions; lengths,
-beams and batches are options of each one: see `fairseq-mhe bench generation --help`.
-
-Needs Python 3.11 or 3.12 ($PYTHON, or python3, python3.12 or python3.11 on the PATH).
-HELP
-}
 
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-read_options "$@"
 out="$repository/runs/benchmark"
+extras=fairseq
 common=()
 generation=()
-set -- ${options[@]+"${options[@]}"}
 while (($#)); do
     case "$1" in
         --out)
@@ -38,19 +20,20 @@ while (($#)); do
             shift
             ;;
         --out=*) out="${1#--out=}" ;;
-        --ctranslate2) generation+=("$1") ;;
+        --ctranslate2)
+            generation=(--ctranslate2)
+            extras=fairseq,convert
+            ;;
         *) common+=("$1") ;;
     esac
     shift
 done
+set_up "$extras" ${common[@]+"${common[@]}"}
 
-install_package "$venv" fairseq
-if ((${#generation[@]})) && ! "$venv/bin/python" -c 'import ctranslate2' 2>/dev/null; then
-    "$venv/bin/python" -m pip install --disable-pip-version-check -c "$repository/constraints.txt" ctranslate2 >&2 ||
-        fail "ctranslate2 cannot be installed, see above"
+if [[ " ${options[*]-} " == *" --help "* || " ${options[*]-} " == *" -h "* ]]; then
+    run -m fairseq_mhe.cli bench
 fi
 for bench in attention training; do
-    "$venv/bin/fairseq-mhe" bench "$bench" --out "$out/$bench" ${common[@]+"${common[@]}"}
+    (run -m fairseq_mhe.cli bench "$bench" --out "$out/$bench")
 done
-exec "$venv/bin/fairseq-mhe" bench generation --out "$out/generation" \
-    ${common[@]+"${common[@]}"} ${generation[@]+"${generation[@]}"}
+run -m fairseq_mhe.cli bench generation --out "$out/generation" ${generation[@]+"${generation[@]}"}

@@ -1,4 +1,4 @@
-# Sourced by scripts that work from nothing: makes the virtual environment and installs the package, once.
+# Sourced by the scripts here and in data-prep/: finds the Python that fairseq-mhe is installed for, or makes one.
 # shellcheck shell=bash
 
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
@@ -16,9 +16,16 @@ is_supported() {
     [[ "$(version_of "$1")" == 3.11 || "$(version_of "$1")" == 3.12 ]]
 }
 
-find_python() {
+# choose_python: prints the interpreter that environments are made with: $PYTHON, where it is set.
+choose_python() {
     local candidate
-    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.12 python3.11; do
+    if [[ -n "${PYTHON:-}" ]]; then
+        is_supported "$PYTHON" ||
+            fail "Python 3.11 or 3.12 is needed, and \$PYTHON ($PYTHON) is $(version_of "$PYTHON"): name another, or none"
+        echo "$PYTHON"
+        return
+    fi
+    for candidate in python3 python3.12 python3.11; do
         if is_supported "$candidate"; then
             echo "$candidate"
             return
@@ -27,57 +34,115 @@ find_python() {
     fail "Python 3.11 or 3.12 is needed, and python3 is $(version_of python3): install python3.12, or name one in \$PYTHON"
 }
 
-# make_environment VENV
-make_environment() {
-    if [[ -e "$1" && ! -f "$1/pyvenv.cfg" && -n "$(ls -A "$1" 2>/dev/null || echo file)" ]]; then
-        fail "$1 exists and is no virtual environment: name another place with --venv"
-    fi
-    local python
-    python="$(find_python)"
-    echo "making the virtual environment $1 with $python ($(version_of "$python"))" >&2
-    # --clear: one that was left half-made is made anew.
-    "$python" -m venv --clear -- "$1" >&2 ||
-        fail "$python cannot make a virtual environment in $1: see above (Debian and Ubuntu: apt install python3-venv)"
+# is_installed PYTHON EXTRAS: whether fairseq-mhe and what the extras bring are there, other than by the current folder.
+is_installed() {
+    local modules=(fairseq_mhe fairseq torch sacrebleu sacremoses subword_nmt sentencepiece)
+    [[ "$2" != *convert* ]] || modules+=(ctranslate2 tensorly)
+    [[ "$2" != *slurm* ]] || modules+=(submitit)
+    [[ "$2" != *test* ]] || modules+=(pytest xdist hypothesis ruff mypy)
+    "$1" -P -c 'import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))' \
+        "${modules[@]}" 2>/dev/null
 }
 
-# install_package VENV EXTRAS: the package with the extras and the known-good versions, unless that was done before.
-install_package() {
+# find_python EXTRAS: sets $python where nothing has to be installed; fails where $PYTHON cannot be had as it is.
+find_python() {
+    python=""
+    stamp="$venv/.fairseq-mhe-installed-$1"
     # What was installed last is known by what decides it.
-    local stamp="$1/.fairseq-mhe-installed-$2" wanted
-    wanted="$repository $(cat "$repository/setup.py" "$repository/constraints.txt" | sha256sum)"
-    if [[ "$(cat "$stamp" 2>/dev/null)" == "$wanted" ]]; then
-        return
+    wanted="$repository $(cat "$repository/pyproject.toml" "$repository/constraints.txt" | sha256sum)"
+    if [[ -n "${PYTHON:-}" ]]; then
+        choose_python >/dev/null
+        if [[ -z "$venv_named" ]] && is_installed "$PYTHON" "$1"; then
+            python="$PYTHON"
+        elif [[ -x "$venv/bin/python" && "$(base_of "$venv/bin/python")" != "$(base_of "$PYTHON")" ]]; then
+            fail "$venv is of another Python than \$PYTHON ($PYTHON): remove it, name another with --venv, or unset PYTHON"
+        fi
+    elif [[ -z "$venv_named" && ! -e "$venv" ]] && is_supported python3 && is_installed python3 "$1"; then
+        python="python3"
     fi
-    if ! "$1/bin/python" -m pip --version >/dev/null 2>&1; then
-        make_environment "$1"
+    if [[ -z "$python" && "$(cat "$stamp" 2>/dev/null)" == "$wanted" ]]; then
+        python="$venv/bin/python"
     fi
-    is_supported "$1/bin/python" ||
-        fail "$1 is of Python $(version_of "$1/bin/python"), 3.11 or 3.12 is needed: remove it, or name another with --venv"
+}
+
+# base_of PYTHON: where the interpreter lies that it, or its environment, was made with.
+base_of() {
+    "$1" -c 'import sys; print(sys.base_prefix)' 2>/dev/null
+}
+
+# install EXTRAS: makes the environment where it is missing, and puts the package with known-good versions into it.
+install() {
+    local base
+    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+        if [[ -e "$venv" && ! -f "$venv/pyvenv.cfg" && -n "$(ls -A "$venv" 2>/dev/null || echo file)" ]]; then
+            fail "$venv exists and is no virtual environment: name another place with --venv"
+        fi
+        base="$(choose_python)"
+        echo "making the virtual environment $venv with $base ($(version_of "$base"))" >&2
+        # --clear: one that was left half-made is made anew.
+        "$base" -m venv --clear -- "$venv" >&2 ||
+            fail "$base cannot make a virtual environment in $venv: see above (Debian and Ubuntu: apt install python3-venv)"
+    fi
+    python="$venv/bin/python"
+    is_supported "$python" ||
+        fail "$venv is of Python $(version_of "$python"), 3.11 or 3.12 is needed: remove it, or name another with --venv"
     echo "installing fairseq-mhe (once; torch is large)" >&2
-    (cd "$repository" && "$1/bin/python" -m pip install --disable-pip-version-check \
-        -c constraints.txt -e ".[$2]" >&2) || fail "the installation failed, see above; run the same command again"
+    (cd "$repository" && "$python" -m pip install --disable-pip-version-check \
+        -c constraints.txt -e ".[$1]" >&2) || fail "the installation failed, see above; run the same command again"
     echo "$wanted" >"$stamp"
 }
 
-# read_options WORD...: sets venv (--venv DIR) and options (all other words); --help shows the script's usage.
-read_options() {
+# set_up EXTRAS WORD...: sets $python, and $options (all words but --venv DIR). Where nothing is installed yet, --help
+# says what the comment at the head of the script says; else it is left to the command.
+set_up() {
+    local extras="$1" help=""
+    shift
     venv="$repository/.venv"
+    venv_named=""
     options=()
     while (($#)); do
         case "$1" in
-            -h | --help)
-                usage
-                exit 0
-                ;;
             --venv)
                 [[ $# -ge 2 && -n "$2" ]] || fail "--venv needs a folder"
-                venv="$2"
+                venv_named="$2"
                 shift
                 ;;
-            --venv=*) venv="${1#--venv=}" ;;
+            --venv=*) venv_named="${1#--venv=}" ;;
             *) options+=("$1") ;;
         esac
+        [[ "$1" != -h && "$1" != --help ]] || help=1
         shift
     done
+    venv="${venv_named:-$venv}"
     [[ "$venv" == /* ]] || venv="$PWD/$venv"
+    if [[ -n "$help" ]]; then
+        # A $PYTHON that cannot serve is no reason not to help.
+        (find_python "$extras") 2>/dev/null && find_python "$extras"
+        show_usage
+        [[ -n "${python:-}" ]] || exit 0
+        return
+    fi
+    find_python "$extras"
+    [[ -n "$python" ]] || install "$extras"
+}
+
+show_usage() {
+    echo "usage: bash $0 [--venv DIR] [OPTION...]"
+    echo
+    sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
+    echo
+    echo "  --venv DIR   the virtual environment, made where it is missing (default: .venv in the repository);"
+    echo "               of Python 3.11 or 3.12: \$PYTHON, or python3, python3.12 or python3.11 on the PATH"
+    echo
+    if [[ -n "${python:-}" ]]; then
+        echo "All other options go to this command:"
+        echo
+    else
+        echo "fairseq-mhe is not installed yet: the first call without --help installs it, then --help lists all options."
+    fi
+}
+
+# run WORD...: Python with these words and the options, and with the package of this repository.
+run() {
+    PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}" exec "$python" -P "$@" ${options[@]+"${options[@]}"}
 }

@@ -10,6 +10,7 @@ pytest_plugins = [
     "tests.fixtures.models",
     "tests.fixtures.checkpoints",
     "tests.fixtures.runs",
+    "tests.fixtures.sandbox",
     "tests.fixtures.text",
 ]
 

@@ -1,6 +1,7 @@
 """Scores equal sacreBLEU's own, unequal files are refused."""
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import asdict
@@ -39,7 +40,7 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
     ]
     write(tmp_path, ref=references, hyp=hypotheses)
     script = (
-        f"{sys.executable} -m sacremoses -q -l de tokenize -x < $0 "
+        f"{shlex.quote(sys.executable)} -m sacremoses -q -l de tokenize -x < $0 "
         "| sed -E 's/([^ ])-([^ ])/\\1 ##AT##-##AT## \\2/g' > $0.tok"
     )
     for name in ("ref", "hyp"):

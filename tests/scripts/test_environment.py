@@ -1,0 +1,137 @@
+"""scripts/environment.sh finds a Python, or installs once; a stub stands for Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.sandbox import Sandbox, stub
+
+RAN = ["ran", "-P", "-m", "fairseq_mhe.cli", "quickstart"]
+
+
+def test_it_installs_once_and_hands_on_all_words(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    words = ["--out", "two words", "--attention", "$(touch x)", "--limit=5"]
+    for _ in range(2):
+        done = sandbox.run(*words)
+        assert done.stdout.splitlines() == [*RAN, *words], done.stderr
+    assert sandbox.installs() == 1
+    where, _, what = sandbox.pip_log.read_text().partition(": ")
+    assert where == str(sandbox.repository)
+    assert what.rstrip().endswith("-c constraints.txt -e .[fairseq]")
+    assert (sandbox.repository / ".venv" / "pyvenv.cfg").exists()
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+def test_it_installs_again_when_the_versions_change(sandbox: Sandbox, name: str) -> None:
+    sandbox.python("python3", "3.11")
+    sandbox.run()
+    (sandbox.repository / name).write_text("torch==3")
+    assert sandbox.run().returncode == 0
+    assert sandbox.installs() == 2
+
+
+def test_a_failed_installation_is_said_and_tried_again(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.11")
+    failed = sandbox.run(PIP_EXIT="1")
+    assert failed.returncode == 2
+    assert "the installation failed" in failed.stderr
+    assert "ran" not in failed.stdout
+    assert sandbox.run().stdout.splitlines() == RAN
+
+
+def test_another_python3_is_passed_over_for_a_good_one(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.14")
+    sandbox.python("python3.12", "3.12")
+    done = sandbox.run("--venv", "my environment")
+    assert "with python3.12 (3.12)" in done.stderr
+    assert (sandbox.bin / "my environment" / "pyvenv.cfg").exists()
+
+
+def test_no_good_python_is_one_line(sandbox: Sandbox) -> None:
+    for name, version in (("python3", "3.10"), ("python3.12", "3.10"), ("python3.11", "3.13")):
+        sandbox.python(name, version)
+    done = sandbox.run()
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "Python 3.11 or 3.12 is needed, and python3 is 3.10" in done.stderr
+    assert not (sandbox.repository / ".venv").exists()
+
+
+def test_the_python_that_is_named_is_taken(sandbox: Sandbox, tmp_path: Path) -> None:
+    sandbox.python("python3", "3.12")
+    mine = stub(tmp_path / "my python", "3.11")
+    done = sandbox.run(PYTHON=str(mine))
+    assert f"with {mine} (3.11)" in done.stderr
+    assert done.stdout.splitlines() == RAN
+    assert sandbox.run(PYTHON=str(mine)).stderr == ""
+    assert sandbox.installs() == 1
+
+
+def test_the_python_that_is_named_is_refused_where_it_cannot_serve(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """In one line, before anything is fetched; there is a good one on the PATH."""
+    sandbox.python("python3", "3.12")
+    for mine, is_of in ((stub(tmp_path / "old", "3.10"), "3.10"), ("nowhere", "no working Python")):
+        done = sandbox.run(PYTHON=str(mine))
+        assert done.returncode == 2
+        assert done.stderr.count("\n") == 1
+        assert f"Python 3.11 or 3.12 is needed, and $PYTHON ({mine}) is {is_of}" in done.stderr
+        assert not (sandbox.repository / ".venv").exists()
+    assert sandbox.installs() == 0
+
+
+def test_an_environment_of_another_python_than_the_named_one_is_refused(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    sandbox.python("python3", "3.12")
+    sandbox.run()
+    done = sandbox.run(PYTHON=str(stub(tmp_path / "mine", "3.11")))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert ".venv is of another Python than $PYTHON" in done.stderr
+
+
+@pytest.mark.parametrize("script", ["scripts/quickstart.sh", "data-prep/own_corpus.sh"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_python_that_has_the_package_needs_no_environment(
+    sandbox: Sandbox, script: str, named: bool
+) -> None:
+    mine = sandbox.python("python3", "3.12")
+    more = {"PYTHON": str(mine)} if named else {}
+    done = sandbox.run("--out", "x", script=script, NOT_INSTALLED="0", **more)
+    assert done.stdout.splitlines()[-2:] == ["--out", "x"], done.stderr
+    assert done.stderr == ""
+    assert sandbox.installs() == 0
+    assert not (sandbox.repository / ".venv").exists()
+
+
+def test_an_environment_of_a_wrong_version_is_refused(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    sandbox.run()
+    (sandbox.repository / "pyproject.toml").write_text("new")
+    stub(sandbox.repository / ".venv" / "bin" / "python", "3.9")
+    done = sandbox.run()
+    assert done.returncode == 2
+    assert "is of Python 3.9" in done.stderr
+
+
+def test_a_folder_that_is_no_environment_is_not_touched(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    mine = sandbox.bin / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").touch()
+    done = sandbox.run("--venv=mine")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
+
+
+def test_no_venv_module_is_explained(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    done = sandbox.run(NO_VENV="1")
+    assert done.returncode == 2
+    assert "apt install python3-venv" in done.stderr

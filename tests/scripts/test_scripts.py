@@ -1,0 +1,108 @@
+"""Every script helps where nothing is installed, and hands all words to its command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe import cli
+from tests.fixtures.sandbox import REPOSITORY, Sandbox
+
+SCRIPTS = sorted(
+    str(path.relative_to(REPOSITORY))
+    for room in ("scripts", "data-prep")
+    for path in (REPOSITORY / room).glob("*.sh")
+    if path.name != "environment.sh"
+)
+COMMANDS = {
+    "quickstart.sh": "quickstart",
+    "train.sh": "train",
+    "evaluate.sh": "evaluate",
+    "run_table.sh": "run-table",
+}
+STUDIES = ("collaborative-curve", "uptrain", "compare-engines", "gap-study")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_it_hands_on_all_words(sandbox: Sandbox, name: str) -> None:
+    sandbox.python("python3", "3.12")
+    words = ["base", "--data", "two words", "--out", "$(touch x)"]
+    done = sandbox.run(*words, script=f"scripts/{name}")
+    expected = ["ran", "-P", "-m", "fairseq_mhe.cli", COMMANDS[name], *words]
+    assert done.stdout.splitlines() == expected, done.stderr
+    assert COMMANDS[name] in cli.SUBCOMMANDS
+    assert not list(sandbox.bin.glob("x"))
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("version", ["3.12", "3.10"])
+def test_help_needs_nothing(sandbox: Sandbox, script: str, version: str) -> None:
+    """A Python that cannot serve is no reason not to help."""
+    assert (REPOSITORY / script).stat().st_mode & 0o111, "it can be started"
+    mine = sandbox.python("python3", version)
+    done = sandbox.run("--help", script=script, PYTHON=str(mine))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: bash {sandbox.repository / script} [--venv DIR]")
+    about = (REPOSITORY / script).read_text().split("\n")[1].removeprefix("# ")
+    assert f"\n{about}\n" in done.stdout
+    assert "fairseq-mhe is not installed yet: " in done.stdout
+    assert sandbox.installs() == 0
+    assert not (sandbox.repository / ".venv").exists()
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_where_all_is_installed_the_help_is_the_commands(sandbox: Sandbox, script: str) -> None:
+    mine = sandbox.python("python3", "3.12")
+    done = sandbox.run("--help", script=script, PYTHON=str(mine), NOT_INSTALLED="0")
+    assert done.returncode == 0
+    usage, _, ran = done.stdout.partition("All other options go to this command:\n\n")
+    assert "not installed" not in usage
+    words = ran.splitlines()
+    assert words[:3] == ["ran", "-P", "-m"]
+    assert words[-1] == "--help"
+
+
+def test_a_commands_real_help_is_shown(environment: Path) -> None:
+    script = REPOSITORY / "scripts" / "train.sh"
+    line = ["bash", str(script), "--venv", str(environment), "--help"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    line = [sys.executable, "-m", "fairseq_mhe.cli", "train", "--help"]
+    own = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert own.startswith("usage: fairseq-mhe train ")
+    assert done.stdout.endswith(f"\n\n{own}")
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_every_study_is_handed_on(sandbox: Sandbox, study: str) -> None:
+    sandbox.python("python3", "3.12")
+    done = sandbox.run(study, "--out", "two words", script="scripts/study.sh")
+    assert done.stdout.splitlines()[-3:] == [study, "--out", "two words"]
+    text = (REPOSITORY / "scripts" / "study.sh").read_text()
+    assert f"\n#   {study} --" in text
+
+
+def test_what_is_no_study_is_refused(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    refused = sandbox.run("quickstart", script="scripts/study.sh")
+    assert refused.returncode == 2
+    expected = "name a study first: collaborative-curve, uptrain, compare-engines or gap-study"
+    assert expected in refused.stderr
+    assert sandbox.installs() == 0
+
+
+def test_the_benchmark_is_three_one_after_another(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    words = ["--row", "tiny", "--out", "an out", "--ctranslate2"]
+    done = sandbox.run(*words, script="scripts/benchmark.sh")
+    calls = [call.split("\n") for call in done.stdout.strip().split("ran\n-P\n-m\n")[1:]]
+    assert [call[2] for call in calls] == ["attention", "training", "generation"]
+    assert [call[4] for call in calls] == [f"an out/{call[2]}" for call in calls]
+    assert ["--ctranslate2" in call and call.index("--row") > 0 for call in calls] == [
+        False,
+        False,
+        True,
+    ]
+    assert sandbox.pip_log.read_text().rstrip().endswith("-e .[fairseq,convert]")
