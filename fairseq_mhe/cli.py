@@ -7,7 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import exit_status
 
 #: Heading -> name -> module (with add_arguments(parser) and run(args) -> int | None), line of help.
 _GROUPS = {
@@ -36,12 +36,6 @@ _GROUPS = {
         "cost": ("experiments.cost", "what a row with a kind costs to store and to run"),
         "bench": ("bench.run", "attention, training or generation against stock fairseq"),
         "attention-map": ("report.attention_map", "draw what the heads of a model attend to"),
-    },
-    "studies": {
-        "collaborative-curve": ("experiments.collaborative_curve", "BLEU against its width"),
-        "uptrain": ("experiments.uptraining", "smaller kinds of attention from a trained MHA"),
-        "gap-study": ("experiments.gap_study", "what moves MHE's BLEU towards MHA's"),
-        "compare-engines": ("experiments.engines", "fairseq and CTranslate2 on one test set"),
     },
 }
 #: Name -> module, line of help.
@@ -85,20 +79,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; bad input ends in one line and exit code 2, Ctrl-C in 130."""
     argv = list(sys.argv[1:] if argv is None else argv)
     chosen = next((word for word in argv if not word.startswith("-")), None)
-    try:
+
+    def command() -> int | None:
         args = build_parser(chosen).parse_args(argv)
         args.typed = argv  # for reports that name the command they come from
-        return importlib.import_module(_module(args.command)).run(args) or 0
-    except UserError as error:
-        print(f"fairseq-mhe {chosen}: error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        what = "stopped; run the same command again to go on from here"
-        print(f"fairseq-mhe {chosen}: {what}", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
+        return importlib.import_module(_module(args.command)).run(args)
+
+    return exit_status(f"fairseq-mhe {chosen}", command)
 
 
 if __name__ == "__main__":

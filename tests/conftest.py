@@ -11,6 +11,7 @@ pytest_plugins = [
     "tests.fixtures.checkpoints",
     "tests.fixtures.runs",
     "tests.fixtures.sandbox",
+    "tests.fixtures.trained",
     "tests.fixtures.text",
 ]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 
 #: What the line begins with; logs of fairseq's commands are searched for it.
 ERROR_PREFIX = "fairseq-mhe: error: "
@@ -37,3 +38,22 @@ def one_clear_line(*also: type[Exception]) -> Iterator[None]:
         if isinstance(error, (UserError, *also)):
             raise ErrorExit(error) from None
         raise
+
+
+def exit_status(name: str, command: Callable[[], int | None]) -> int:
+    """Run a command; bad input ends in one line and exit status 2, Ctrl-C in 130.
+
+    ``name``: what was typed, which the line begins with.
+    """
+    try:
+        return command() or 0
+    except UserError as error:
+        print(f"{name}: error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        told = "stopped; run the same command again to go on from here"
+        print(f"{name}: {told}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1

@@ -10,10 +10,8 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.runs.run import read_run
-from tests.experiments.test_run_table import SIZE, UPDATES, snapshot, table
 from tests.fixtures.runs import HELD_OUT
-
-__all__ = ["table"]  # the fixture
+from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot
 
 
 def test_a_scored_run_is_printed_and_not_scored_again(
@@ -36,11 +34,11 @@ def test_a_trained_run_is_not_trained_again(
     miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = snapshot(table)
-    words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *SIZE]
+    words = ["train", "Tiny", "mha", "--data", str(miniature), "--out", str(table), *TABLE_SIZE]
     assert cli.main([*words, "--evaluate"]) == 0
     found = capsys.readouterr()
     assert found.out.splitlines()[-1] == str(table / "tiny-mha-seed1")
-    assert f"{UPDATES} updates on the CPU" in found.err
+    assert f"{TABLE_UPDATES} updates on the CPU" in found.err
     assert "512 tokens an update = 256 tokens x 1 device x update-freq 2" in found.err
     assert snapshot(table) == before
 
@@ -83,7 +81,7 @@ def test_a_half_trained_run_is_refused(
     (run / "model.pt").unlink()
     assert cli.main(["evaluate", str(run), "--cpu"]) == 2
     assert (
-        f"is not trained to its end ({UPDATES} updates): run the command that trained it again"
+        f"is not trained to its end ({TABLE_UPDATES} updates): run the command that trained it again"
         in capsys.readouterr().err
     )
     assert cli.main(["evaluate", str(tmp_path), "--cpu"]) == 2
@@ -99,7 +97,9 @@ def test_an_average_that_is_missing_is_made_again_without_training(
     (run / "checkpoints" / "checkpoint_best.pt.tmp").touch()
     trained = read_run(run).metrics.stat().st_mtime_ns
     assert (
-        cli.main(["train", "tiny", "mha", "--data", str(miniature), "--out", str(tmp_path), *SIZE])
+        cli.main(
+            ["train", "tiny", "mha", "--data", str(miniature), "--out", str(tmp_path), *TABLE_SIZE]
+        )
         == 0
     )
     assert (run / "model.pt").is_file()

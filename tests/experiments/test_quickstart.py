@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,50 +20,17 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.report.table import QUICKSTART
 from fairseq_mhe.runs.scoring import read_lines
+from tests.fixtures.trained import (
+    QUICKSTART_COMMAND,
+    QUICKSTART_UPDATES,
+    QUICKSTART_WORDS,
+    Finished,
+    quickstart,
+    run_folder,
+)
 
-UPDATES = 20
 KINDS = ("mha", "mhe_mul")
-WORDS = ["--limit", "200", "--updates", str(UPDATES), "--cpu"]
-COMMAND = [sys.executable, "-m", "fairseq_mhe.cli", "quickstart"]
 FAMILIES = ("DEBUG", "INFO", "Warning", "warn", "hydra", "Traceback")
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The folder of a quickstart, and how it ended."""
-
-    out: Path
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-def quickstart(out: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *WORDS, "--out", str(out), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Finished:
-    """A quickstart that ran to its end, in a folder with a space in its name; the test processes share one."""
-    base = tmp_path_factory.getbasetemp()
-    folder = base if worker_id == "master" else base.parent
-    out, record = folder / "quick start", folder / "quickstart.json"
-    with (folder / "quickstart.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not record.exists():
-            done = quickstart(out)
-            record.write_text(json.dumps([done.returncode, done.stdout, done.stderr]))
-    return Finished(out, *json.loads(record.read_text()))
-
-
-def run_folder(out: Path, kind: str) -> Path:
-    return out / f"tiny-{kind}-seed1"
 
 
 def test_it_ends_in_the_table(finished: Finished) -> None:
@@ -133,7 +98,9 @@ def test_the_averages_are_the_last_checkpoints_mean(finished: Finished) -> None:
             for name in state["averaged_from"]
         ]
         updates = [updates_made(source) for source in sources]
-        assert updates == list(range(UPDATES - 4, UPDATES + 1)), "none is lost to an epoch's end"
+        assert updates == list(range(QUICKSTART_UPDATES - 4, QUICKSTART_UPDATES + 1)), (
+            "none is lost to an epoch's end"
+        )
         name = "decoder.layers.0.fc1.weight"
         mean = torch.stack([s["model"][name].double() for s in sources]).mean(0)
         torch.testing.assert_close(state["model"][name].double(), mean, atol=1e-7, rtol=0)
@@ -167,7 +134,7 @@ def test_other_settings_in_the_same_folder_are_refused(
         "--limit",
         "200",
         "--updates",
-        str(UPDATES + 1),
+        str(QUICKSTART_UPDATES + 1),
         "--cpu",
         "--out",
         str(out),
@@ -184,7 +151,9 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(
     """Killed by -9 while both train, with the last checkpoint of one cut in half: same weights, same translations."""
     whole = finished.out
     shutil.copytree(whole / "data-limit200", tmp_path / "data-limit200")
-    killed = subprocess.Popen([*COMMAND, *WORDS, "--out", str(tmp_path)], stderr=subprocess.DEVNULL)
+    killed = subprocess.Popen(
+        [*QUICKSTART_COMMAND, *QUICKSTART_WORDS, "--out", str(tmp_path)], stderr=subprocess.DEVNULL
+    )
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
     try:
         wait_until(

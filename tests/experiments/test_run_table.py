@@ -29,41 +29,15 @@ from fairseq_mhe.report.table import PAPER
 from fairseq_mhe.runs.recipes import RECIPES
 from fairseq_mhe.runs.run import read_run
 from fairseq_mhe.runs.scoring import read_lines
-from tests.fixtures.runs import HELD_OUT, REPOSITORY, shared
+from tests.fixtures.runs import HELD_OUT
+from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
 
-ROWS, KINDS = ("tiny", "small"), ("mha", "mhe_mul")
-UPDATES = 24
-#: Updates of two mini-batches.
-SIZE = ["--updates", str(UPDATES), "--batch-tokens", "512", "--max-tokens", "256", "--cpu"]
+KINDS = ("mha", "mhe_mul")
 #: How often the table is killed; the seconds that a start has at most until then, and how many more
 #: the next one has after one that came to nothing, as on a slow machine.
 KILLS, LONGEST, MORE = 20, 5.0, 1.5
 #: What depends on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
-
-
-def words(data: Path, out: Path, *more: str, rows: tuple[str, ...] = ROWS) -> list[str]:
-    return ["--data", str(data), "--out", str(out), "--rows", ",".join(rows), *SIZE, *more]
-
-
-def script(environment: Path, *more: str) -> list[str]:
-    return ["bash", str(REPOSITORY / "scripts" / "run_table.sh"), "--venv", str(environment), *more]
-
-
-@pytest.fixture(scope="session")
-def table(
-    miniature: Path, environment: Path, tmp_path_factory: pytest.TempPathFactory, worker_id: str
-) -> Path:
-    """The folder of a table that scripts/run_table.sh made, two rows by two kinds; the test processes share one."""
-    with shared(tmp_path_factory, worker_id, "table") as folder:
-        out = folder / "the table"
-        if not (folder / "table.stdout").exists():
-            line = script(environment, *words(miniature, out))
-            done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=1800)
-            assert done.returncode == 0, done.stderr
-            (folder / "table.stderr").write_text(done.stderr)
-            (folder / "table.stdout").write_text(done.stdout)
-    return out
 
 
 def cells(out: Path) -> list[dict[str, Any]]:
@@ -76,17 +50,19 @@ def test_it_ends_in_the_table(table: Path) -> None:
     assert (table.parent / "table.stdout").read_text() == (table / "table.md").read_text()
     assert all((table / name).stat().st_size > 0 for name in PAPER.files)
     found = {(cell["row"], cell["attention"]): cell for cell in cells(table)}
-    assert set(found) == {(row, kind) for row in ROWS for kind in KINDS}
+    assert set(found) == {(row, kind) for row in TABLE_ROWS for kind in KINDS}
     mha, mhe = found["small", "mha"], found["small", "mhe_mul"]
     assert (mha["attention_parameters"], mhe["attention_parameters"]) == (2_359_296, 1_039_104)
-    assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (UPDATES, 512, 0.2)
+    assert (mha["updates"], mha["batch_tokens"], mha["dropout"]) == (TABLE_UPDATES, 512, 0.2)
     assert mhe["p_value"] is not None
     assert mha["p_value"] is None
     manifest = read_manifest(table.parent / "miniature data")
     assert manifest["source"]["corpus"] == "wmt14"
     pairs = manifest["lines"]["train"]
     assert (
-        (table / "table.md").read_text().startswith(f"# en-de, {pairs} pairs, {UPDATES} updates\n")
+        (table / "table.md")
+        .read_text()
+        .startswith(f"# en-de, {pairs} pairs, {TABLE_UPDATES} updates\n")
     )
 
 
@@ -94,7 +70,7 @@ def test_the_batch_arithmetic_and_the_overview_are_shown(table: Path) -> None:
     screen = (table.parent / "table.stderr").read_text()
     assert "4 of 4 cells to do, on the CPU" in screen
     assert (
-        f"small: {UPDATES} updates, 512 tokens an update = 256 tokens x 1 device x update-freq 2"
+        f"small: {TABLE_UPDATES} updates, 512 tokens an update = 256 tokens x 1 device x update-freq 2"
         in screen
     )
     assert "Traceback" not in screen
@@ -137,19 +113,9 @@ def test_a_second_run_trains_nothing(
     miniature: Path, table: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = snapshot(table)
-    assert cli.main(["run-table", *words(miniature, table)]) == 0
+    assert cli.main(["run-table", *table_words(miniature, table)]) == 0
     assert capsys.readouterr().out == (table / "table.md").read_text()
     assert snapshot(table) == before
-
-
-def snapshot(folder: Path) -> dict[str, int]:
-    """When each result was written (config.json and locks are no results)."""
-    files = (
-        path
-        for path in folder.rglob("*")
-        if path.is_file() and path.name not in ("config.json", ".lock")
-    )
-    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in files}
 
 
 def test_the_table_of_what_is_finished_names_the_rest(
@@ -157,7 +123,7 @@ def test_the_table_of_what_is_finished_names_the_rest(
 ) -> None:
     for name in ("tiny-mha-seed1", "tiny-mhe_mul-seed1"):
         shutil.copytree(table / name, tmp_path / name)
-    assert cli.main(["run-table", *words(miniature, tmp_path, "--finished-only")]) == 0
+    assert cli.main(["run-table", *table_words(miniature, tmp_path, "--finished-only")]) == 0
     assert [cell["row"] for cell in cells(tmp_path)] == ["tiny", "tiny"]
     assert (
         "Not finished, and left out: small-mha-seed1, small-mhe_mul-seed1."
@@ -186,7 +152,9 @@ def test_seeds_become_a_mean_with_its_deviation(
         cli.main(
             [
                 "run-table",
-                *words(miniature, tmp_path, "--seeds", "1,2", "--finished-only", rows=("tiny",)),
+                *table_words(
+                    miniature, tmp_path, "--seeds", "1,2", "--finished-only", rows=("tiny",)
+                ),
             ]
         )
         == 0
@@ -232,7 +200,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
     longest, there, half_done = LONGEST, set(), 0
     while killed < KILLS:
         process = processes.Process(
-            target=begin, args=(["run-table", *words(miniature, outs[-1], rows=("tiny",))],)
+            target=begin, args=(["run-table", *table_words(miniature, outs[-1], rows=("tiny",))],)
         )
         process.start()
         process.join(chance.uniform(0, longest))
@@ -252,7 +220,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
     assert half_done, "at least one was killed when there was something to lose"
     for out in outs:
         before = trained_at(out)
-        line = script(environment, *words(miniature, out, rows=("tiny",)))
+        line = table_script(environment, *table_words(miniature, out, rows=("tiny",)))
         done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=1800)
         assert done.returncode == 0, done.stderr
         assert before.items() <= trained_at(out).items()
@@ -267,7 +235,9 @@ def assert_same_table(out: Path, table: Path) -> None:
         assert (out / folder).read_text() == (table / folder).read_text()
         log = (out / f"tiny-{kind}-seed1" / "train.log").read_text().split("\n")
         assert not [
-            line for line in log if line.startswith("--- ") and f"from update {UPDATES}," in line
+            line
+            for line in log
+            if line.startswith("--- ") and f"from update {TABLE_UPDATES}," in line
         ]
     assert not list(out.rglob("*.part"))
 
@@ -304,7 +274,7 @@ def test_the_papers_rows_can_be_named(
         (["--finished-only"], "is finished yet: there is nothing to tabulate"),
         (
             ["--updates", "9", "--out", "TABLE"],
-            f"was made with other settings (training updates: {UPDATES}, now 9)",
+            f"was made with other settings (training updates: {TABLE_UPDATES}, now 9)",
         ),
     ],
 )
@@ -319,7 +289,9 @@ def test_bad_input_is_one_line_before_anything_is_trained(
     before = snapshot(table)
     more = [str(table) if word == "TABLE" else word for word in more]
     line = [
-        word for word in words(miniature, tmp_path) if word != "--cpu" or "--processes" not in more
+        word
+        for word in table_words(miniature, tmp_path)
+        if word != "--cpu" or "--processes" not in more
     ]
     assert cli.main(["run-table", *line, *more]) == 2
     last = capsys.readouterr().err.strip().split("\n")[-1]
@@ -339,7 +311,7 @@ def test_a_disk_that_is_too_small_is_said_before_training(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 10**8))
-    assert cli.main(["run-table", *words(miniature, tmp_path)]) == 2
+    assert cli.main(["run-table", *table_words(miniature, tmp_path)]) == 2
     error = capsys.readouterr().err
     assert re.fullmatch(
         r"fairseq-mhe run-table: error: the checkpoints of 4 trainings need about \d\.\d GB, .*\n",
@@ -369,7 +341,7 @@ def test_what_another_program_has_cut_off_is_named(
     shutil.copytree(table / "tiny-mha-seed1", tmp_path / "out" / "tiny-mha-seed1")
     whole = (tmp_path / damaged).read_text()
     (tmp_path / damaged).write_text(whole[: len(whole) // 2])
-    line = words(tmp_path / "data", tmp_path / "out", rows=("tiny",))
+    line = table_words(tmp_path / "data", tmp_path / "out", rows=("tiny",))
     assert cli.main(["run-table", *line]) == 2
     assert re.fullmatch(rf"fairseq-mhe run-table: error: .*{message}.*\n", capsys.readouterr().err)
 
@@ -382,7 +354,7 @@ def test_data_that_are_not_finished_are_said(
     (tmp_path / "data" / "manifest.json").write_text(
         json.dumps({**manifest, "state": "unfinished"})
     )
-    assert cli.main(["run-table", *words(tmp_path / "data", tmp_path / "out")]) == 2
+    assert cli.main(["run-table", *table_words(tmp_path / "data", tmp_path / "out")]) == 2
     assert capsys.readouterr().err.endswith(
         "data is not finished: prepare it again, which goes on from where it was\n"
     )
@@ -392,7 +364,7 @@ def test_data_that_are_not_finished_are_said(
 def test_a_gpu_that_is_not_there_is_said(
     miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = [word for word in words(miniature, tmp_path) if word != "--cpu"]
+    line = [word for word in table_words(miniature, tmp_path) if word != "--cpu"]
     assert cli.main(["run-table", *line, "--gpus", "64"]) == 2
     assert "--gpus 64 was asked for, but torch sees" in capsys.readouterr().err
 

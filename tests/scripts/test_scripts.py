@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
+from studies.__main__ import STUDIES
 from tests.fixtures.sandbox import REPOSITORY, Sandbox
 
 SCRIPTS = sorted(
@@ -23,7 +24,6 @@ COMMANDS = {
     "evaluate.sh": "evaluate",
     "run_table.sh": "run-table",
 }
-STUDIES = ("collaborative-curve", "uptrain", "compare-engines", "gap-study")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

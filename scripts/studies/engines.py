@@ -1,4 +1,4 @@
-"""``fairseq-mhe compare-engines``: one test set by stock fairseq, fairseq with MHE, and CTranslate2.
+"""``compare-engines``: one test set by stock fairseq, fairseq with MHE, and CTranslate2.
 
 All take turns in one run, each in a process of its own: sentences/s, memory, size of the model's
 file, BLEU.
@@ -7,10 +7,10 @@ file, BLEU.
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,118 +21,112 @@ from fairseq_mhe.bench.benchmark import STOCK
 from fairseq_mhe.bench.translation import Engine, TranslationSettings, TranslationWorkload
 from fairseq_mhe.bench.turns import measure, summaries
 from fairseq_mhe.bench.worker import OK, workers
-from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.convert.compare import quiet_fairseq
 from fairseq_mhe.convert.fold import fold
 from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert, new_folder
-from fairseq_mhe.experiments import studies
-from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.packed import int8_available
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.run import Run
+from studies import study as shared
+from studies.study import Report, Study, or_dash
 
-PRECISIONS = ("float32", "int8")
+_PRECISIONS = ("float32", "int8")
 _MIB = 2**20
+#: What was measured of an engine.
+_Result = Mapping[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe compare-engines``."""
-    parser.add_argument(
-        "--mha", type=Path, required=True, metavar="RUN", help="finished run of mha"
-    )
-    parser.add_argument(
+    """Options of ``compare-engines``."""
+    add = parser.add_argument
+    add("--mha", type=Path, required=True, metavar="RUN", help="finished run of mha")
+    add(
         "--mhe",
         type=Path,
         required=True,
         metavar="RUN",
         help="finished run of another kind, mhe_mul",
     )
-    parser.add_argument(
+    add(
         "--threads", type=positive, default=cores(), metavar="N", help="(default: all, %(default)s)"
     )
-    parser.add_argument(
+    add(
         "--repetitions", type=positive, default=5, metavar="N", help="rounds (default: %(default)s)"
     )
-    parser.add_argument(
+    add(
         "--beam", type=positive, metavar="N", help="hypotheses; 1 is greedy (default: the recipe's)"
     )
-    parser.add_argument(
-        "--max-tokens", type=positive, metavar="N", help="of a batch (default: the recipe's)"
-    )
-    studies.add_arguments(parser, "engines")
+    add("--max-tokens", type=positive, metavar="N", help="of a batch (default: the recipe's)")
+    shared.add_arguments(parser, "engines")
 
 
 def run(args: argparse.Namespace) -> None:
     """Fold and convert both models, measure all engines, and report."""
     check_installed()
-    console = Console(stderr=True)
-    mha, mhe = studies.finished_run(args.mha, "mha"), studies.finished_run(args.mhe)
-    study = studies.open_study(args, mha, console)
+    mha, mhe = shared.finished_run(args.mha, "mha"), shared.finished_run(args.mhe)
+    study = shared.open_study(args, mha)
     if mhe.settings["data"]["fingerprint"] != study.data.fingerprint:
         raise UserError(
             f"{mhe.folder} was trained on other data than {mha.folder}: give runs of the same data"
         )
     with only_one(study.out):
-        engines = _engines(study, mha, mhe)
-        decoding = recipe(mha.row).decoding
-        cell = {**asdict(decoding), **({"beam": args.beam} if args.beam else {})}
-        cell["max_tokens"] = args.max_tokens or decoding.max_tokens
+        engines = dict(_engines(study, mha, mhe))
+        cell = asdict(recipe(mha.row).decoding)
+        for name in ("beam", "max_tokens"):
+            cell[name] = getattr(args, name) or cell[name]
         found = _measured(study, engines, cell, args)
         _report(study, found, cell, args)
 
 
-def _engines(study: Study, mha: Run, mhe: Run) -> dict[str, Engine]:
-    """Every model in every form, made once."""
+def _engines(study: Study, mha: Run, mhe: Run) -> Iterator[tuple[str, Engine]]:
+    """Every model in every form, made once, with its name."""
+
+    def to_stock(source: Source, path: Path) -> None:
+        fold(source, path, None, 1, study.subset, Console(stderr=True))
+
     folder = study.out / "models"
-    stock = folder / "mha-stock.pt"
-    _made(
-        study,
-        mha,
-        stock,
-        lambda source, path: fold(source, path, None, 1, study.subset, study.console),
-    )
-    engines = {STOCK: Engine(stock)}
-    for run, precision in itertools.product((mha, mhe), PRECISIONS):
-        if precision == "int8" and (study.gpu or not int8_available()):
-            continue
-        engines[f"fairseq_mhe {run.kind} {precision}"] = Engine(run.model, precision)
-    data = study.data
-    for run, shared, precision in itertools.product((mha, mhe), (False, True), PRECISIONS):
-        if shared and run is mha:
-            continue  # its heads share nothing
-        layout = " shared heads" if shared else ""
+    stock = _made(study, mha, folder / "mha-stock.pt", to_stock)
+    yield STOCK, Engine(stock)
+    for run, precision in itertools.product((mha, mhe), _PRECISIONS):
+        if precision == "float32" or (int8_available() and not study.gpu):
+            yield f"fairseq_mhe {run.kind} {precision}", Engine(run.model, precision)
+    # MHA's heads share nothing.
+    layouts = ((mha, ""), (mhe, ""), (mhe, " shared heads"))
+    for (run, layout), precision in itertools.product(layouts, _PRECISIONS):
         path = folder / f"{run.kind}{layout.replace(' ', '-')}-{precision}"
-
-        def write(
-            source: Any, path: Path, precision: str = precision, shared: bool = shared
-        ) -> None:
-            if not path.exists():
-                with new_folder(path) as new:
-                    convert(source, data, new, precision, shared)
-
-        _made(study, run, path, write)
-        engines[f"CTranslate2 {run.kind}{layout} {precision}"] = Engine(path, precision)
-    return engines
+        action = partial(_to_ctranslate2, study, precision, bool(layout))
+        _made(study, run, path, action)
+        yield f"CTranslate2 {run.kind}{layout} {precision}", Engine(path, precision)
 
 
-def _made(study: Study, run: Run, path: Path, make: Any) -> None:
-    """Turn a run's model into ``path``, unless that is done."""
+def _to_ctranslate2(
+    study: Study, precision: str, shared_heads: bool, source: Source, path: Path
+) -> None:
+    if not path.exists():
+        with new_folder(path) as new:
+            convert(source, study.data, new, precision, shared_heads)
+
+
+def _made(study: Study, run: Run, path: Path, make: Callable[[Source, Path], None]) -> Path:
+    """``path``, into which a run's model is turned unless that is done."""
 
     def action() -> None:
-        study.say(f"making {path.name}")
+        say(f"making {path.name}")
         with quiet_fairseq():
             make(open_source(run.model), path)
 
     path.parent.mkdir(parents=True, exist_ok=True)
     Steps(study.out).perform(path.name, {"model": sha256(run.model)}, [path], action)
+    return path
 
 
 def _measured(
@@ -144,37 +138,38 @@ def _measured(
         args.threads,
         data=study.data,
         subset=study.subset,
-        engines=dict(engines),
+        engines=engines,
     )
     makes = dict.fromkeys(engines, TranslationWorkload)
-    with workers(makes, settings) as started, Board("turns", console=study.console) as board:
+    with workers(makes, settings) as started, Board("turns") as board:
         board.add(study.subset, len(started) * args.repetitions)
-        progress = functools.partial(board.advance, study.subset)
+        progress = partial(board.advance, study.subset)
         found = summaries(measure(started, cell, args.repetitions, progress))
     references = scoring.read_lines(study.data.text(study.subset, 1))
     for result in found.values():
         if result["status"] == OK:
-            score = scoring.score(study.data.detokenise(result.pop("translations")), references)
-            result["bleu"] = asdict(score.bleu)
+            translations = study.data.detokenise(result.pop("translations"))
+            result["bleu"] = asdict(scoring.score(translations, references).bleu)
     return found
 
 
 def _report(
-    study: Study,
-    found: Mapping[str, dict[str, Any]],
-    cell: Mapping[str, Any],
-    args: argparse.Namespace,
+    study: Study, found: Mapping[str, _Result], cell: Mapping[str, Any], args: argparse.Namespace
 ) -> None:
     columns = ["engine", "sentences/s", "vs stock", "peak memory, MiB", "model file, MiB", "BLEU"]
     rows = [[name, *_row(result)] for name, result in found.items()]
     good = {name: result for name, result in found.items() if result["status"] == OK}
     words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
     notes = [
-        f"{study.subset} of the runs' data, {good[STOCK]['units']:,} sentences; {words}; threads {args.threads}; "
-        f"median of {args.repetitions} rounds in which all take turns, the ratio's quartiles in brackets.",
-        "Peak memory: of the process while it translates, above what it held with the model and the sentences loaded.",
-        "fairseq_mhe ... int8: the same checkpoint with int8_generation, which rounds weights when it is loaded.",
-        "Model file: a checkpoint holds float32 weights; stock is the MHA run folded to fairseq's own transformer.",
+        f"{study.subset} of the runs' data, {good[STOCK]['units']:,} sentences; {words}; threads "
+        f"{args.threads}; median of {args.repetitions} rounds in which all take turns, the "
+        "ratio's quartiles in brackets.",
+        "Peak memory: of the process while it translates, above what it held with the model and "
+        "the sentences loaded.",
+        "fairseq_mhe ... int8: the same checkpoint with int8_generation, which rounds weights when "
+        "it is loaded.",
+        "Model file: a checkpoint holds float32 weights; stock is the MHA run folded to fairseq's "
+        "own transformer.",
         f"BLEU `{good[STOCK]['bleu']['signature']}`.",
     ]
     title = "Engines: stock fairseq, fairseq with MHE, and CTranslate2 with folded models"
@@ -184,40 +179,30 @@ def _report(
         "repetitions": args.repetitions,
         "engines": dict(found),
     }
-    studies.write_report(
-        study,
-        "engines",
-        title,
-        results,
-        [("One run on one corpus", columns, rows)],
-        notes,
-        lambda f: _draw(f, good, title),
-    )
+    tables = [("One run on one corpus", columns, rows)]
+    draw = partial(_draw, found=good, title=title)
+    Report("engines", title, results, tables, notes, draw).write(study)
 
 
-def _row(result: Mapping[str, Any]) -> list[str]:
+def _row(result: _Result) -> list[str]:
     if result["status"] != OK:
         return [result["status"], *["-"] * 4]
-    ratio = result["relative"]
-    peak = "-" if result["peak_bytes"] is None else f"{result['peak_bytes'] / _MIB:,.1f}"
+    ratio, peak = result["relative"], result["peak_bytes"]
     return [
         f"{result['rate']:,.1f}",
         f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]",
-        peak,
+        or_dash(peak and peak / _MIB, ",.1f"),
         f"{result['file_bytes'] / _MIB:,.2f}",
         f"{result['bleu']['score']:.2f}",
     ]
 
 
-def _draw(figure: Figure, found: Mapping[str, Mapping[str, Any]], title: str) -> None:
+def _draw(figure: Figure, found: Mapping[str, _Result], title: str) -> None:
     axes = figure.subplots()
-    names: Sequence[str] = list(found)[::-1]
+    names = list(found)[::-1]
     rates = [found[name]["rate"] for name in names]
-    axes.barh(
-        range(len(names)),
-        rates,
-        color=[COLOURS[1] if "CTranslate2" in name else COLOURS[0] for name in names],
-    )
+    colours = [COLOURS[1] if "CTranslate2" in name else COLOURS[0] for name in names]
+    axes.barh(range(len(names)), rates, color=colours)
     for place, name in enumerate(names):
         result = found[name]
         text = f"  {result['relative']['median']:.2f}x, BLEU {result['bleu']['score']:.1f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
@@ -10,22 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments import gap_study
-from fairseq_mhe.experiments.gap_study import MHA, MHE, QUESTIONS, Variant, chosen, variants
-from fairseq_mhe.experiments.studies import Study
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.recipes import RECIPES
 from fairseq_mhe.runs.run import PLACES, Run
-from tests.experiments.test_run_table import SIZE, snapshot, table
-
-__all__ = ["table"]  # the fixture
+from studies.__main__ import main
+from studies.gap_report import report, summarise
+from studies.gap_variants import MHA, MHE, QUESTIONS, Variant, chosen, variants
+from studies.study import Study
+from tests.fixtures.trained import TABLE_SIZE, snapshot
 
 
 def every(row: str = "tiny") -> list[Variant]:
@@ -110,10 +106,8 @@ def test_the_report_says_what_is_beyond_the_noise(
         for name, variant in {**plain, **other}.items()
     }
     data = DataFolder(tmp_path / "the data", ("en", "de"), {"steps": {}})
-    study = Study(
-        tmp_path / "out", data, "test", False, Console(file=io.StringIO()), "fairseq-mhe gap-study"
-    )
-    found = {summary["variant"]: summary for summary in gap_study.summarise(study, done)}
+    study = Study(tmp_path / "out", data, "test", False, ["gap-study"])
+    found = {summary["variant"]: summary for summary in summarise(study, done)}
     against = {
         name: found[name][f"against_{MHE}"]["beyond_noise"]
         for name in (MHA, "mhe_add", "sha", "mqa")
@@ -123,7 +117,7 @@ def test_the_report_says_what_is_beyond_the_noise(
     assert f"against_{MHE}" not in found[MHE]
     assert found[MHA]["prr"] == 100
     assert found[MHE]["prr_low"] < found[MHE]["prr"] < found[MHE]["prr_high"]
-    gap_study._report(study, RECIPES["tiny"], done, ["std-0.1"], False)
+    report(study, RECIPES["tiny"], done, ["std-0.1"]).write(study, show=False)
     text = (study.out / "gap.md").read_text()
     rows = {
         cells[1]: cells
@@ -150,11 +144,11 @@ def test_from_data_to_the_report_each_model_once(
     for kind in (MHA, MHE):
         shutil.copytree(table / f"tiny-{kind}-seed1", out / f"tiny-{kind}-seed1")
     references = snapshot(out)
-    line = ["gap-study", "--data", str(miniature), "--out", str(out), "--seeds", "1", *SIZE]
-    assert cli.main([*line, "--finished-only"]) == 0
+    line = ["gap-study", "--data", str(miniature), "--out", str(out), "--seeds", "1", *TABLE_SIZE]
+    assert main([*line, "--finished-only"]) == 0
     assert "Not done yet: init-head, init-xavier" in capsys.readouterr().out
     assert references.items() <= snapshot(out).items()
-    assert cli.main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
+    assert main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
     screen = capsys.readouterr()
     assert screen.out == (out / "gap.md").read_text(), "once, at the end"
     assert "3 of 5 models to do" in screen.err
@@ -178,7 +172,7 @@ def test_from_data_to_the_report_each_model_once(
         "room for others"
     )
     before = snapshot(out)
-    assert cli.main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
+    assert main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
     changed = {name for name, time in snapshot(out).items() if before[name] != time}
     assert changed <= {"gap.json", "gap.md", "gap.png"}
 
@@ -200,8 +194,16 @@ def test_bad_input_is_one_line(
     message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    line = ["gap-study", "--data", str(miniature), "--out", str(tmp_path / "out"), *SIZE, *more]
-    assert cli.main(line) == 2
+    line = [
+        "gap-study",
+        "--data",
+        str(miniature),
+        "--out",
+        str(tmp_path / "out"),
+        *TABLE_SIZE,
+        *more,
+    ]
+    assert main(line) == 2
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

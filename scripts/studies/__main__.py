@@ -1,0 +1,41 @@
+"""Runs a study: ``bash scripts/study.sh STUDY ...``, or ``python -m studies STUDY ...`` in scripts/."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from fairseq_mhe.common.errors import exit_status
+from studies import collaborative_curve, engines, gap, uptraining
+from studies.study import PROGRAM
+
+#: Name -> module, and what it finds out.
+STUDIES = {
+    "collaborative-curve": (
+        collaborative_curve,
+        "BLEU against the width of collaborative attention, from a trained MHA and from scratch",
+    ),
+    "uptrain": (uptraining, "smaller kinds of attention from a trained MHA or from scratch"),
+    "gap-study": (
+        gap,
+        "what moves MHE's BLEU towards MHA's: initialisation, embeddings, rate, place, heads",
+    ),
+    "compare-engines": (engines, "fairseq and CTranslate2 translating one test set"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one study; it ends as the subcommands of ``fairseq-mhe`` do."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
+    parsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
+    for name, (module, told) in STUDIES.items():
+        module.add_arguments(parsers.add_parser(name, help=told, description=told))
+    args = parser.parse_args(argv)
+    args.typed = argv
+    return exit_status(f"{PROGRAM} {args.study}", lambda: STUDIES[args.study][0].run(args))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""The variants of the gap study: each changes one thing of a row's MHE-Mul, or of MHA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
+from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.run import PLACES
+
+MHA, MHE = "mha", "mhe_mul"
+#: What the variants ask, and a name for it.
+QUESTIONS = {
+    "reference": "what is compared with",
+    "init": "initial scale of the shared projections "
+    "(the default is Xavier's, divided by the root of 2)",
+    "embeddings": "offset and spread of the head embeddings (default: 1 and 0.02)",
+    "decay": "weight decay of the head embeddings (default: none)",
+    "rate": "learning rate, MHA's too",
+    "place": "MHE in one place only",
+    "heads": "number of heads at the same parameters, MHA's too",
+}
+#: Numbers of heads that are tried.
+_HEADS = (1, 2, 8, 16)
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A way to build and train the row: everything else is as its recipe has it.
+
+    ``options``: further words for fairseq-train; ``changes``: fields of the recipe's ``Training``.
+    """
+
+    name: str
+    question: str
+    attention: Mapping[str, str]
+    options: tuple[str, ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether all its attention is MHE, so that it could take the place of the default."""
+        return set(self.attention.values()) == {MHE}
+
+
+def variants(row: str, training: Training) -> list[Variant]:
+    """Every variant of a row (a key of ``RECIPES``), the two references first."""
+    mha, mhe = dict.fromkeys(PLACES, MHA), dict.fromkeys(PLACES, MHE)
+    found = [Variant(MHA, "reference", mha), Variant(MHE, "reference", mhe)]
+    for init in ("head", "xavier"):
+        found.append(Variant(f"init-{init}", "init", mhe, ("--shared-projection-init", init)))
+    for std in ("0.1", "0.5"):
+        found.append(Variant(f"std-{std}", "embeddings", mhe, ("--head-embedding-std", std)))
+    far = ("--head-embedding-offset", "0", "--head-embedding-std", "1")
+    found.append(Variant("offset-0", "embeddings", mhe, far))
+    for decay in (0.1, 1.0):
+        changes = {"head_embedding_weight_decay": decay}
+        found.append(Variant(f"decay-{decay:g}", "decay", mhe, (), changes))
+    for prefix, attention in (("", mhe), ("mha-", mha)):
+        for name, factor in (("half", 0.5), ("double", 2.0)):
+            changes = {"lr": training.lr * factor}
+            found.append(Variant(f"{prefix}lr-{name}", "rate", attention, (), changes))
+    for place in PLACES:
+        found.append(Variant(f"only-{place}", "place", {**mha, place: MHE}))
+    return [*found, *_heads({**ROWS, **SMALL_ROWS}[row])]
+
+
+def _heads(row: Row) -> Iterator[Variant]:
+    """Other numbers of heads, as wide as makes the parameters those of the row's MHE; MHA, too."""
+    per_width = {heads: row.embed_dim * (heads + 3) + 3 * heads for heads in (row.heads, *_HEADS)}
+    parameters = row.embed_dim // row.heads * per_width[row.heads]  # of a sublayer
+    for heads in _HEADS:
+        if heads != row.heads:
+            yield _of_width("heads", MHE, heads, round(parameters / per_width[heads]))
+    yield _of_width("mha", MHA, row.heads, round(parameters / (4 * row.embed_dim * row.heads)))
+
+
+def _of_width(prefix: str, kind: str, heads: int, width: int) -> Variant:
+    """A kind everywhere with so many heads of a width."""
+    options = ["--encoder-attention-heads", str(heads), "--decoder-attention-heads", str(heads)]
+    options += ["--attention-head-dim", str(width)]
+    return Variant(
+        f"{prefix}-{heads}x{width}", "heads", dict.fromkeys(PLACES, kind), tuple(options)
+    )
+
+
+def chosen(every: Sequence[Variant], names: str | None) -> list[Variant]:
+    """The variants that ``names`` ask for (variants or questions, commas between), and the references.
+
+    Raises:
+        UserError: there is none of such a name.
+    """
+    if names is None:
+        return list(every)
+    words = set(names.split(","))
+    known = [variant.name for variant in every]
+    if unknown := sorted(words - {*known, *QUESTIONS}):
+        raise UserError(
+            f"--only {unknown[0]}: there is no such variant; choose of the questions "
+            f"{', '.join(QUESTIONS)}, or of {', '.join(known)}"
+        )
+    return [v for v in every if v.question == "reference" or words & {v.name, v.question}]

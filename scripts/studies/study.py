@@ -1,0 +1,281 @@
+"""What studies share: their options, runs that start from another model's weights, and a report of it all."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from shlex import join
+from typing import Any
+
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import (
+    atomic_path,
+    check_writable,
+    output_folder,
+    read_json,
+    sha256,
+    write_json,
+    write_text,
+)
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.steps import Steps
+from fairseq_mhe.common.system import machine, software
+from fairseq_mhe.common.tables import align
+from fairseq_mhe.convert.compare import quiet_fairseq
+from fairseq_mhe.convert.measured import open_material
+from fairseq_mhe.experiments.evaluate import check_data, evaluate
+from fairseq_mhe.experiments.table_run import TableRun
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.report.plots import DPI
+from fairseq_mhe.report.results import deviation
+from fairseq_mhe.runs import pipeline
+from fairseq_mhe.runs.devices import choose_device
+from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.run import PLACES, Run, open_run, read_run, settings_of
+
+PROGRAM = "bash scripts/study.sh"
+#: What a converted checkpoint is called in a study's folder, and the report of its conversion.
+_START, _CONVERSION = "start.pt", "conversion.json"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Where a study works, on which data, and with what; ``typed``: the words after `PROGRAM`."""
+
+    out: Path
+    data: DataFolder
+    subset: str
+    gpu: bool
+    typed: Sequence[str]
+
+    def model_of(
+        self,
+        name: str,
+        like: Run,
+        kind: str,
+        training: Training,
+        options: Sequence[str] = (),
+        start: Path | None = None,
+    ) -> Run:
+        """The run folder ``name`` for a model of the row, seed and data of ``like``.
+
+        Args:
+            name: of the folder.
+            like: the run that it is compared with.
+            kind: of attention, at all places.
+            training: the recipe; 0 updates for a model that is not trained at all.
+            options: further words for fairseq-train.
+            start: a checkpoint whose weights it begins with.
+
+        Raises:
+            UserError: the folder is of other settings.
+        """
+        attention, data = dict.fromkeys(PLACES, kind), like.settings["data"]
+        settings = settings_of(like.row, attention, like.seed, training.settings(), data, options)
+        surroundings = {"data": str(self.data.folder)}
+        if start is not None:
+            settings["start"] = sha256(start)
+            surroundings["start"] = str(start.resolve())
+        return open_run(self.out / name, settings, surroundings)
+
+    def work(self, runs: Sequence[Run]) -> None:
+        """Train, translate and score the study's own runs; of 0 updates the model is its start."""
+        untrained = [run for run in runs if not run.training.updates]
+        for run in untrained:
+            _take_start(run)
+        trained = [run for run in runs if run.training.updates]
+        if trained:
+            device = choose_device(len(trained), self.gpu)
+            updates = sorted({run.training.updates for run in trained})
+            words = " or ".join(f"{number:,}" for number in updates)
+            say(f"training {len(trained)} models for {words} updates {device.describe()}")
+            TableRun([trained], self.data, self.out, self.subset).work(device)
+        self.score(untrained)
+
+    def score(self, runs: Sequence[Run]) -> None:
+        """Translate and score with trained runs."""
+        for run in runs:
+            evaluate(run, self.data, self.subset, choose_device(1, self.gpu))
+
+    def scored(self, run: Run) -> bool:
+        """Whether a run has its scores."""
+        return (run.subset(self.subset) / "scores.json").is_file()
+
+    def bleu(self, run: Run) -> float:
+        """A scored run's BLEU."""
+        return float(read_json(run.subset(self.subset) / "scores.json")["bleu"]["score"])
+
+    def signature(self, run: Run) -> str:
+        """What its BLEU means."""
+        return str(read_json(run.subset(self.subset) / "scores.json")["bleu"]["signature"])
+
+    def over_seeds(self, runs: Sequence[Run]) -> dict[str, Any]:
+        """The BLEU of runs that differ in their seeds, one by one and together."""
+        bleus = [self.bleu(run) for run in runs]
+        return {
+            "seeds": [run.seed for run in runs],
+            "bleus": bleus,
+            "bleu": round(statistics.mean(bleus), 4),
+            "deviation": deviation(bleus),
+        }
+
+    def convert(
+        self,
+        run: Run,
+        name: str,
+        settings: Mapping[str, Any],
+        sentences: int,
+        action: Callable[..., dict[str, Any]],
+    ) -> Path:
+        """Convert a run's model once, into the folder ``name``.
+
+        Args:
+            run: whose model is converted.
+            name: of a folder in the study's.
+            settings: what the conversion depends on.
+            sentences: pairs of the data that it is measured on.
+            action: ``action(source, output, material)`` returns its report as JSON values.
+
+        Returns:
+            The converted checkpoint.
+        """
+        folder = self.out / name
+        start, report = folder / _START, folder / _CONVERSION
+        check_writable(folder)
+
+        def convert() -> None:
+            with quiet_fairseq():
+                source = open_source(run.model)
+                material = open_material(source, self.data.folder, sentences)
+                begun = time.monotonic()
+                found = action(source, start, material)
+            write_json(report, {**found, "seconds": round(time.monotonic() - begun, 1)})
+
+        inputs = {**settings, "sentences": sentences, "model": sha256(run.model)}
+        Steps(folder).perform("convert", inputs, [start, report], convert)
+        return start
+
+    def conversion(self, name: str) -> dict[str, Any] | None:
+        """The report of the conversion into the folder ``name``, if there was one."""
+        path = self.out / name / _CONVERSION
+        return read_json(path) if path.is_file() else None
+
+
+def _take_start(run: Run) -> None:
+    """Make the start of a run that is not trained its model, and count it."""
+
+    def copy() -> None:
+        with atomic_path(run.model) as temporary:
+            shutil.copyfile(run.config["surroundings"]["start"], temporary)
+
+    inputs = {"start": run.settings["start"]}
+    run.steps.perform("average", inputs, [run.model], copy)
+    pipeline.count(run, inputs)
+
+
+def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
+    """Options that every study of finished runs has; ``name``: of its folder in runs/."""
+    add = parser.add_argument
+    out = Path("runs") / name
+    add("--out", type=Path, default=out, help="its folder (default: %(default)s)")
+    add(
+        "--data", type=Path, metavar="DATA", help="the runs' data folder, where that has been moved"
+    )
+    add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
+    add("--cpu", action="store_true", help="do not use a GPU")
+
+
+def open_study(args: argparse.Namespace, run: Run) -> Study:
+    """The study that ``add_arguments``'s options describe, on the data of ``run``.
+
+    Raises:
+        UserError: the data or the folder cannot be used.
+    """
+    data = open_prepared(args.data or Path(run.config["surroundings"]["data"]))
+    check_data(run, data)
+    gpu = torch.cuda.is_available() and not args.cpu
+    return Study(output_folder(args.out), data, args.subset, gpu, args.typed)
+
+
+def finished_run(folder: Path, kind: str | None = None) -> Run:
+    """A run that was trained to its end.
+
+    Raises:
+        UserError: it was not, or it is of another kind.
+    """
+    run = read_run(folder)
+    if not run.model.is_file():
+        raise UserError(
+            f"{folder} is not finished: it has no {run.model.name}; "
+            "run the command that trains it again"
+        )
+    if kind is not None and run.kind != kind:
+        raise UserError(f"{folder} is of {run.kind}, and a run of {kind} is needed")
+    return run
+
+
+def share(training: Training, fraction: float, lr: float | None) -> Training:
+    """The recipe over a share of its updates, for fine-tuning, with two checkpoints more than it averages."""
+    shorter = training.shortened(max(1, round(fraction * training.updates)))
+    checkpoints = max(1, min(shorter.updates, training.average + 2))
+    return replace(shorter, checkpoints=checkpoints, lr=training.lr if lr is None else lr)
+
+
+def or_dash(value: float | None, form: str) -> str:
+    """A number as it is written, a dash where it is unknown."""
+    return "-" if value is None else format(value, form)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a study found.
+
+    ``name``: of its files; ``results``: for the JSON; ``tables``: heading, column titles and rows
+    of each; ``notes``: sentences below them; ``draw``: draws the picture.
+    """
+
+    name: str
+    title: str
+    results: Mapping[str, Any]
+    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]]
+    notes: Sequence[str]
+    draw: Callable[[Figure], None]
+
+    def write(self, study: Study, show: bool = True) -> None:
+        """Write NAME.json, NAME.md and NAME.png into the study's folder, and print the Markdown.
+
+        ``show``: print it; not where more is to come.
+        """
+        hardware, versions = machine("cuda" if study.gpu else "cpu"), software()
+        with contextlib.suppress(metadata.PackageNotFoundError):  # only converting needs it
+            versions["tensorly"] = metadata.version("tensorly")
+        date, command = time.strftime("%Y-%m-%dT%H:%M:%S%z"), f"{PROGRAM} {join(study.typed)}"
+        facts = {"date": date, "command": command, "machine": hardware, "software": versions}
+        write_json(study.out / f"{self.name}.json", {**facts, **self.results})
+        figure = Figure(figsize=(9, 6), layout="constrained")
+        FigureCanvasAgg(figure)
+        self.draw(figure)
+        with atomic_path(study.out / f"{self.name}.png") as temporary:
+            figure.savefig(temporary, dpi=DPI, format="png")
+        lines = {"date": date, "command": f"`{command}`", **hardware, **versions}
+        parts = [f"# {self.title}"]
+        for heading, columns, rows in self.tables:
+            parts += [f"## {heading}", align(columns, rows)]
+        parts.append("\n".join(f"- {note}" for note in self.notes))
+        parts.append("\n".join(f"- {key}: {value}" for key, value in lines.items()))
+        text = "\n\n".join(parts) + "\n"
+        write_text(study.out / f"{self.name}.md", text)
+        if show:
+            print(text, end="")

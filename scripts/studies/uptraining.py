@@ -1,0 +1,223 @@
+"""``uptrain``: does starting from a trained MHA close the gap of smaller kinds at the same parameter count?
+
+For each seed the MHA run's model is converted to each kind and trained further for a share of the
+updates ("uptraining", Ainslie et al. 2023, section 2.1); beside it stand the same kinds from
+scratch, and MHA with and without those further updates, which is what an honest comparison needs:
+uptrained models have seen more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from fairseq_mhe.attention import kinds_from_heads
+from fairseq_mhe.common.arguments import positive, positive_list, some_of
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.steps import only_one
+from fairseq_mhe.convert.change_kind import METHODS, convert_kind
+from fairseq_mhe.report.plots import COLOURS, MARKS
+from fairseq_mhe.report.published import prr
+from fairseq_mhe.runs.run import PLACES, Run, read_run, run_name
+from studies import study as shared
+from studies.study import Report, Study, or_dash
+
+#: The ways to a model that are compared.
+_SCRATCH, _UPTRAINED, _CONTROL = "from scratch", "uptrained from MHA", "MHA trained further"
+_MHA = "mha"
+#: Kind and way -> the run of each seed.
+_Runs = Mapping[tuple[str, str], Sequence[Run]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``uptrain``."""
+    add = parser.add_argument
+    add(
+        "--runs",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder of finished runs (ROW-KIND-seedN), mha's at least",
+    )
+    add("--row", default="tiny", help="size of the models (default: %(default)s)")
+    add(
+        "--attention",
+        type=some_of(kinds_from_heads()),
+        default=",".join(kinds_from_heads()),
+        metavar="KIND,...",
+        help="(default: %(default)s)",
+    )
+    add(
+        "--seeds",
+        type=positive_list,
+        default="1,2,3",
+        metavar="N,...",
+        help="of the runs (default: %(default)s)",
+    )
+    add(
+        "--fraction",
+        type=float,
+        default=0.2,
+        metavar="F",
+        help="share of the updates (default: %(default)s)",
+    )
+    add("--lr", type=float, help="peak learning rate of the further updates (default: the run's)")
+    add("--control", action="store_true", help="train MHA for the same further updates too")
+    add("--sentences", type=positive, default=1000, metavar="N", help="pairs to fit and judge with")
+    shared.add_arguments(parser, "uptraining")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Convert, train, translate, score and report; what is done already is not done again."""
+    args.seeds = sorted(set(args.seeds))
+    sources = [shared.finished_run(_scratch(args, _MHA, seed), _MHA) for seed in args.seeds]
+    study = shared.open_study(args, sources[0])
+    with only_one(study.out, below=False):
+        found: dict[tuple[str, str], list[Run]] = {(_MHA, _SCRATCH): sources}
+        for kind in args.attention:
+            scratch = [_scratch(args, kind, seed) for seed in args.seeds]
+            if all((folder / "model.pt").is_file() for folder in scratch):
+                found[kind, _SCRATCH] = [read_run(folder) for folder in scratch]
+            else:
+                say(
+                    f"no finished runs of {kind} with seeds {args.seeds} in {args.runs}: "
+                    "left out of the table"
+                )
+            found[kind, _UPTRAINED] = [_uptrained(study, mha, kind, args) for mha in sources]
+        if args.control:
+            found[_MHA, _CONTROL] = [_control(study, mha, args) for mha in sources]
+        study.work([run for (_, way), runs in found.items() if way != _SCRATCH for run in runs])
+        study.score([run for runs in found.values() for run in runs if not study.scored(run)])
+        _report(study, found, args)
+
+
+def _scratch(args: argparse.Namespace, kind: str, seed: int) -> Path:
+    return Path(args.runs) / run_name(args.row, dict.fromkeys(PLACES, kind), seed)
+
+
+def _uptrained(study: Study, mha: Run, kind: str, args: argparse.Namespace) -> Run:
+    """The run of ``kind`` that begins with the converted weights of ``mha``."""
+
+    def action(source: Any, output: Path, material: Any) -> dict[str, Any]:
+        say(f"converting {mha.name} to {kind}")
+        console = Console(stderr=True)
+        return convert_kind(source, output, kind, material, METHODS, console).report()
+
+    start = study.convert(mha, _folder(kind, mha.seed), {"to": kind}, args.sentences, action)
+    training = shared.share(mha.training, args.fraction, args.lr)
+    return study.model_of(f"uptrained-{kind}-seed{mha.seed}", mha, kind, training, start=start)
+
+
+def _control(study: Study, mha: Run, args: argparse.Namespace) -> Run:
+    """MHA that goes on from its own weights, as the others do."""
+    training = shared.share(mha.training, args.fraction, args.lr)
+    return study.model_of(f"further-{_MHA}-seed{mha.seed}", mha, _MHA, training, start=mha.model)
+
+
+def _folder(kind: str, seed: int) -> str:
+    return f"start-{kind}-seed{seed}"
+
+
+def _report(study: Study, found: _Runs, args: argparse.Namespace) -> None:
+    first = found[_MHA, _SCRATCH][0]
+    best = statistics.mean(study.bleu(run) for run in found[_MHA, _SCRATCH])
+    summaries = [_summary(study, kind, way, runs, best) for (kind, way), runs in found.items()]
+    conversions: dict[str, dict[int, Any]] = {}
+    for kind in args.attention:
+        conversions[kind] = {seed: study.conversion(_folder(kind, seed)) for seed in args.seeds}
+    tuned = shared.share(first.training, args.fraction, args.lr)
+    seeds = list(map(str, args.seeds))
+    columns = ["attention", "how", "attention parameters", "own updates", "BLEU", "±", "PRR"]
+    lost = []
+    for kind, reports in conversions.items():
+        report = reports[args.seeds[0]]
+        losses = [report["tried"][name]["loss"] for name in METHODS]
+        lost.append([kind, *(f"{loss:.3f}" for loss in (report["loss_before"], *losses))])
+    tables = [
+        (f"BLEU over seeds {', '.join(seeds)}", [*columns, *seeds], list(map(_row, summaries))),
+        (
+            f"Loss on valid (nats per token) before any fine-tuning, seed {args.seeds[0]}",
+            ["attention", "MHA's", "least squares", "mean of the heads"],
+            lost,
+        ),
+    ]
+    notes = [
+        f"BLEU `{study.signature(first)}` on {study.subset}; ± is the standard deviation over "
+        f"seeds; PRR: mean BLEU in percent of MHA's from scratch ({best:.2f}).",
+        f"From scratch: {first.training.updates:,} updates. Uptrained: {tuned.updates:,} more, "
+        f"from the averaged MHA of the same seed (peak learning rate {tuned.lr}, warm-up "
+        f"{tuned.warmup_updates}, decay to zero).",
+        "Each conversion is the better of least squares and the mean of the heads, by loss on "
+        "valid.",
+    ]
+    results = {"summaries": summaries, "conversions": conversions, "fine_tuning": asdict(tuned)}
+    title = "Smaller kinds of attention: from scratch, and from a trained MHA"
+    draw = partial(_draw, summaries=summaries, title=title)
+    Report("uptraining", title, results, tables, notes, draw).write(study)
+
+
+def _summary(study: Study, kind: str, way: str, runs: Sequence[Run], best: float) -> dict[str, Any]:
+    found = study.over_seeds(runs)
+    mean = statistics.mean(found["bleus"])
+    return {
+        "attention": kind,
+        "way": way,
+        "attention_parameters": read_json(runs[0].counts)["attention_parameters"],
+        "updates": runs[0].training.updates,
+        **found,
+        "prr": round(prr(mean, best), 2) if best > 0 else None,
+    }
+
+
+def _row(summary: Mapping[str, Any]) -> list[str]:
+    return [
+        summary["attention"],
+        summary["way"],
+        f"{summary['attention_parameters']:,}",
+        f"{summary['updates']:,}",
+        f"{summary['bleu']:.2f}",
+        or_dash(summary["deviation"], ".2f"),
+        or_dash(summary["prr"], ".1f"),
+        *(f"{value:.2f}" for value in summary["bleus"]),
+    ]
+
+
+def _draw(figure: Figure, summaries: Sequence[Mapping[str, Any]], title: str) -> None:
+    """A mark for the mean of each kind and way, each seed a dot."""
+    axes = figure.subplots()
+    kinds = list(dict.fromkeys(s["attention"] for s in summaries))
+    there = {s["way"] for s in summaries}
+    ways = [way for way in (_SCRATCH, _CONTROL, _UPTRAINED) if way in there]
+    width = 0.8 / len(ways)
+    for index, way in enumerate(ways):
+        shift = (index - (len(ways) - 1) / 2) * width
+        shown = [s for s in summaries if s["way"] == way]
+        places = [kinds.index(s["attention"]) + shift for s in shown]
+        axes.errorbar(
+            places,
+            [s["bleu"] for s in shown],
+            yerr=[s["deviation"] or 0.0 for s in shown],
+            markersize=11,
+            capsize=5,
+            label=way,
+            color=COLOURS[index],
+            marker=MARKS[index],
+            linestyle="none",
+        )
+        for place, s in zip(places, shown, strict=True):
+            beside = [place + width / 4] * len(s["bleus"])
+            axes.plot(beside, s["bleus"], ".", color=COLOURS[index], markersize=6)
+    axes.set_xticks(range(len(kinds)), kinds)
+    axes.set_ylabel("BLEU (bars: standard deviation; dots: seeds)", fontsize=12)
+    axes.set_title(title, fontsize=12)
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend(frameon=False, fontsize=11)

@@ -1,0 +1,58 @@
+"""BLEU against D on a quickstart of 200 pairs: the exact width changes nothing, and each model is made once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.checkpoints.checkpoint import open_source
+from studies.__main__ import main
+from tests.studies.checks import reports, twice
+
+
+def test_collaborative_curve(source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "curve"
+    words = [
+        "--dims",
+        "128",
+        "--series",
+        "decomposed,fine-tuned",
+        "--iterations",
+        "5",
+        "--sentences",
+        "20",
+    ]
+    twice(["collaborative-curve", "--run", str(source), *words, "--fraction", "0.1"], out)
+    found = reports(out, "collaborative-curve")
+    assert set(found["bleu"]) == {"decomposed", "fine-tuned"}
+    layers = found["conversions"]["128"]["layers"]
+    assert len(layers) == 6
+    assert all(
+        0 < layer["error"] < 1e-9 and layer["seconds"] >= 0 for layer in layers
+    )  # D = n d is exact
+    exact = (out / "decomposed-D128-seed1" / "test" / "hypotheses.txt").read_text()
+    assert exact == (source / "test" / "hypotheses.txt").read_text()
+    start, tuned = (
+        open_source(out / f"{name}-D128-seed1" / "model.pt")
+        for name in ("decomposed", "fine-tuned")
+    )
+    assert (
+        start.state["optimizer_history"][-1]["num_updates"],
+        tuned.options["collaborative_dim"],
+    ) == (20, 128)
+    assert tuned.state["optimizer_history"][-1]["num_updates"] == 2  # a tenth of 20
+    near = [
+        (tuned.model.state_dict()[n] - v).abs().max()
+        for n, v in start.model.state_dict().items()
+        if "proj" in n
+    ]
+    assert max(near) < 0.1, "it did not begin with the decomposed weights"
+
+
+def test_no_conversion_to_another_width_than_heads_can_share(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--run", str(source), "--dims", "18", "--series", "mha", "--cpu"]
+    assert main(["collaborative-curve", *words, "--out", str(tmp_path / "out")]) == 2
+    assert "4 heads cannot share a key width of 18" in capsys.readouterr().err

@@ -1,0 +1,69 @@
+"""What studies share: runs that start from weights, a share of a recipe, and errors in one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.run import Run, open_run
+from fairseq_mhe.runs.training import training_arguments
+from studies import study
+from studies.__main__ import main
+from tests.fixtures.runs import TRAINING, settings
+
+
+def test_a_run_that_starts_from_weights_says_so_to_fairseq(tmp_path: Path) -> None:
+    start = tmp_path / "start.pt"
+    torch.save({}, start)
+    extra = {"options": ["--collaborative-dim", "16"], "start": "hash"}
+    run = open_run(
+        tmp_path / "run", {**settings("collaborative"), **extra}, {"data": "d", "start": str(start)}
+    )
+    data = DataFolder(tmp_path, ("en", "de"))
+    words = training_arguments(run, data, Device(False, 1, 1))
+    assert words[words.index("--collaborative-dim") + 1] == "16"
+    assert words[words.index("--finetune-from-model") + 1] == str(start)
+    plain = open_run(tmp_path / "plain", settings("mha"), {"data": "d"})
+    assert "--finetune-from-model" not in training_arguments(plain, data, Device(False, 1, 1))
+
+
+def test_share() -> None:
+    short = study.share(
+        replace(TRAINING, updates=1000, warmup_updates=100, average=3), 0.2, lr=0.01
+    )
+    assert (short.updates, short.warmup_updates, short.checkpoints, short.lr) == (200, 20, 5, 0.01)
+    assert study.share(TRAINING, 0.0001, lr=None).updates == 1
+    assert study.share(TRAINING, 0.5, lr=None).lr == TRAINING.lr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["collaborative-curve", "--run", "RUN"], "is not finished: it has no model.pt"),
+        (["uptrain", "--runs", "DIR", "--seeds", "1"], "is not finished: it has no model.pt"),
+        (["uptrain", "--runs", "DIR", "--seeds", "9"], "is no run folder"),
+        (
+            ["compare-engines", "--mha", "RUN", "--mhe", "RUN"],
+            "is not finished: it has no model.pt",
+        ),
+    ],
+)
+def test_runs_that_are_not_there_are_one_line(
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    run = make_run("mha", 0)
+    places = {"RUN": str(run.folder), "DIR": str(tmp_path)}
+    assert main([places.get(word, word) for word in words] + ["--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert re.fullmatch(rf"bash scripts/study.sh [a-z-]+: error: .*{message}.*\n", error)
