@@ -15,172 +15,129 @@ from fairseq_mhe.common.files import atomic_path
 #: Okabe and Ito's colours, told apart with every kind of colour vision, each with a mark and a dash
 #: of its own.
 COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#E69F00",
-    "#56B4E9",
-    "#000000",
-    "#8C8C00",
-    "#7F7F7F",
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#000000", "#8C8C00", "#7F7F7F"),
 )
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":")
 DPI = 200
 #: More names than this would cover each other; the learning curves' legend has the marks.
-MOST_NAMES = 3
+_MOST_NAMES = 3
+
+#: Lines of table.json.
+_Summaries = Sequence[Mapping[str, Any]]
+#: A label and the content of metrics.json, of each run.
+_Curves = Sequence[tuple[str, Mapping[str, Any]]]
 
 
-def plot(
-    summaries: Sequence[Mapping[str, Any]],
-    curves: Sequence[tuple[str, Mapping[str, Any]]],
-    output: Path,
-    title: str,
-) -> None:
-    """Write picture.png into ``output``.
+def plot(summaries: _Summaries, curves: _Curves, output: Path, title: str) -> None:
+    """Write picture.png into ``output``: learning curves, BLEU against size, BLEU against cache.
 
     Args:
         summaries: what table.json holds.
         curves: a label and the content of metrics.json, in the same order.
-        title: heading.
-    """
-    figure = Figure(figsize=(18, 5.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, middle, right = figure.subplots(1, 3)
-    _learning_curves(left, curves)
-    _quality_against_cost(middle, summaries, "attention_parameters", 1e6)
-    _label(
-        middle,
-        "Quality against size",
-        "attention parameters (millions)",
-        "BLEU (bars: 95% bootstrap)",
-    )
-    _quality_against_cost(right, summaries, "kv_bytes_per_token", 1024)
-    _label(
-        right,
-        "Quality against cache",
-        "key/value cache (KiB per generated token)",
-        "BLEU (grey: Pareto front)",
-    )
-    figure.suptitle(title, fontsize=15)
-    with atomic_path(output / "picture.png") as temporary:
-        figure.savefig(temporary, dpi=DPI, format="png")
-
-
-def plot_rows(summaries: Sequence[Mapping[str, Any]], output: Path, title: str) -> None:
-    """Write picture.png into ``output`` for a table of several rows: BLEU and PRR of each row and kind.
-
-    Args:
-        summaries: what table.json holds, with the paper's numbers as ``paper_bleu`` and
-        ``paper_prr``.
         output: a folder.
         title: heading.
     """
-    rows, kinds = (
-        list(dict.fromkeys(summary[name] for summary in summaries)) for name in ("row", "attention")
-    )
-    figure = Figure(figsize=(18, 5.5), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = _figure(title)
+    left, middle, right = figure.subplots(1, 3)
+    _learning_curves(left, curves)
+    _quality_against_cost(middle, summaries, "attention_parameters", 1e6)
+    size = "attention parameters (millions)"
+    _label(middle, "Quality against size", size, "BLEU (bars: 95% bootstrap)")
+    _quality_against_cost(right, summaries, "kv_bytes_per_token", 1024)
+    cache = "key/value cache (KiB per generated token)"
+    _label(right, "Quality against cache", cache, "BLEU (grey: Pareto front)")
+    _save(figure, output)
+
+
+def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
+    """Write picture.png into ``output`` for a table of several rows: BLEU and PRR of each cell.
+
+    Args:
+        summaries: what table.json holds, with the paper's numbers as ``paper_bleu`` and
+            ``paper_prr``.
+        output: a folder.
+        title: heading.
+    """
+    rows = list(dict.fromkeys(summary["row"] for summary in summaries))
+    kinds = list(dict.fromkeys(summary["attention"] for summary in summaries))
+    figure = _figure(title)
     left, right = figure.subplots(1, 2)
     _by_row(left, summaries, rows, kinds, "bleu")
     _label(left, "Quality", "row", "BLEU (bars: 95% bootstrap; hollow: the paper's)")
     _by_row(right, [s for s in summaries if s["p_value"] is not None], rows, kinds, "prr")
     right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
-    _label(
-        right,
-        "What is left of MHA's BLEU",
-        "row",
-        "PRR, % (bars: 95% bootstrap; hollow: the paper's)",
-    )
+    told = "PRR, % (bars: 95% bootstrap; hollow: the paper's)"
+    _label(right, "What is left of MHA's BLEU", "row", told)
     left.legend(fontsize=12, frameon=False)
+    _save(figure, output)
+
+
+def _figure(title: str) -> Figure:
+    figure = Figure(figsize=(18, 5.5), layout="constrained")
+    FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=15)
+    return figure
+
+
+def _save(figure: Figure, output: Path) -> None:
     with atomic_path(output / "picture.png") as temporary:
         figure.savefig(temporary, dpi=DPI, format="png")
 
 
+def _look(index: int) -> dict[str, Any]:
+    """The colour and mark of a kind, by its place among them."""
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKS[index % len(MARKS)]}
+
+
 def _by_row(
-    axes: Axes,
-    summaries: Sequence[Mapping[str, Any]],
-    rows: Sequence[str],
-    kinds: Sequence[str],
-    score: str,
+    axes: Axes, summaries: _Summaries, rows: Sequence[str], kinds: Sequence[str], score: str
 ) -> None:
     """A mark for each kind above each row's name, with its interval, and the paper's beside it."""
     for index, kind in enumerate(kinds):
         shift = 0.6 * ((index + 0.5) / len(kinds) - 0.5)
         shown = [s for s in summaries if s["attention"] == kind and s[score] is not None]
         places = [rows.index(s["row"]) + shift for s in shown]
-        style: dict[str, Any] = {
-            "color": _of(COLOURS, index),
-            "marker": _of(MARKS, index),
-            "linestyle": "none",
-            "markersize": 9,
-        }
-        axes.errorbar(
-            places,
-            [s[score] for s in shown],
-            yerr=_bars(shown, score),
-            label=kind,
-            capsize=4,
-            **style,
-        )
-        paper = [
-            (x, s[f"paper_{score}"])
-            for x, s in zip(places, shown, strict=True)
-            if s[f"paper_{score}"]
-        ]
+        style = {**_look(index), "linestyle": "none", "markersize": 9}
+        scores, bars = [s[score] for s in shown], _bars(shown, score)
+        axes.errorbar(places, scores, yerr=bars, label=kind, capsize=4, **style)
+        printed = [s[f"paper_{score}"] for s in shown]
+        paper = [(x, value) for x, value in zip(places, printed, strict=True) if value]
         if paper:
             axes.plot(*zip(*paper, strict=True), fillstyle="none", **style)
     axes.set_xticks(range(len(rows)), rows)
     axes.set_xlim(-0.5, len(rows) - 0.5)
 
 
-def _bars(shown: Sequence[Mapping[str, Any]], score: str) -> list[list[float]]:
+def _bars(shown: _Summaries, score: str) -> list[list[float]]:
     """The lengths of the error bars below and above."""
     if score == "bleu":
         return [[s["bleu_confidence"] for s in shown]] * 2
-    return [
-        [max(0.0, s["prr"] - s["prr_low"]) for s in shown],
-        [max(0.0, s["prr_high"] - s["prr"]) for s in shown],
-    ]
+    below = [max(0.0, s["prr"] - s["prr_low"]) for s in shown]
+    above = [max(0.0, s["prr_high"] - s["prr"]) for s in shown]
+    return [below, above]
 
 
-def _learning_curves(axes: Axes, curves: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+def _learning_curves(axes: Axes, curves: _Curves) -> None:
     for index, (label, metrics) in enumerate(curves):
         updates, loss = zip(*metrics["valid"], strict=True) if metrics["valid"] else ((), ())
-        axes.plot(
-            updates,
-            loss,
-            color=_of(COLOURS, index),
-            linestyle=_of(DASHES, index),
-            marker=_of(MARKS, index),
-            markersize=5,
-            linewidth=2,
-            label=label,
-        )
+        dash = DASHES[index % len(DASHES)]
+        style = {**_look(index), "linestyle": dash, "markersize": 5, "linewidth": 2}
+        axes.plot(updates, loss, label=label, **style)
     _label(axes, "Learning curves", "updates", "validation loss (bits per subword)")
     axes.legend(fontsize=12, frameon=False)
 
 
-def _quality_against_cost(
-    axes: Axes, summaries: Sequence[Mapping[str, Any]], cost: str, unit: float
-) -> None:
-    """BLEU of each kind against what it costs (a key of table.json, in ``unit``), and the Pareto front."""
+def _quality_against_cost(axes: Axes, summaries: _Summaries, cost: str, unit: float) -> None:
+    """BLEU of each kind against a key of table.json, in ``unit``, and the Pareto front."""
     points = [(summary[cost] / unit, summary["bleu"]) for summary in summaries]
     front = pareto_front(points)
     axes.step(*zip(*front, strict=True), where="post", color="#BBBBBB", linewidth=6, zorder=0)
     for index, (summary, point) in enumerate(zip(summaries, points, strict=True)):
-        axes.errorbar(
-            *point,
-            yerr=summary["bleu_confidence"],
-            color=_of(COLOURS, index),
-            marker=_of(MARKS, index),
-            markersize=10,
-            capsize=4,
-            linewidth=1.5,
-        )
-        if len(summaries) <= MOST_NAMES:
+        style = {**_look(index), "markersize": 10, "capsize": 4, "linewidth": 1.5}
+        axes.errorbar(*point, yerr=summary["bleu_confidence"], **style)
+        if len(summaries) <= _MOST_NAMES:
             axes.annotate(_name(summary), point, (8, 8), textcoords="offset points", fontsize=11)
     axes.set_xlim(left=0, right=1.3 * max(x for x, _ in points))
 
@@ -196,12 +153,10 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 
 def _name(summary: Mapping[str, Any]) -> str:
     """The kind, and what it retains of the baseline's BLEU."""
-    retained = (
-        f" ({summary['prr']:.1f}%)"
-        if summary["p_value"] is not None and summary["prr"] is not None
-        else ""
-    )
-    return f"{summary['attention']}{retained}"
+    name = str(summary["attention"])
+    if summary["p_value"] is None or summary["prr"] is None:
+        return name
+    return f"{name} ({summary['prr']:.1f}%)"
 
 
 def _label(axes: Axes, title: str, x: str, y: str) -> None:
@@ -211,7 +166,3 @@ def _label(axes: Axes, title: str, x: str, y: str) -> None:
     axes.tick_params(labelsize=11)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _of(choices: Sequence[str], index: int) -> str:
-    return choices[index % len(choices)]
