@@ -24,9 +24,6 @@ from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.text import SUFFIXES, count_lines, read_blocks, read_lines, text_blocks
 
 CHUNK = 5000  # lines that a process cleans at a time
-COUNT_BYTES = (
-    1 << 23
-)  # of text at a time: the longer, the fewer words are counted twice and added up here
 SEGMENT_BYTES = 1 << 20
 COMPRESSION = 4  # of text, roughly
 # Bytes that a step writes for each byte that it reads, with some to spare: clean writes the text
@@ -234,12 +231,7 @@ class Preparation:
                 lines, 2 * train_lines, config.vocab_size, config.model_type, path
             )
         else:
-            words: Counter[str] = Counter()
-            texts = (
-                [text] for side in self.text("train") for text in text_blocks(side, COUNT_BYTES)
-            )
-            for counted in ordered_map(subword.count_words, texts, config.cores):
-                words.update(counted)
+            words = subword.count_words(self.text("train"), config.cores)
             subword.learn_bpe_model(words, config.vocab_size, path)
         return {}
 

@@ -140,7 +140,7 @@ def test_the_report_says_what_was_measured() -> None:
     assert "| learn, lines/s | 29 | 200 | 200 | 50 |" in text
 
 
-def test_ours_reports_its_steps(tmp_path: Path, quick: None) -> None:
+def test_ours_reports_its_steps(tmp_path: Path) -> None:
     for split, count in (("train", 300), ("valid", 20), ("test", 20)):
         write_corpus(tmp_path / split, count)
     result = benchmark.ours(tmp_path / "train", tmp_path / "work", 1, 100)

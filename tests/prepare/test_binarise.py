@@ -1,15 +1,26 @@
-"""Tests of the binary form: read back by fairseq it says what the subword files say."""
+"""Tests of the binary form: fairseq's own, and read back it says what the subword files say."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
 from fairseq.data import Dictionary, data_utils
+from fairseq.tokenizer import tokenize_line
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.binarise import binarise, run_logged
+from fairseq_mhe.prepare.binarise import binarise
+from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.manifest import read_manifest
+
+WORDS = st.lists(
+    st.text(st.characters(blacklist_categories=["Z", "C"]), min_size=1, max_size=3), max_size=9
+)
 
 
 def test_fairseq_reads_every_sentence_back(prepared: Path) -> None:
@@ -42,17 +53,78 @@ def test_the_dictionary_is_joined_and_knows_all_of_train(prepared: Path) -> None
     )
 
 
-def test_a_failure_tells_the_last_line_and_the_log(tmp_path: Path) -> None:
-    (tmp_path / "subword").mkdir()
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_files_are_those_of_fairseq_preprocess(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """With blocks of a few lines, words that valid alone has, and an empty line."""
+    monkeypatch.setattr("fairseq_mhe.prepare.binarise.BLOCK_BYTES", 1000)
+    text = tmp_path / "text"
+    text.mkdir()
+    for path in (prepared / "subword").glob("t*.en"):
+        for lang in ("en", "de"):
+            words = path.with_suffix(f".{lang}").read_text(encoding="utf-8")
+            (text / f"{path.stem}.{lang}").write_text(words, encoding="utf-8")
+    for lang in ("en", "de"):
+        (text / f"valid.{lang}").write_text("New words ü\n\n new , \u2028 ones </s>\n")
+    options = [
+        "--source-lang",
+        "en",
+        "--target-lang",
+        "de",
+        "--trainpref",
+        "train",
+        "--validpref",
+        "valid",
+    ]
+    options += ["--testpref", "test", "--joined-dictionary", "--workers", "2"]
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "fairseq_cli.preprocess",
+            *options,
+            "--destdir",
+            tmp_path / "theirs",
+        ],
+        cwd=text,
+        check=True,
+        capture_output=True,
+    )
     log = tmp_path / "logs" / "binarise.log"
-    with pytest.raises(
-        UserError, match=r"fairseq-preprocess failed: .*train\.\w\w.*logs/binarise\.log"
-    ) as caught:
-        binarise(tmp_path / "subword", tmp_path / "bin", ("en", "de"), 1, log)
-    assert "\n" not in str(caught.value)
-    assert "Traceback" in log.read_text()
+    binarise(text, tmp_path / "ours", ("en", "de"), workers, log)
+    theirs, ours = (
+        {path.name: path.read_bytes() for path in (tmp_path / who).iterdir()}
+        for who in ("theirs", "ours")
+    )
+    said = theirs.pop("preprocess.log").decode()
+    assert len(theirs) == 14
+    assert ours == theirs
+    for line in log.read_text().splitlines()[1:]:
+        name, sentences, tokens, unknown = re.fullmatch(  # type: ignore[union-attr]
+            r"(\S+): (\d+) lines, (\d+) tokens, (\d+) unknown", line
+        ).groups()
+        percent = f"{100 * int(unknown) / int(tokens):.3}"
+        assert f"{name}: {sentences} sents, {tokens} tokens, {percent}% replaced" in said
 
 
-def test_a_silent_failure_tells_the_exit_status(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="exit status 3"):
-        run_logged(["bash", "-c", "exit 3"], tmp_path, tmp_path / "log")
+@given(st.lists(WORDS, min_size=1))
+def test_the_dictionary_is_fairseqs(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[list[str]]
+) -> None:
+    folder = tmp_path_factory.mktemp("text")
+    for split, lang in product(SPLITS, ("en", "de")):
+        text = "".join(f"{' '.join(words)}\n" for words in lines)
+        (folder / f"{split}.{lang}").write_text(text, encoding="utf-8")
+    theirs = Dictionary()
+    for lang in ("en", "de"):
+        path = str(folder / f"train.{lang}")
+        Dictionary.add_file_to_dictionary(path, theirs, tokenize_line, 1)
+    theirs.finalize()
+    binarise(folder, folder / "bin", ("en", "de"), 1, folder / "log")
+    ours = Dictionary.load(str(folder / "bin" / "dict.en.txt"))
+    assert ours.symbols == theirs.symbols
+    assert ours.count[ours.nspecial :] == theirs.count[theirs.nspecial :]
+    dataset = data_utils.load_indexed_dataset(str(folder / "bin" / "valid.en-de.de"), ours)
+    expected = [theirs.encode_line(" ".join(words), add_if_not_exist=False) for words in lines]
+    assert [line.tolist() for line in dataset] == [line.tolist() for line in expected]

@@ -65,14 +65,13 @@ def test_workers_time_and_place_do_not_show(
     config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pipeline, "CHUNK", 7)
-    monkeypatch.setattr(pipeline, "COUNT_BYTES", 100)
+    monkeypatch.setattr("fairseq_mhe.prepare.subword.COUNT_BYTES", 100)
     monkeypatch.setattr(pipeline, "SEGMENT_BYTES", 100)
     one = prepare(config)
     two = prepare(replace(config, out=tmp_path / "other, with a comma", workers=3))
     assert snapshot(one) == snapshot(two)
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_second_run_touches_nothing(config: PrepareConfig) -> None:
     prepare(config)
     before = times(config.out)
@@ -80,7 +79,6 @@ def test_a_second_run_touches_nothing(config: PrepareConfig) -> None:
     assert times(config.out) == before
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("subword", ["bpe", "sentencepiece"])
 @pytest.mark.parametrize("step", ["clean", "learn", "segment", "binarise"])
 def test_stopped_in_any_step_it_goes_on_to_the_same_end(
@@ -109,7 +107,6 @@ def test_stopped_in_any_step_it_goes_on_to_the_same_end(
     assert kept.items() <= before.items()  # what was there was not made again
 
 
-@pytest.mark.usefixtures("quick")
 def test_other_options_redo_what_depends_on_them(config: PrepareConfig) -> None:
     prepare(config)
     before = snapshot(config.out)
@@ -122,7 +119,6 @@ def test_other_options_redo_what_depends_on_them(config: PrepareConfig) -> None:
     assert snapshot(config.out) == before
 
 
-@pytest.mark.usefixtures("quick")
 def test_changed_input_is_noticed(config: PrepareConfig) -> None:
     before = read_manifest(prepare(config))["lines"]["train"]
     for lang in config.langs:
@@ -132,7 +128,6 @@ def test_changed_input_is_noticed(config: PrepareConfig) -> None:
     assert read_manifest(config.out)["lines"]["train"] == before + 1
 
 
-@pytest.mark.usefixtures("quick")
 def test_cleaning_drops_and_counts_from_train_and_keeps_the_rest(
     config: PrepareConfig, tmp_path: Path
 ) -> None:
@@ -161,7 +156,6 @@ def test_cleaning_drops_and_counts_from_train_and_keeps_the_rest(
     assert as_test == {"read": 4, "kept": 2, "empty": 1, "too_long": 1}
 
 
-@pytest.mark.usefixtures("quick")
 def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Path) -> None:
     write_parallel(tmp_path / "other", [("zzzz yyyy", "xxxx")] * 50)
     model = prepare(config) / "subword" / "bpe.codes"
@@ -259,7 +253,6 @@ def test_unreadable_text_is_told(config: PrepareConfig, open_folder: Path) -> No
     assert not moved.out.exists()
 
 
-@pytest.mark.usefixtures("quick")
 def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(
     config: PrepareConfig, tmp_path: Path
 ) -> None:
@@ -287,7 +280,6 @@ def test_too_few_pairs_to_hold_out_are_told(config: PrepareConfig) -> None:
         prepare(replace(config, valid=None, hold_out=400))
 
 
-@pytest.mark.usefixtures("quick")
 def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(
     config: PrepareConfig, corpus: dict[str, Pairs], tmp_path: Path
 ) -> None:
@@ -307,7 +299,6 @@ def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(
             assert snapshot(mixed)[name] == checksum
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_step_that_the_disk_is_too_small_for_is_not_begun(
     config: PrepareConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,7 +314,6 @@ def test_a_step_that_the_disk_is_too_small_for_is_not_begun(
     prepare(config)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("tokenizer", ["moses", "none"])
 def test_small_letters_and_plain_punctuation(
     config: PrepareConfig, tmp_path: Path, tokenizer: str

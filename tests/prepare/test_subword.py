@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,12 @@ from fairseq_mhe.prepare.subword import (
     segment,
     segment_text,
 )
+from tests.fixtures.text import Pairs
 
-Pairs = list[tuple[str, str]]
+
+def counted(lines: Iterable[str]) -> Counter[str]:
+    """How often each word occurs."""
+    return Counter(word for line in lines for word in line.split())
 
 
 def as_model(kind: str, path: Path) -> SubwordModel:
@@ -37,7 +43,7 @@ def test_bpe_is_subword_nmts_own(tmp_path: Path, lines: list[str]) -> None:
     """The reference: subword-nmt learning from the text itself, and segmenting with those merges."""
     codes = io.StringIO()
     learn_bpe(io.StringIO("\n".join(lines)), codes, 100)
-    learn_bpe_model(count_words(lines), 100, tmp_path / "codes")
+    learn_bpe_model(counted(lines), 100, tmp_path / "codes")
     assert (tmp_path / "codes").read_text(encoding="utf-8") == codes.getvalue()
     expected = [BPE(codes).process_line(line) for line in lines]
     assert segment(lines, as_model("bpe", tmp_path / "codes")) == expected
@@ -55,14 +61,14 @@ def test_merges_are_subword_nmts_however_few_pairs_are_looked_through(
     for pairs, every in ((1, 500), (3, 7000), (1000, 100)):
         monkeypatch.setattr("fairseq_mhe.prepare.subword.FREQUENT_PAIRS", pairs)
         monkeypatch.setattr("fairseq_mhe.prepare.subword.COMPACT_EVERY", every)
-        learn_bpe_model(count_words(text), merges, tmp_path / "codes")
+        learn_bpe_model(counted(text), merges, tmp_path / "codes")
         assert (tmp_path / "codes").read_text(encoding="utf-8") == codes.getvalue()
 
 
 def test_segmenting_is_subword_nmts_with_a_full_memory_too(
     tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn_bpe_model(count_words(lines), 100, tmp_path / "codes")
+    learn_bpe_model(counted(lines), 100, tmp_path / "codes")
     with (tmp_path / "codes").open(encoding="utf-8") as codes:
         reference = BPE(codes)
     monkeypatch.setattr("fairseq_mhe.prepare.subword.CACHED_WORDS", 5)
@@ -73,9 +79,20 @@ def test_segmenting_is_subword_nmts_with_a_full_memory_too(
     assert (part.lines, part.tokens, part.longest) == (len(lines), sum(counts), max(counts))
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_words_are_counted_over_all_texts(
+    tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr("fairseq_mhe.prepare.subword.COUNT_BYTES", 1000)
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path, part in zip(paths, (lines[:300], lines[300:]), strict=True):
+        path.write_text("".join(f"{line}\n" for line in part), encoding="utf-8")
+    assert count_words(paths, workers) == counted(lines)
+
+
 def test_bpe_does_not_depend_on_the_order_of_the_text(tmp_path: Path, lines: list[str]) -> None:
-    learn_bpe_model(count_words(lines), 100, tmp_path / "one")
-    learn_bpe_model(count_words(reversed(lines)), 100, tmp_path / "two")
+    learn_bpe_model(counted(lines), 100, tmp_path / "one")
+    learn_bpe_model(counted(reversed(lines)), 100, tmp_path / "two")
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
 
@@ -98,7 +115,7 @@ def test_a_new_model_in_the_same_place_is_read_anew(tmp_path: Path, lines: list[
     path = tmp_path / "codes"
     lengths = []
     for merges in (10, 200):
-        learn_bpe_model(count_words(lines), merges, path)
+        learn_bpe_model(counted(lines), merges, path)
         lengths.append(sum(map(len, segment(lines, as_model("bpe", path)))))
     assert lengths[1] < lengths[0]
 
@@ -120,7 +137,7 @@ def test_long_texts_are_sampled_evenly(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_text_without_words_is_refused_by_bpe(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to learn BPE from"):
-        learn_bpe_model(count_words(["a b", "c"]), 10, tmp_path / "codes")
+        learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
 
 
 def test_too_few_pieces_are_refused_in_one_line(tmp_path: Path, lines: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
-from fairseq_mhe.prepare.subword import (
-    MODEL_NAMES,
-    SubwordModel,
-    count_words,
-    learn_bpe_model,
-    segment,
-)
+from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_bpe_model, segment
 from fairseq_mhe.prepare.tokenise import tokeniser
 from fairseq_mhe.report import attention_map as module
 from fairseq_mhe.report.attention_map import AttentionMap, attention_map, draw, encode, load_model
@@ -54,7 +49,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
         for lang, lines in (("en", ENGLISH), ("de", GERMAN))
         for line in lines
     ]
-    learn_bpe_model(count_words(text), 60, codes)
+    learn_bpe_model(Counter(" ".join(text).split()), 60, codes)
     dictionary = Dictionary()
     for line in segment(text, SubwordModel("bpe", codes, "")):
         dictionary.encode_line(line, add_if_not_exist=True)

@@ -78,7 +78,6 @@ def test_from_packages_to_a_data_folder(folder: Path, tmp_path: Path, texts: Pai
     assert {name: (out / name).stat().st_mtime_ns for name in before} == times
 
 
-@pytest.mark.usefixtures("quick")
 def test_workers_change_nothing(folder: Path, tmp_path: Path) -> None:
     one, two = (
         prepare_debian(
@@ -94,7 +93,6 @@ def test_workers_change_nothing(folder: Path, tmp_path: Path) -> None:
     assert read_manifest(one)["source"] == read_manifest(two)["source"]
 
 
-@pytest.mark.usefixtures("quick")
 def test_killed_and_gone_on_with(folder: Path, tmp_path: Path) -> None:
     options = [
         "--folder",
@@ -130,7 +128,6 @@ def test_killed_and_gone_on_with(folder: Path, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.usefixtures("quick")
 def test_what_cannot_be_read_is_left_out_and_told(folder: Path, tmp_path: Path) -> None:
     some = tmp_path / "packages"
     some.mkdir()

@@ -53,7 +53,6 @@ def file(tmp_path: Path, corpus: dict[str, Pairs]) -> RemoteFile:
     return RemoteFile("http://127.0.0.1:9/de-en.tgz")
 
 
-@pytest.mark.usefixtures("quick")
 def test_every_23rd_pair_is_valid_and_all_is_in_small_letters(
     file: RemoteFile, tmp_path: Path, corpus: dict[str, Pairs]
 ) -> None:

@@ -28,7 +28,6 @@ def served(tmp_path: Path, corpus: dict[str, Pairs]) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("quick")
 def test_from_the_network_and_from_a_folder_it_is_the_same(served: Path, tmp_path: Path) -> None:
     paths = [served / file.name for file in FILES]
     files = tuple(
@@ -44,7 +43,6 @@ def test_from_the_network_and_from_a_folder_it_is_the_same(served: Path, tmp_pat
     assert count_warnings(one)[0] == "train has 60 lines, known are 29,000"
 
 
-@pytest.mark.usefixtures("quick")
 def test_small_letters_are_an_option(served: Path, tmp_path: Path) -> None:
     data = prepare_multi30k(
         tmp_path / "data", folder=served, vocab_size=100, workers=1, lowercase=True

@@ -79,7 +79,6 @@ def spoil(miniature: Miniature, name: str, members: dict[str, str]) -> None:
     miniature.catalogue_file.write_text(json.dumps(content))
 
 
-@pytest.mark.usefixtures("quick")
 def test_from_archives_to_data(miniature: Miniature, server: Server, tmp_path: Path) -> None:
     data = prepare_from(miniature, server, tmp_path / "data")
     manifest = read_manifest(data)
@@ -104,7 +103,6 @@ def test_from_archives_to_data(miniature: Miniature, server: Server, tmp_path: P
     assert count_warnings(data) == []
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_archives_are_not_needed_any_more(
     miniature: Miniature, server: Server, tmp_path: Path
 ) -> None:
@@ -115,7 +113,6 @@ def test_the_archives_are_not_needed_any_more(
     assert len(server.requests) == asked
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_folder_of_archives_is_taken(
     miniature: Miniature, server: Server, tmp_path: Path
 ) -> None:
@@ -126,7 +123,6 @@ def test_a_folder_of_archives_is_taken(
     assert "news-commentary-v12" in read_manifest(tmp_path / "data")["source"]["lines"]
 
 
-@pytest.mark.usefixtures("quick")
 def test_the_test_sets_are_scored_as_they_are_but_the_model_sees_plain_quotes(
     miniature: Miniature, server: Server, tmp_path: Path
 ) -> None:
@@ -144,7 +140,6 @@ def test_the_test_sets_are_scored_as_they_are_but_the_model_sees_plain_quotes(
     assert count_warnings(data) == ["newstest2014 has 21 lines, known are 20"]
 
 
-@pytest.mark.usefixtures("quick")
 def test_counts_that_are_not_as_known_are_warned_of_and_recorded(
     miniature: Miniature, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
