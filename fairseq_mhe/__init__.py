@@ -1,4 +1,4 @@
-"""The fairseq user-dir: importing it registers models, architectures and an optimizer, and applies fixes to fairseq."""
+"""The fairseq user-dir: models, architectures, an optimizer, and fixes to fairseq."""
 
 from fairseq_mhe import fairseq_fixes
 

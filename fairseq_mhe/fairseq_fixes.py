@@ -1,7 +1,7 @@
-"""Work-arounds for fairseq's bugs that users of the user-dir would meet, each named, small and tested; nothing else.
+"""Work-arounds for fairseq's bugs that users of the user-dir would meet, each named and tested.
 
 fairseq itself is never edited: each fix replaces one function, or calls fairseq so that the bug
-does not show.
+does not show. tests/test_fairseq_fixes.py fails for a fix that is no longer needed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,17 @@ import torch
 from fairseq_mhe.common.errors import ErrorExit
 
 
+def apply() -> None:
+    """Apply the fixes that hold for the whole process; called when the user-dir is imported."""
+    _quieten_start_up()
+    _load_checkpoints_safely()
+    _keep_the_last_batch()
+    _number_checkpoints_at_an_epochs_end()
+
+
 @contextlib.contextmanager
 def quiet_import() -> Iterator[None]:
-    """Import fairseq inside without its noise: warnings about its own code, and logging of everything to the screen.
+    """Import fairseq inside without its noise: warnings about its own code, and all logging.
 
     One of fairseq's models calls ``logging.basicConfig(level=DEBUG)`` when it is imported, after
     which every library of the process prints its debugging messages, and later calls with a
@@ -36,9 +44,7 @@ def quiet_import() -> Iterator[None]:
     """
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
-    if (
-        "fairseq" in sys.modules and root.level == logging.DEBUG
-    ):  # a fairseq command imported it already
+    if "fairseq" in sys.modules and level == logging.DEBUG:  # a fairseq command has imported it
         before, level = [h for h in before if not _is_basic(h)], logging.WARNING
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
@@ -55,30 +61,24 @@ def _is_basic(handler: logging.Handler) -> bool:
     return handler.formatter is not None and handler.formatter._fmt == logging.BASIC_FORMAT
 
 
-def apply() -> None:
-    """Apply the fixes that hold for the whole process; called once, when the user-dir is imported."""
-    quieten_start_up()
-    load_checkpoints_safely()
-    keep_the_last_batch()
-    number_checkpoints_at_an_epochs_end()
+def _quieten_start_up() -> None:
+    """Hide what fairseq, hydra and torch warn of about each other's code; nothing else."""
 
+    def ignore(**what: Any) -> None:
+        warnings.filterwarnings("ignore", **what)
 
-def quieten_start_up() -> None:
-    """Hide what fairseq, hydra and torch warn of about each other's code, which no user can act on; nothing else."""
     for module in (r"fairseq(?!_mhe)", r"torch\.", r"omegaconf\."):
         for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
-            warnings.filterwarnings("ignore", category=category, module=module)
+            ignore(category=category, module=module)
     # hydra marks its deprecations as plain UserWarnings, one of them from no module of its own.
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"hydra\.")
+    ignore(category=UserWarning, module=r"hydra\.")
+    ignore(message=r"\n'config' is validated against ConfigStore schema")
     # fairseq always asks for pinned memory, whether there is a GPU or not.
-    warnings.filterwarnings(
-        "ignore", message=r"'pin_memory' argument is set as true but no accelerator is found"
-    )
-    warnings.filterwarnings("ignore", message=r"\n'config' is validated against ConfigStore schema")
+    ignore(message=r"'pin_memory' argument is set as true but no accelerator is found")
 
 
-def load_checkpoints_safely() -> None:
-    """Let fairseq read its own checkpoints in torch's weights-only mode, and refuse others in one line.
+def _load_checkpoints_safely() -> None:
+    """Let fairseq read its checkpoints in torch's weights-only mode; refuse others in one line.
 
     fairseq calls ``torch.load`` without ``weights_only``, which since torch 2.6 refuses the
     ``argparse.Namespace`` that older and stock checkpoints hold. That class holds plain data, so
@@ -87,97 +87,41 @@ def load_checkpoints_safely() -> None:
     from fairseq import checkpoint_utils
 
     torch.serialization.add_safe_globals([argparse.Namespace])
-    if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "__wrapped__"):
-        checkpoint_utils.load_checkpoint_to_cpu = _in_one_line(
-            checkpoint_utils.load_checkpoint_to_cpu
-        )
 
-
-def keep_the_last_batch() -> None:
-    """Give back the last batch, which fairseq drops where its size is no multiple of --required-batch-size-multiple.
-
-    By default (8) it silently loses the last ``len % 8`` sentences in generation, validation and
-    training (fairseq issues 5036, 5094, 5351).
-    """
-    from fairseq.data import data_utils
-
-    if not hasattr(data_utils.batch_by_size, "__wrapped__"):
-        data_utils.batch_by_size = _with_last_batch(data_utils.batch_by_size)
-
-
-def number_checkpoints_at_an_epochs_end() -> None:
-    """Write the checkpoint of --save-interval-updates where it falls on an epoch's last update, too.
-
-    There fairseq writes checkpoint_last.pt only (and the epoch's own, unless
-    --no-epoch-checkpoints), so that a mean of the last N would take an older one instead.
-    """
-    from fairseq import checkpoint_utils
-
-    if not hasattr(checkpoint_utils.save_checkpoint, "__wrapped__"):
-        checkpoint_utils.save_checkpoint = _numbering(checkpoint_utils.save_checkpoint)
-
-
-def bf16_is_not_tpu(args: argparse.Namespace) -> None:
-    """Undo ``--bf16`` turning ``--tpu`` on (fairseq/options.py), which takes the GPU away and asks for torch_xla."""
-    if getattr(args, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
-        args.tpu = False
-
-
-def fp16_without_gpu(args: argparse.Namespace) -> None:
-    """Let ``--fp16`` train on a CPU, where fairseq asks CUDA for a device to lay the gradients flat on."""
-    if getattr(args, "fp16", False) and (
-        getattr(args, "cpu", False) or not torch.cuda.is_available()
-    ):
-        args.fp16_no_flatten_grads = True
-
-
-def _in_one_line(load: Any) -> Any:
-    @functools.wraps(load)
-    def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
+    def in_one_line(load: Any, path: str, *args: Any, **kwargs: Any) -> Any:
         try:
             return load(path, *args, **kwargs)
         except pickle.UnpicklingError as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            foreign = "GLOBAL" in reason
-            raise ErrorExit(checkpoint_problem(path, foreign)) from None
+            raise ErrorExit(checkpoint_problem(path, foreign="GLOBAL" in str(error))) from None
         except (EOFError, RuntimeError, KeyError, ValueError):
             raise ErrorExit(checkpoint_problem(path, foreign=False)) from None
 
-    return load_checkpoint_to_cpu
-
-
-def _numbering(save: Any) -> Any:
-    @functools.wraps(save)
-    def save_checkpoint(cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any) -> Any:
-        saved = save(cfg, trainer, epoch_itr, val_loss)
-        updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
-        due = interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch()
-        if saved and due and not cfg.write_checkpoints_asynchronously:
-            numbered = (
-                Path(cfg.save_dir)
-                / f"checkpoint_{epoch_itr.epoch}_{updates}{trainer.checkpoint_suffix}.pt"
-            )
-            temporary = numbered.with_suffix(".pt.tmp")  # as fairseq calls its own
-            shutil.copyfile(saved, temporary)
-            os.replace(temporary, numbered)
-        return saved
-
-    return save_checkpoint
+    _wrap(checkpoint_utils, "load_checkpoint_to_cpu", in_one_line)
 
 
 def checkpoint_problem(path: Any, foreign: bool) -> str:
     """The line that says why a checkpoint is refused."""
     if foreign:
         return (
-            f"{path} holds pickled objects other than tensors and plain values; loading them could run foreign code, "
-            "so it is refused: use a checkpoint from a source you trust that was saved with plain types"
+            f"{path} holds pickled objects other than tensors and plain values; loading them could "
+            "run foreign code, so it is refused: use a checkpoint from a source you trust that was "
+            "saved with plain types"
         )
-    return f"{path} is truncated or no fairseq checkpoint: delete it and use another one, or train again"
+    return (
+        f"{path} is truncated or no fairseq checkpoint: delete it and use another one, "
+        "or train again"
+    )
 
 
-def _with_last_batch(batch_by_size: Any) -> Any:
-    @functools.wraps(batch_by_size)
-    def keeping(indices: Any, *args: Any, **kwargs: Any) -> Any:
+def _keep_the_last_batch() -> None:
+    """Give back the last batch, which fairseq drops where its size does not suit it.
+
+    By default (``--required-batch-size-multiple 8``) it silently loses the last ``len % 8``
+    sentences in generation, validation and training (fairseq issues 5036, 5094, 5351).
+    """
+    from fairseq.data import data_utils
+
+    def with_last_batch(batch_by_size: Any, indices: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
         batches = batch_by_size(indices, *args, **kwargs)
@@ -186,4 +130,48 @@ def _with_last_batch(batch_by_size: Any) -> Any:
         kept = sum(len(batch) for batch in batches)  # batches are consecutive slices of indices
         return [*batches, indices[kept:]] if kept < len(indices) else batches
 
-    return keeping
+    _wrap(data_utils, "batch_by_size", with_last_batch)
+
+
+def _number_checkpoints_at_an_epochs_end() -> None:
+    """Write the checkpoint of --save-interval-updates where it falls on an epoch's end, too.
+
+    There fairseq writes checkpoint_last.pt only (and the epoch's own, unless
+    --no-epoch-checkpoints), so that a mean of the last N would take an older one instead.
+    """
+    from fairseq import checkpoint_utils
+
+    def with_number(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any) -> Any:
+        saved = save(cfg, trainer, epoch_itr, val_loss)
+        updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
+        due = interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch()
+        if saved and due and not cfg.write_checkpoints_asynchronously:
+            name = f"checkpoint_{epoch_itr.epoch}_{updates}{trainer.checkpoint_suffix}.pt"
+            numbered = Path(cfg.save_dir) / name
+            temporary = numbered.with_suffix(".pt.tmp")  # as fairseq calls its own
+            shutil.copyfile(saved, temporary)
+            os.replace(temporary, numbered)
+        return saved
+
+    _wrap(checkpoint_utils, "save_checkpoint", with_number)
+
+
+def bf16_is_not_tpu(args: argparse.Namespace) -> None:
+    """Undo ``--bf16`` turning ``--tpu`` on, which takes the GPU away and asks for torch_xla."""
+    if getattr(args, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
+        args.tpu = False
+
+
+def fp16_without_gpu(args: argparse.Namespace) -> None:
+    """Let ``--fp16`` train on a CPU, where fairseq asks CUDA for a device for the gradients."""
+    on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
+    if getattr(args, "fp16", False) and on_cpu:
+        args.fp16_no_flatten_grads = True
+
+
+def _wrap(module: Any, name: str, replacement: Any) -> None:
+    """Replace a function of fairseq's, once, by one that gets it as its first argument."""
+    original = getattr(module, name)
+    if not hasattr(original, "__wrapped__"):
+        replaced = functools.partial(replacement, original)
+        setattr(module, name, functools.update_wrapper(replaced, original))

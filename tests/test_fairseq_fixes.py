@@ -1,4 +1,7 @@
-"""Each fix for fairseq: the bug is there without it, and gone with it."""
+"""Each fix for fairseq: the bug is gone with it, and there without it.
+
+Where fairseq has mended a bug itself, the test says which fix to remove.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fairseq import checkpoint_utils
+from fairseq import checkpoint_utils, options
 from fairseq.data import data_utils
 from fairseq.dataclass.configs import CheckpointConfig
+from fairseq.optim.fp16_optimizer import FP16Optimizer
 from omegaconf import OmegaConf
 
 from fairseq_mhe import fairseq_fixes
@@ -77,6 +81,11 @@ def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
         tmp_path / "stock.pt",
     )
     assert torch.load(tmp_path / "stock.pt")["args"].arch == "transformer"
+    script = "import sys; from fairseq import checkpoint_utils as c; c.load_checkpoint_to_cpu"
+    without = _python(f"{script}(sys.argv[1])", str(tmp_path / "stock.pt"))
+    assert "UnpicklingError" in without.stderr, (
+        "fairseq loads its own checkpoints again: remove _load_checkpoints_safely's safe globals"
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +94,7 @@ def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
 def test_a_checkpoint_at_an_epochs_end_has_its_number(
     tmp_path: Path, updates: int, ends: bool, numbered: bool
 ) -> None:
-    """fairseq's own function is called with a trainer that only writes a file, with the fix and without."""
+    """fairseq's function is called with a trainer that only writes a file, with the fix or not."""
     for folder, save in (
         ("with", checkpoint_utils.save_checkpoint),
         ("without", checkpoint_utils.save_checkpoint.__wrapped__),
@@ -145,7 +154,9 @@ class FakeIterator:
 
 
 def test_bf16_keeps_the_gpu() -> None:
-    args = argparse.Namespace(bf16=True, tpu=True)
+    words = ["no-data", "--arch", "transformer", "--bf16"]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    assert args.tpu, "fairseq's --bf16 no longer means --tpu: remove bf16_is_not_tpu"
     fairseq_fixes.bf16_is_not_tpu(args)
     assert not args.tpu
     args = argparse.Namespace(bf16=False, tpu=True)
@@ -153,35 +164,54 @@ def test_bf16_keeps_the_gpu() -> None:
     assert args.tpu
 
 
-def test_fp16_without_a_gpu() -> None:
+def test_fp16_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     args = argparse.Namespace(fp16=True, cpu=True)
     fairseq_fixes.fp16_without_gpu(args)
     assert args.fp16_no_flatten_grads
+    parameters = [torch.nn.Parameter(torch.ones(2, 3, dtype=torch.float16))]
+    with monkeypatch.context() as without_gpu:
+        without_gpu.setattr(torch.cuda, "current_device", _no_gpu)
+        FP16Optimizer.build_fp32_params(args, parameters, flatten=False)
+        with pytest.raises(RuntimeError, match="no GPU"):  # else: remove fp16_without_gpu
+            FP16Optimizer.build_fp32_params(args, parameters, flatten=True)
+
+
+def _no_gpu() -> int:
+    raise RuntimeError("there is no GPU")
 
 
 def test_real_warnings_are_shown() -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        fairseq_fixes.quieten_start_up()
+        fairseq_fixes._quieten_start_up()
         warnings.warn("yours", DeprecationWarning, stacklevel=1)
         warnings.warn("the data", UserWarning, stacklevel=1)
     assert [str(w.message) for w in seen] == ["yours", "the data"]
 
 
 def test_logging_is_left_as_it_was() -> None:
-    script = "import logging; {} import fairseq_mhe; root = logging.getLogger(); print(root.level, len(root.handlers))"
+    shown = "root = logging.getLogger(); print(root.level, len(root.handlers))"
     for before, expected in (
         ("", "30 0"),
         ("import fairseq;", "30 0"),  # as in fairseq's commands, which import it first
         ("logging.basicConfig(level=logging.ERROR);", "40 1"),
     ):
-        words = [sys.executable, "-W", "ignore", "-c", script.format(before)]
-        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        done = _python(f"import logging; {before} import fairseq_mhe; {shown}")
         assert done.stdout.strip() == expected, before
+    without = _python(f"import logging, fairseq; {shown}")
+    assert without.stdout.strip() == "10 1", "fairseq leaves logging alone: simplify quiet_import"
 
 
 def test_importing_the_user_dir_is_silent() -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", "import fairseq_mhe"], capture_output=True, text=True, check=True
+    done = _python("import fairseq_mhe")
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    without = _python("import fairseq")
+    assert "Warning" in without.stderr or "tensorboardX" in without.stderr, (
+        "importing fairseq is silent now: remove quiet_import's filters"
     )
-    assert (result.stdout, result.stderr) == ("", "")
+
+
+def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-c", script, *arguments]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
