@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import math
+import os
 import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,11 +19,14 @@ import torch
 from fairseq import options, utils
 from torch import Tensor
 
+from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS, build_attention
 from fairseq_mhe.models.build import build_setting
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
+from fairseq_mhe.models.options import OPTIONS, kind_options
 from tests.attention import equations, test_variants
 from tests.attention.conftest import PLACES
+from tests.fixtures.checkpoints import save
 from tests.fixtures.models import make_batch, make_model, search
 
 PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
@@ -78,6 +85,17 @@ def test_numbers_in_the_text() -> None:
     assert layer.scaling == pytest.approx((768 / 12) ** -0.5)
 
 
+def test_the_table_of_options_is_what_kinds_declare() -> None:
+    """As ``fairseq-train --help`` says it, whose words come before the colon."""
+    table = PAGE.split("| option | kinds | what it is |\n|---|---|---|\n")[1].split("\n\n")[0]
+    expected = []
+    for name, (_, users) in kind_options().items():
+        words = OPTIONS[name][1].metadata["help"].removeprefix(f"{', '.join(users)}: ")
+        whose = "all" if len(users) == len(VARIANTS) else ", ".join(f"`{user}`" for user in users)
+        expected.append(f"| `--{name.replace('_', '-')}` | {whose} | {words} |")
+    assert table.split("\n") == expected
+
+
 # The example of a new kind.
 
 
@@ -119,7 +137,7 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 def test_the_example_is_short() -> None:
     lines = EXAMPLE.rstrip().split("\n")
-    assert len(lines) < 40
+    assert len(lines) < 38
     assert max(map(len, lines)) <= 120
 
 
@@ -206,3 +224,73 @@ def test_fairseq_train_takes_the_example(registered: Path, monkeypatch: pytest.M
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--collaborative-dim", "8"])
     with pytest.raises(SystemExit, match=f"--collaborative-dim has no effect on --attention {NEW}"):
         options.parse_args_and_arch(options.get_training_parser())
+
+
+@pytest.fixture
+def checkpoint(registered: Path, tmp_path: Path) -> Path:
+    """A checkpoint of a model of the example."""
+    return save(tmp_path / "example.pt", make_model(attention=NEW), attention=NEW)
+
+
+@pytest.mark.parametrize(
+    "words", [["fold"], ["to-collaborative", "--dim", "4"], ["convert", "--to", "mqa"]]
+)
+def test_what_starts_from_heads_refuses_the_example_in_one_line(
+    checkpoint: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    command, *options = words
+    out = checkpoint.with_name("out")
+    assert cli.main([command, str(checkpoint), str(out), *options]) == 2
+    error = capsys.readouterr().err
+    assert error == (
+        f"fairseq-mhe {command}: error: {NEW} attention is not written out as ordinary heads: "
+        "its keys are brought to length 1, which no projection does\n"
+    )
+    assert not out.exists()
+
+
+def test_nothing_is_converted_to_the_example(
+    registered: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = save(tmp_path / "mha.pt", make_model(attention="mha"), attention="mha")
+    assert cli.main(["convert", str(source), str(tmp_path / "out.pt"), "--to", NEW]) == 2
+    error = capsys.readouterr().err
+    assert f"cannot convert to {NEW!r}; choose one of: mhe_mul, mhe_add, mqa, gqa" in error
+    assert error.count("\n") == 1
+
+
+def test_the_documented_line_for_our_own_commands(registered: Path) -> None:
+    """A fresh process, which knows the example by importing it."""
+    (line,) = re.findall(r"^python -c (.*)$", PAGE, re.MULTILINE)
+    done = subprocess.run(
+        [sys.executable, "-c", *shlex.split(line)],
+        cwd=registered.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"encoder: {NEW}" in done.stdout
+
+
+def test_cost_and_params_know_the_example(
+    registered: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three projections' worth of parameters, but four of multiply-adds a token: one serves twice."""
+    assert cli.main(["cost", "base", NEW, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    square = 512 * 512
+    assert report["attention_parameters"] == 18 * 3 * square
+    decoder = 6 * (4 * square + 2 * 512 * 13 + 2 * square + 2 * 512 * 25)
+    assert report["multiply_adds"]["attention"]["per_target_token"] == decoder
+    assert report["cache_bytes"]["per_target_token"] == 6 * 2 * 512 * 4
+    assert cli.main(["params", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["base"][NEW] == 18 * 3 * square
+    assert cli.main(["params", "--setting", "bert-base"]) == 0
+    assert f"{12 * 3 * 768 * 768:,}" in capsys.readouterr().out
+
+
+def test_the_example_is_inspected(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inspect", str(checkpoint), "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["kinds"].values()) == {NEW}
