@@ -1,9 +1,9 @@
-"""``fairseq-mhe average``: the plain mean of several checkpoints' weights, as a checkpoint that fairseq reads."""
+"""``fairseq-mhe average``: the plain mean of several checkpoints' weights, as a checkpoint."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +22,13 @@ from fairseq_mhe.common.errors import UserError
 
 #: Options of fairseq's Transformer and ours that change what the weights mean, by how their names
 #: begin.
-MEANING = (
-    "_name",
-    "arch",
-    "encoder",
-    "decoder",
-    "attention",
-    "cross",
-    "head_",
-    "collaborative",
-    "share",
-    "activation_fn",
+_MEANING = (
+    *("_name", "arch", "encoder", "decoder", "share", "activation_fn"),
+    *("attention", "cross", "head_", "collaborative"),
 )
 #: Those of them that only say how a model was trained or started: dropout, layer-drop, pretrained
 #: embeddings.
-HARMLESS = ("drop", "_path")
+_HARMLESS = ("drop", "_path")
 
 
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
@@ -47,9 +39,8 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     optimizer's state, which belongs to no average.
 
     Raises:
-        UserError: no checkpoint, one that cannot be read, checkpoints of different models, or
-        folded ones whose mean
-            means nothing.
+        UserError: there is no checkpoint, one cannot be read, they are of different models, or
+            they are folds whose mean means nothing.
     """
     if not paths:
         raise UserError("nothing to average: give one checkpoint or more")
@@ -63,20 +54,15 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
         for name, value in other["model"].items():
             if value.is_floating_point():
                 sums[name] = value.double() + sums.get(name, 0.0)
-    state["model"] = _with_sharing(
-        {
-            name: (sums[name] / len(paths)).float() if name in sums else v
-            for name, v in state["model"].items()
-        },
-        like=state["model"],
-    )
+    means = {name: (total / len(paths)).float() for name, total in sums.items()}
+    state["model"] = _with_sharing({**state["model"], **means}, like=state["model"])
     state.pop("last_optimizer_state", None)
     state[SOURCES] = [path.name for path in paths]
     save_checkpoint(state, output)
 
 
 def saved_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a training's folder by their updates, fewest first, each number of updates once.
+    """The checkpoints of a training's folder by their updates, fewest first, each number once.
 
     checkpoint_best.pt is left out (it repeats another one, or is not among the last) and so are
     averages.
@@ -87,9 +73,8 @@ def saved_checkpoints(folder: Path) -> list[Path]:
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder: give the --save-dir of a fairseq training")
     by_updates: dict[int, Path] = {}
-    for path in sorted(
-        folder.glob("checkpoint*.pt"), reverse=True
-    ):  # reversed: numbered names replace checkpoint_last
+    # In falling order, so that numbered names replace checkpoint_last.
+    for path in sorted(folder.glob("checkpoint*.pt"), reverse=True):
         if path.name.startswith("checkpoint_best"):
             continue
         state = load_checkpoint(path)
@@ -97,7 +82,8 @@ def saved_checkpoints(folder: Path) -> list[Path]:
             by_updates[updates_made(state)] = path
     if not by_updates:
         raise UserError(
-            f"{folder} has no checkpoint (checkpoint*.pt): give the --save-dir of a fairseq training"
+            f"{folder} has no checkpoint (checkpoint*.pt): give the --save-dir of a fairseq "
+            "training"
         )
     return [by_updates[updates] for updates in sorted(by_updates)]
 
@@ -108,21 +94,23 @@ def _check_same_model(
     for described in (_shapes, _meaningful):
         ours, theirs = described(state), described(other)
         for name in [*ours, *theirs]:
-            if ours.get(name) != theirs.get(name):
+            mine, its = (found.get(name, "absent") for found in (ours, theirs))
+            if mine != its:
                 raise UserError(
-                    f"{other_path} and {path} are not of the same model: {name} is {theirs.get(name, 'absent')} and "
-                    f"{ours.get(name, 'absent')}; average checkpoints of one training run"
+                    f"{other_path} and {path} are not of the same model: {name} is {its} and "
+                    f"{mine}; average checkpoints of one training run"
                 )
 
 
 def _check_linear(state: dict[str, Any], path: Path) -> None:
-    """Refuse a fold of a kind whose written-out weights are products: their mean is not the product of the means."""
+    """Refuse a fold whose weights are products: their mean is not the product of the means."""
     made = provenance(state)
     if made.get("made_by") == "fold" and not made.get("linear"):
         kinds = sorted(set((made.get("source") or {}).get("attention", {}).values()))
         raise UserError(
-            f"{path} was folded from {', '.join(kinds)}, whose folded weights are products of parameters, and the mean "
-            "of products is not the product of means: average the checkpoints it was folded from, then fold the average"
+            f"{path} was folded from {', '.join(kinds)}, whose folded weights are products of "
+            "parameters, and the mean of products is not the product of means: average the "
+            "checkpoints it was folded from, then fold the average"
         )
 
 
@@ -132,16 +120,16 @@ def _shapes(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _meaningful(state: dict[str, Any]) -> dict[str, Any]:
-    """The options that change what the weights mean (the number of heads, say, which no shape tells)."""
+    """The options that change what the weights mean (the heads' number, which no shape tells)."""
     return {
         name: value
         for name, value in model_options(state).items()
-        if name.startswith(MEANING) and not any(word in name for word in HARMLESS)
+        if name.startswith(_MEANING) and not any(word in name for word in _HARMLESS)
     }
 
 
 def _with_sharing(averaged: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Let parameters that share memory in ``like`` (tied embeddings) share it again, so that the file stays small."""
+    """Let what shares memory in ``like`` (tied embeddings) share it again: a smaller file."""
     first: dict[tuple[int, torch.Size], str] = {}
     for name, value in like.items():
         owner = first.setdefault((value.data_ptr(), value.shape), name)
@@ -176,12 +164,9 @@ def run(args: argparse.Namespace) -> None:
         saved = saved_checkpoints(chosen[0])
         if len(saved) < args.last:
             raise UserError(
-                f"{chosen[0]} has checkpoints of {len(saved)} different updates, fewer than --last {args.last}"
+                f"{chosen[0]} has checkpoints of {len(saved)} different updates, fewer than "
+                f"--last {args.last}"
             )
         chosen = saved[-args.last :]
     average_checkpoints(chosen, args.output)
-    print(f"{args.output}: mean of {_names(chosen)}")
-
-
-def _names(paths: Iterable[Path]) -> str:
-    return ", ".join(str(path) for path in paths)
+    print(f"{args.output}: mean of {', '.join(str(path) for path in chosen)}")

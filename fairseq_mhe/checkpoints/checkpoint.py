@@ -138,16 +138,6 @@ def save_ours(
     _save(source, named, parameters, path, made)
 
 
-def refuse_same_file(source: Path, output: Path) -> None:
-    """Keep a command from writing over what it reads.
-
-    Raises:
-        UserError: both are one file.
-    """
-    if source.resolve() == output.resolve():
-        raise UserError(f"{output} is the input: name another file for the output")
-
-
 def _save(
     source: Source,
     model: Mapping[str, Any],
@@ -196,13 +186,14 @@ def _model_name(path: Path, options: Mapping[str, Any]) -> str:
     name = ARCH_MODEL_NAME_REGISTRY.get(arch, arch)
     if name not in (STOCK_NAME, MODEL_NAME):
         raise UserError(
-            f"{path} holds a model of architecture {arch!r}: only {STOCK_NAME} and {MODEL_NAME} are understood"
+            f"{path} holds a model of architecture {arch!r}: only {STOCK_NAME} and {MODEL_NAME} "
+            "are understood"
         )
     return name
 
 
 def _options(given: Mapping[str, Any], stock: bool) -> dict[str, Any]:
-    """Every option of our model as a plain value, as the checkpoint, its architecture or our defaults say."""
+    """Every option of our model: as the checkpoint, its architecture or our defaults say."""
     filled = argparse.Namespace(**given)
     if stock:
         ARCH_CONFIG_REGISTRY[given.get("arch") or given["_name"]](filled)

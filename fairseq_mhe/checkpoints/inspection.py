@@ -1,4 +1,4 @@
-"""``fairseq-mhe inspect``: what a checkpoint is, from its weights and options alone; nothing that it holds is run."""
+"""``fairseq-mhe inspect``: what a checkpoint is, from its weights and options; nothing is run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
-from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME
@@ -24,14 +22,15 @@ from fairseq_mhe.checkpoints.safe_load import (
     provenance,
     updates_made,
 )
+from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.options import MODEL_NAME, PLACES, kind_options, kinds
-from fairseq_mhe.models.rows import NearestRow, nearest_row
+from fairseq_mhe.models.rows import nearest_row
 
 #: Keys of a fairseq checkpoint that training needs to go on from it.
-TRAINING_STATE = "last_optimizer_state"
+_TRAINING_STATE = "last_optimizer_state"
 #: Tables of words, which are often one and the same.
-EMBEDDINGS = (
+_EMBEDDINGS = (
     "encoder.embed_tokens.weight",
     "decoder.embed_tokens.weight",
     "decoder.output_projection.weight",
@@ -78,7 +77,8 @@ def inspect(path: Path) -> Summary:
     model = str(ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture))
     made = provenance(state)
     weights = {name: value for name, value in state["model"].items() if isinstance(value, Tensor)}
-    row = _row(model, options)
+    row = nearest_row(options) if model in (STOCK_NAME, MODEL_NAME) else None
+    given = {name: options[name] for name in kind_options() if options.get(name) is not None}
     return Summary(
         path=str(path),
         model=model,
@@ -86,22 +86,16 @@ def inspect(path: Path) -> Summary:
         row=row.name if row else None,
         row_differences=plain(row.differences) if row else {},
         kinds=_kinds(model, options),
-        options={
-            name: plain(options[name]) for name in kind_options() if options.get(name) is not None
-        },
+        options=plain(given),
         attention_parameters={place: _count(_of_place(weights, place)) for place in PLACES},
         parameters=_count(weights),
         dtypes=sorted({str(value.dtype).removeprefix("torch.") for value in weights.values()}),
         updates=updates_made(state),
-        resumable=state.get(TRAINING_STATE) is not None,
+        resumable=state.get(_TRAINING_STATE) is not None,
         averaged_from=[str(name) for name in state.get(SOURCES, [])],
         made_by={name: value for name, value in made.items() if name != "versions"} or None,
         versions=made.get("versions", {}),
     )
-
-
-def _row(model: str, options: dict[str, Any]) -> NearestRow | None:
-    return nearest_row(options) if model in (STOCK_NAME, MODEL_NAME) else None
 
 
 def _kinds(model: str, options: dict[str, Any]) -> dict[str, str] | None:
@@ -126,7 +120,7 @@ def _count(weights: dict[str, Tensor]) -> int:
     }
     # A checkpoint saved from a GPU holds tied tables apart, so that sharing memory does not tell.
     tables: list[Tensor] = []
-    for name in EMBEDDINGS:
+    for name in _EMBEDDINGS:
         table = parameters.pop(name, None)
         if table is not None and not any(torch.equal(table, other) for other in tables):
             tables.append(table)
@@ -147,35 +141,31 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(asdict(summary), indent=2))
         return
-    table = Table(title=summary.path, show_header=False, title_justify="left")
-    for name, value in describe(summary).items():
-        table.add_row(name, value)
-    Console().print(table)
+    lines = describe(summary).items()
+    print(align(("checkpoint", summary.path), lines, "markdown", left=(0, 1)))
 
 
 def describe(summary: Summary) -> dict[str, str]:
     """The summary in words, by what each line is about."""
     lines = {"model": f"{summary.model} ({summary.architecture})"}
     if summary.row:
-        differences = ", ".join(
-            f"{name} {value}" for name, value in summary.row_differences.items()
-        )
+        differences = _listed(summary.row_differences)
         lines["row"] = f"{summary.row}, but {differences}" if differences else summary.row
     for place in PLACES:
         kind = summary.kinds[place] if summary.kinds else "?"
         lines[f"{place} attention"] = f"{kind}, {summary.attention_parameters[place]:,} parameters"
-    lines["options"] = (
-        ", ".join(f"{name} {value}" for name, value in summary.options.items()) or "defaults"
-    )
+    lines["options"] = _listed(summary.options) or "defaults"
     lines["all parameters"] = f"{summary.parameters:,} ({', '.join(summary.dtypes)})"
     lines["training updates"] = f"{summary.updates:,}"
     lines["training can resume"] = "yes" if summary.resumable else "no (no optimizer state)"
     lines["averaged from"] = ", ".join(summary.averaged_from) or "nothing"
     lines["made by"] = _made_by(summary.made_by)
-    lines["versions"] = (
-        ", ".join(f"{name} {version}" for name, version in summary.versions.items()) or "not stored"
-    )
+    lines["versions"] = _listed(summary.versions) or "not stored"
     return lines
+
+
+def _listed(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
 def _made_by(made: dict[str, Any] | None) -> str:
@@ -183,14 +173,10 @@ def _made_by(made: dict[str, Any] | None) -> str:
     steps = []
     while made:
         source = made.get("source") or {}
-        steps.append(
-            f"{made.get('made_by')} from {source.get('name')} ({_kind_words(source.get('attention'))})"
-        )
+        attention = source.get("attention")
+        words = "unknown"
+        if isinstance(attention, dict):
+            words = ", ".join(dict.fromkeys(attention.values()))
+        steps.append(f"{made.get('made_by')} from {source.get('name')} ({words})")
         made = made.get("before")
     return ", that by ".join(steps) or f"training, or a tool that leaves no {PROVENANCE!r} mark"
-
-
-def _kind_words(attention: Any) -> str:
-    return (
-        ", ".join(dict.fromkeys(attention.values())) if isinstance(attention, dict) else "unknown"
-    )

@@ -1,4 +1,4 @@
-"""fairseq's checkpoints as plain data: read without ever running code in them, and written whole."""
+"""fairseq's checkpoints as plain data: read without running code in them, written whole."""
 
 from __future__ import annotations
 

@@ -1,37 +1,38 @@
-"""``fairseq-mhe convert``: a smaller kind of attention that starts from a trained model instead of from scratch."""
+"""``fairseq-mhe convert``: a smaller kind of attention that starts from a trained model."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
 from torch import nn
 
 from fairseq_mhe.attention import Attention, kinds_from_heads, variant
 from fairseq_mhe.attention.cp import tensorly_functions
 from fairseq_mhe.attention.fitting import Fitted, Inputs
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_ours
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_ours
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
-from fairseq_mhe.convert.layerwise import LayerStore, convert_model
-from fairseq_mhe.convert.measured import Material, add_data_arguments, open_material
+from fairseq_mhe.common.tables import align
+from fairseq_mhe.convert.difference import LogitDifference, quiet_fairseq
+from fairseq_mhe.convert.layerwise import convert_model, layers_folder
+from fairseq_mhe.convert.material import Material, open_material
+from fairseq_mhe.convert.options import add_data, add_files, add_json, check_files
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
 #: Least squares, mean of the heads; and the better of them by validation loss.
 METHODS = ("fit", "mean")
-BEST = "best"
+_BEST = "best"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that a method made: its logits' difference from the source's and, with data, nats per token."""
+    """A model that a method made: how far its logits are, and with data nats per token."""
 
     method: str
     model: nn.Module
@@ -41,7 +42,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Conversion:
-    """What was tried (the best first), the new model's options, and the source's own loss (with data)."""
+    """What was tried (the best first), the new options, and with data the source's own loss."""
 
     candidates: list[Candidate]
     options: dict[str, Any]
@@ -50,11 +51,8 @@ class Conversion:
     def report(self) -> dict[str, Any]:
         """As JSON values."""
         tried = {c.method: {"loss": c.loss, "logits": asdict(c.logits)} for c in self.candidates}
-        return {
-            "method": self.candidates[0].method,
-            "loss_before": self.loss_before,
-            "tried": tried,
-        }
+        method = self.candidates[0].method
+        return {"method": method, "loss_before": self.loss_before, "tried": tried}
 
 
 def convert_kind(
@@ -63,57 +61,32 @@ def convert_kind(
     kind: str,
     material: Material,
     methods: Sequence[str],
-    console: Console,
     kv_heads: int | None = None,
 ) -> Conversion:
-    """Write ``source`` with attention of ``kind`` to ``output``, by whichever of ``methods`` has the lowest loss.
+    """Write ``source`` with attention of ``kind``, by whichever method has the lowest loss.
 
     Raises:
         UserError: the options do not fit together, tensorly is missing, or ``output`` cannot be
-        written.
+            written.
     """
     if "fit" in methods and variant(kind).fits_by_tensorly:
         tensorly_functions()
     bias = any(module.written_out().biased for _, _, module in sublayers(source.model))
     options = source.other_kind(kind, bias, attention_kv_heads=kv_heads)
-    stores = [_store(method, options, material, output) for method in methods]
-    made = [
-        _candidate(method, source, options, material, store, console)
-        for method, store in zip(methods, stores, strict=True)
-    ]
+    folder = layers_folder(output)
+    made = [_candidate(method, options, material, folder / method) for method in methods]
     made.sort(key=lambda candidate: candidate.loss or 0.0)
-    found = {
-        "kind": kind,
-        "method": made[0].method,
-        "weighted_by": material.name,
-        "loss": made[0].loss,
-    }
-    save_ours(source, options, made[0].model.state_dict(), output, {"made_by": "convert", **found})
-    for store in stores:
-        store.clear()
+    best = made[0]
+    how = {"made_by": "convert", "kind": kind, "method": best.method}
+    found = {**how, "weighted_by": material.name, "loss": best.loss}
+    save_ours(source, options, best.model.state_dict(), output, found)
+    shutil.rmtree(folder, ignore_errors=True)
     return Conversion(made, options, material.loss(source.model))
 
 
-def _store(method: str, options: dict[str, Any], material: Material, output: Path) -> LayerStore:
-    settings = {
-        "method": method,
-        "weighted_by": material.name,
-        "sentences": sum(len(batch["id"]) for batch in material.train),
-        "options": options,
-    }
-    return LayerStore(output.with_name(f".{output.name}.layers"), settings)
-
-
-def _candidate(
-    method: str,
-    source: Source,
-    options: dict[str, Any],
-    material: Material,
-    store: LayerStore,
-    console: Console,
-) -> Candidate:
-    """The model that ``method`` makes of ``source``."""
-    inputs = material.inputs(console) if method == "fit" else {}
+def _candidate(method: str, options: dict[str, Any], material: Material, folder: Path) -> Candidate:
+    """The model that ``method`` makes of the material's source."""
+    inputs = material.inputs() if method == "fit" else {}
 
     def convert(
         name: str, module: Attention, new: Attention, advance: Callable[[], None]
@@ -126,82 +99,79 @@ def _candidate(
         except ValueError as error:
             raise UserError(f"{name}: {error}; use --method fit") from None
 
-    model, _ = convert_model(source, options, convert, store, console)
+    settings = {
+        "method": method,
+        "weighted_by": material.name,
+        "sentences": material.sentences,
+        "options": options,
+    }
+    model, _ = convert_model(material.source, options, convert, folder, settings)
     return Candidate(method, model, material.difference(model), material.loss(model))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe convert``."""
-    parser.add_argument("input", type=Path, metavar="IN", help="trained checkpoint, stock or ours")
-    parser.add_argument("output", type=Path, metavar="OUT", help="checkpoint to fine-tune")
-    parser.add_argument(
-        "--to",
-        required=True,
-        metavar="KIND",
-        help=f"kind of attention: {', '.join(kinds_from_heads())}",
-    )
+    add_files(parser, "trained checkpoint, stock or ours", "checkpoint to fine-tune")
+    kinds = ", ".join(kinds_from_heads())
+    parser.add_argument("--to", required=True, metavar="KIND", help=f"kind of attention: {kinds}")
     parser.add_argument(
         "--kv-heads", type=int, metavar="G", help="gqa: key/value heads (default: 2)"
     )
     parser.add_argument(
         "--method",
-        choices=(BEST, *METHODS),
-        help="fit: least squares; mean: mean of the heads, as in the GQA paper; best: whichever has the lower loss "
-        "(default: best with --data, else fit)",
+        choices=(_BEST, *METHODS),
+        help="fit: least squares; mean: mean of the heads, as in the GQA paper; best: whichever "
+        "has the lower loss (default: best with --data, else fit)",
     )
-    add_data_arguments(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="print the report as JSON, for programs"
+    add_data(
+        parser,
+        "data folder: errors count as they do on its training sentences, and the loss is measured",
+        sentences=1000,
     )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Convert by one method or all, keep the best, and say how far each is from the source."""
-    refuse_same_file(args.input, args.output)
+    check_files(args)
     methods = _methods(args)
     with quiet_fairseq():
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences)
-        console = Console(stderr=True)
-        found = convert_kind(
-            source, args.output, args.to, material, methods, console, args.kv_heads
-        )
+        found = convert_kind(source, args.output, args.to, material, methods, args.kv_heads)
     if args.json:
         print(json.dumps({"kind": args.to, **found.report(), "options": found.options}, indent=2))
         return
-    out = Console()
-    out.print(_table(found, material))
-    words = (
-        f"{args.output}: {args.to} by {found.candidates[0].method}, from {source.attention_words}"
-    )
-    out.print(words, highlight=False, soft_wrap=True)
-    out.print(fine_tuning_line(args.output, found.options), highlight=False, soft_wrap=True)
+    print(_table(found, material))
+    method = found.candidates[0].method
+    print(f"{args.output}: {args.to} by {method}, from {source.attention_words}")
+    print(fine_tuning_line(args.output, found.options))
 
 
 def _methods(args: argparse.Namespace) -> tuple[str, ...]:
     """The methods to try, after a look at the options."""
     if args.to not in kinds_from_heads():
+        kinds = ", ".join(kinds_from_heads())
         raise UserError(
-            f"cannot convert to {args.to!r}; choose one of: {', '.join(kinds_from_heads())} "
+            f"cannot convert to {args.to!r}; choose one of: {kinds} "
             "(to-collaborative makes collaborative)"
         )
     if args.kv_heads is not None and args.to != "gqa":
         raise UserError(f"--kv-heads has no effect on {args.to}: leave it out")
-    method = args.method or (BEST if args.data else "fit")
-    if method == BEST and not args.data:
+    method = args.method or (_BEST if args.data else "fit")
+    if method == _BEST and not args.data:
         raise UserError("--method best compares losses and needs --data; or choose fit or mean")
-    return METHODS if method == BEST else (method,)
+    return METHODS if method == _BEST else (method,)
 
 
-def _table(found: Conversion, material: Material) -> Table:
+def _table(found: Conversion, material: Material) -> str:
     title = f"against the source, before any fine-tuning ({material.describe()})"
-    before = found.loss_before
-    table = Table(title=title if before is None else f"{title}; its own loss: {before:.4f}")
-    for column in ("method", "loss (nats/token)", "largest difference of a logit", ""):
-        table.add_column(column, justify="right" if column != "method" else "left")
-    for c in found.candidates:
-        loss = "not measured" if c.loss is None else f"{c.loss:.4f}"
-        table.add_row(
-            c.method, loss, f"{c.logits.largest:.2f}", "kept" if c is found.candidates[0] else ""
-        )
-    return table
+    if found.loss_before is not None:
+        title += f"; its own loss: {found.loss_before:.4f}"
+    rows = []
+    for tried in found.candidates:
+        loss = "not measured" if tried.loss is None else f"{tried.loss:.4f}"
+        kept = "kept" if tried is found.candidates[0] else ""
+        rows.append((tried.method, loss, f"{tried.logits.largest:.2f}", kept))
+    columns = ("method", "loss (nats/token)", "largest difference of a logit", "")
+    return f"{title}\n\n{align(columns, rows, 'markdown')}\n"

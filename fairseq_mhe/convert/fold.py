@@ -1,4 +1,4 @@
-"""``fairseq-mhe fold``: any checkpoint as one of fairseq's own ``transformer``, which loads without this package."""
+"""``fairseq-mhe fold``: any checkpoint as fairseq's own ``transformer``, which needs no package."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from pathlib import Path
 
 from fairseq import checkpoint_utils
 from fairseq.tasks.translation import TranslationTask
-from rich.console import Console
-from rich.progress import Progress
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, variant
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_stock
-from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_stock
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.convert.compare import LogitDifference, logit_difference, quiet_fairseq, search
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.convert.difference import LogitDifference, logit_difference, quiet_fairseq, search
+from fairseq_mhe.convert.options import add_data, add_files, check_files
 from fairseq_mhe.convert.sentences import batches, random_batches, sentence_pairs, task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.prepare.data_folder import open_data
@@ -30,7 +29,10 @@ BEAM = 5
 
 @dataclass(frozen=True)
 class Report:
-    """What a fold was found to be: the logits' difference, and of how many searches the hypothesis is the same."""
+    """What a fold was found to be.
+
+    ``on``: the sentences, in words. ``same_hypotheses``: None where no search was compared.
+    """
 
     logits: LogitDifference
     on: str
@@ -39,7 +41,7 @@ class Report:
 
 
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
-    """The whole state of fairseq's own ``transformer`` that computes what ``model`` does, in float32.
+    """The whole float32 state of fairseq's own ``transformer`` that computes what ``model`` does.
 
     Raises:
         UserError: a sublayer has no exact stock form; the line says which and why.
@@ -76,58 +78,56 @@ def stock_sublayer(attention: Attention, name: str) -> dict[str, Tensor]:
 
 
 def fold(
-    source: Source, output: Path, data: Path | None, sentences: int, subset: str, console: Console
+    source: Source, output: Path, data: Path | None = None, subset: str = "test", sentences: int = 1
 ) -> Report:
     """Write ``source`` folded to ``output`` once what was written is found to compute the same.
 
+    It is compared on the first ``sentences`` of a split of ``data``, or on random words.
+
     Raises:
-        UserError: it has no exact stock form, ``output`` cannot be written, or the data do not
-        belong to the model.
+        UserError: the model has no exact stock form, ``output`` cannot be written, or the data do
+            not belong to the model.
     """
     parameters = folded_parameters(source.model)
     linear = all(variant(kind).linear_heads for kind in source.attention.values())
     made = {"made_by": "fold", "linear": linear}
     with atomic_path(output) as temporary:
         save_stock(source, parameters, temporary, made)
-        return verify(source, temporary, data, sentences, subset, console)
+        return _verify(source, temporary, data, subset, sentences)
 
 
-def verify(
-    source: Source, path: Path, data: Path | None, sentences: int, subset: str, console: Console
-) -> Report:
+def _verify(source: Source, path: Path, data: Path | None, subset: str, sentences: int) -> Report:
     """Load ``path`` as fairseq does and compare it with ``source``.
 
     Raises:
         UserError: the two differ by more than rounding, or the data do not belong to the model.
     """
-    task = source.task() if data is None else task_of(open_data(data), source)
-    stock = load_stock(path, task)
     if data is None:
+        task = source.task()
         found, on = random_batches(task), "random words"
     else:
-        pairs = sentence_pairs(task, subset, sentences)
-        found, on = batches(task, subset, pairs), f"{subset} of {data}"
-    count = sum(len(batch["id"]) for batch in found)
-    steps = len(found) * (1 if data is None else 3)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("comparing", total=steps)
+        task = task_of(open_data(data), source)
+        found = batches(task, subset, sentence_pairs(task, subset, sentences))
+        on = f"{subset} of {data}"
+    models = (source.model, load_stock(path, task))
+    same = None
+    with Board("batches", transient=True) as board:
+        board.add("comparing", len(found) * (1 if data is None else 3))
 
         def advance() -> None:
-            progress.advance(bar)
+            board.advance("comparing")
 
-        logits = logit_difference(source.model, stock, found, task.target_dictionary.pad(), advance)
-        same = None
+        logits = logit_difference(*models, found, task.target_dictionary.pad(), advance)
         if data is not None:
-            one, other = (
-                search(model, task, found, BEAM, advance) for model in (source.model, stock)
-            )
+            one, other = (search(model, task, found, BEAM, advance) for model in models)
             same = sum(one[index] == other[index] for index in one)
     if logits.relative > TOLERANCE:
         raise UserError(
-            f"the fold of {source.path} is not exact: its logits differ by up to {logits.largest:.1e} (largest logit "
-            f"{logits.largest_logit:.1f}), so it is not kept; please report this"
+            f"the fold of {source.path} is not exact: its logits differ by up to "
+            f"{logits.largest:.1e} (largest logit {logits.largest_logit:.1f}), so it is not kept; "
+            "please report this"
         )
-    return Report(logits, on, count, same)
+    return Report(logits, on, sum(len(batch["id"]) for batch in found), same)
 
 
 def load_stock(path: Path, task: TranslationTask) -> nn.Module:
@@ -138,48 +138,25 @@ def load_stock(path: Path, task: TranslationTask) -> nn.Module:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe fold``."""
-    parser.add_argument(
-        "input", type=Path, metavar="IN", help="checkpoint of any kind of attention"
+    add_files(
+        parser, "checkpoint of any kind of attention", "the same model as fairseq's own transformer"
     )
-    parser.add_argument(
-        "output", type=Path, metavar="OUT", help="the same model as fairseq's own transformer"
-    )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DATA",
-        help="data folder to compare both on, beam search too (else random words)",
-    )
-    parser.add_argument("--subset", default="test", help="split of DATA (default: %(default)s)")
-    parser.add_argument(
-        "--sentences",
-        type=positive,
-        default=500,
-        metavar="N",
-        help="of it, the first N pairs (default: %(default)s)",
-    )
+    use = "data folder to compare both on, beam search too (else random words)"
+    add_data(parser, use, sentences=500, subset=True)
 
 
 def run(args: argparse.Namespace) -> None:
     """Fold, compare, and say what was found."""
-    refuse_same_file(args.input, args.output)
+    check_files(args)
     with quiet_fairseq():
         source = open_source(args.input)
-        report = fold(source, args.output, args.data, args.sentences, args.subset, Console())
-    for line in describe(source, args.output, report):
-        print(line)
-
-
-def describe(source: Source, output: Path, report: Report) -> list[str]:
-    """The report for people."""
-    logits = report.logits
-    lines = [
-        f"{output}: fairseq's own transformer, folded from {source.attention_words}",
-        f"compared on {report.sentences} sentences ({report.on}): largest difference of a logit {logits.largest:.1e} "
-        f"(float32; largest logit {logits.largest_logit:.1f}; {logits.positions} positions)",
-    ]
+        report = fold(source, args.output, args.data, args.subset, args.sentences)
+    logits, count = report.logits, report.sentences
+    print(f"{args.output}: fairseq's own transformer, folded from {source.attention_words}")
+    print(
+        f"compared on {count} sentences ({report.on}): largest difference of a logit "
+        f"{logits.largest:.1e} (float32; largest logit {logits.largest_logit:.1f}; "
+        f"{logits.positions} positions)"
+    )
     if report.same_hypotheses is not None:
-        lines.append(
-            f"beam {BEAM}: {report.same_hypotheses} of {report.sentences} hypotheses are the same"
-        )
-    return lines
+        print(f"beam {BEAM}: {report.same_hypotheses} of {count} hypotheses are the same")

@@ -1,34 +1,30 @@
-"""Conversion sublayer by sublayer: shown as it goes, and what a killed run had finished is not done again."""
+"""Conversion sublayer by sublayer; what a killed run had finished is not done again."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import shutil
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from torch import nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.fitting import Fitted
 from fairseq_mhe.checkpoints.checkpoint import Source
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.checkpoints.safe_load import save_checkpoint
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.steps import Steps, only_one
+from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import build_ours, sublayers
 
 
 @dataclass(frozen=True)
 class LayerReport:
-    """How the conversion of one sublayer went. ``seconds`` were spent when it was done, perhaps in an earlier run."""
+    """How the conversion of one sublayer went, in ``seconds``, perhaps in an earlier run."""
 
     name: str
     error: float | None
@@ -41,146 +37,88 @@ class LayerReport:
 Convert = Callable[[str, Attention, Attention, Callable[[], None]], Fitted]
 
 
+def layers_folder(output: Path) -> Path:
+    """Where finished sublayers lie until ``output`` is written; then it is to be removed."""
+    return output.with_name(f".{output.name}.layers")
+
+
 def convert_model(
     source: Source,
     options: Mapping[str, Any],
     convert: Convert,
-    store: LayerStore,
-    console: Console,
+    folder: Path,
+    settings: Mapping[str, Any],
 ) -> tuple[nn.Module, list[LayerReport]]:
-    """A model with ``options`` whose attention ``convert`` makes of the source's, and whose rest is the source's.
+    """A model whose attention ``convert`` makes of the source's, and whose rest is the source's.
+
+    Args:
+        source: the model to convert.
+        options: those of the new model.
+        convert: what makes one sublayer.
+        folder: where finished sublayers are kept.
+        settings: JSON values; all that decides a result beside the old sublayer's own weights.
 
     Raises:
-        UserError: the options do not fit together, or the store's folder cannot be written.
+        UserError: the options do not fit together, or the folder cannot be written.
     """
     model = build_ours(options, source.task())
     new = {name: module for name, _, module in sublayers(model)}
-    old = [(name, module) for name, _, module in sublayers(source.model)]
+    attention = tuple(f"{name}." for name in new)
     state = {
         name: value
         for name, value in source.model.state_dict().items()
-        if not name.startswith(_prefixes(new))
+        if not name.startswith(attention)
     }
-    reports = []
-    with _progress(console, len(old)) as (start, advance, finish):
-        for name, module in old:
-            start(name)
-            begun = time.monotonic()
+    reports: list[LayerReport] = []
+    bar = "attention sublayers"
+    with only_one(folder), Board(transient=True) as board:
+        board.add(bar, len(new))
+        for name, _, old in sublayers(source.model):
+            rounds = itertools.count(1)
 
-            def work(name: str = name, module: Attention = module) -> Fitted:
-                return convert(name, module, new[name], advance)
+            def advance(name: str = name, rounds: Iterator[int] = rounds) -> None:
+                board.update(bar, len(reports), f"{name}, round {next(rounds)}")
 
-            converted, seconds = store.get_or_make(name, module, work, begun)
-            state |= {f"{name}.{key}": value.float() for key, value in converted.parameters.items()}
-            reports.append(LayerReport(name, converted.error, converted.iterations, seconds))
-            finish(reports[-1])
+            def make(name: str = name, old: Attention = old, tell: Any = advance) -> Fitted:
+                return convert(name, old, new[name], tell)
+
+            inputs = {**settings, "weights": _digest(old)}
+            made, seconds = _once(Steps(folder), name, inputs, make)
+            state |= {f"{name}.{key}": value.float() for key, value in made.parameters.items()}
+            reports.append(LayerReport(name, made.error, made.iterations, seconds))
+            board.advance(bar)
     model.load_state_dict(state)
     return model.eval(), reports
 
 
-class LayerStore:
-    """Finished sublayers on disk, known by what they were made from; removed by ``clear`` when all is done.
-
-    Args:
-        folder: where they lie.
-        settings: JSON values; all that decides a result beside the old sublayer's own weights.
-    """
-
-    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        self._folder = folder
-        self._settings = json.dumps(settings, sort_keys=True)
-
-    def get_or_make(
-        self, name: str, module: Attention, make: Callable[[], Fitted], begun: float
-    ) -> tuple[Fitted, float]:
-        """The result for a sublayer and the seconds it took, from disk where it is there."""
-        path = self._folder / f"{self._key(name, module)}.pt"
-        if (found := _read(path)) is not None:
-            return found
-        converted = make()
-        seconds = time.monotonic() - begun
-        with atomic_path(path) as temporary:
-            try:
-                torch.save({**asdict(converted), "seconds": seconds}, temporary)
-            except RuntimeError as error:  # torch's writer hides the OSError of a full disk
-                raise UserError(f"cannot write {path}: {error}") from None
-        return converted, seconds
-
-    def clear(self) -> None:
-        """Remove the folder."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _key(self, name: str, module: Attention) -> str:
-        digest = hashlib.sha256(f"{name} {self._settings}".encode())
-        for parameter, value in sorted(module.state_dict().items()):
-            digest.update(f"{parameter} {tuple(value.shape)}".encode())
-            digest.update(value.contiguous().numpy().tobytes())
-        return digest.hexdigest()
-
-
-def _read(path: Path) -> tuple[Fitted, float] | None:
-    """A stored result, or None where there is none that can be read."""
+def _once(
+    steps: Steps, name: str, inputs: Mapping[str, Any], make: Callable[[], Fitted]
+) -> tuple[Fitted, float]:
+    """The result for a sublayer and the seconds it took, from disk where it is there."""
+    path = steps.folder / f"{name}.pt"
     try:
-        entry = torch.load(path, weights_only=True)
-        return Fitted(entry["parameters"], entry["error"], entry["iterations"]), entry["seconds"]
+        torch.load(path, weights_only=True)
     except Exception:  # whatever is wrong with it, it is made again
-        return None
+        path.unlink(missing_ok=True)
+    steps.perform(name, inputs, [path], lambda: save_checkpoint(asdict(make()), path))
+    found = Fitted(**torch.load(path, weights_only=True))
+    return found, steps.status()["steps"][name]["seconds"]
 
 
-def _prefixes(modules: Mapping[str, nn.Module]) -> tuple[str, ...]:
-    return tuple(f"{name}." for name in modules)
+def _digest(module: Attention) -> str:
+    """A hash of a sublayer's parameters."""
+    digest = hashlib.sha256()
+    for parameter, value in sorted(module.state_dict().items()):
+        digest.update(f"{parameter} {tuple(value.shape)}".encode())
+        digest.update(value.contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
-@contextmanager
-def _progress(
-    console: Console, layers: int
-) -> Iterator[tuple[Callable[[str], None], Callable[[], None], Callable[[LayerReport], None]]]:
-    """Bars on a terminal, a line a sublayer elsewhere; yields what to call at a start, a round and an end."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bars:
-        task = bars.add_task("attention sublayers", total=layers, note="")
-        rounds = 0
-
-        def start(name: str) -> None:
-            nonlocal rounds
-            rounds = 0
-            bars.update(task, note=name)
-
-        def advance() -> None:
-            nonlocal rounds
-            rounds += 1
-            bars.update(task, note=f"round {rounds}")
-
-        def finish(report: LayerReport) -> None:
-            bars.advance(task)
-            if not console.is_terminal:
-                console.print(describe(report), highlight=False)
-
-        yield start, advance, finish
-
-
-def describe(report: LayerReport) -> str:
-    """A sublayer's report in one line."""
-    error = "" if report.error is None else f"error {report.error:.2e}, "
-    return f"{report.name}: {error}{report.iterations} rounds, {report.seconds:.1f} s"
-
-
-def table(reports: list[LayerReport]) -> Table:
-    """Every sublayer's report."""
-    made = Table(
-        title="attention sublayers: relative error of the scores, rounds of least squares, seconds"
-    )
-    for column in ("sublayer", "error", "rounds", "seconds"):
-        made.add_column(column, justify="left" if column == "sublayer" else "right")
+def table(reports: Sequence[LayerReport]) -> str:
+    """Every sublayer's report, under a line that says what its columns are."""
+    rows = []
     for report in reports:
         error = "" if report.error is None else f"{report.error:.2e}"
-        made.add_row(report.name, error, str(report.iterations), f"{report.seconds:.1f}")
-    return made
+        rows.append((report.name, error, str(report.iterations), f"{report.seconds:.1f}"))
+    title = "attention sublayers: relative error of the scores, rounds of least squares, seconds"
+    return f"{title}\n\n{align(('sublayer', 'error', 'rounds', 'seconds'), rows, 'markdown')}"

@@ -53,7 +53,7 @@ def sentence_pairs(task: TranslationTask, subset: str, count: int) -> list[Pair]
 
 
 def batches(task: TranslationTask, subset: str, pairs: Sequence[Pair]) -> list[Pair]:
-    """Batches of a split's pairs, sentences of similar length together; "id" tells which is which."""
+    """A split's pairs in batches of similar length; "id" tells which is which."""
     ordered = sorted(pairs, key=lambda pair: len(pair["source"]))
     collate = task.dataset(subset).collater
     return [collate(ordered[start : start + BATCH]) for start in range(0, len(ordered), BATCH)]

@@ -1,11 +1,13 @@
-"""CTranslate2's multi-query layouts: keys and values that heads of a folded model share are stored once.
+"""CTranslate2's multi-query layouts: keys and values that a model's heads share are stored once.
 
-Its Transformer specification has two of them for decoder-only language models, of which no converter of its own makes
-use in an encoder-decoder model. Seen with 4.8 (docs/checkpoints.md has the measurements):
+Its Transformer specification has two of them for decoder-only language models, of which no
+converter of its own makes use in an encoder-decoder model. Seen with 4.8 (docs/checkpoints.md has
+the measurements):
 
-- ``num_heads_kv``: exact at all places, with padding and beams. Weights shrink; what is cached does not.
-- ``multi_query``, which keeps one head in the cache: exact in the decoder's self-attention; wrong in the
-  cross-attention with a beam, and an error in the encoder.
+- ``num_heads_kv``: exact at all places, with padding and beams. Weights shrink; what is cached does
+  not.
+- ``multi_query``, which keeps one head in the cache: exact in the decoder's self-attention; wrong
+  in the cross-attention with a beam, and an error in the encoder.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ctranslate2.specs import attention_spec, common_spec
 
 
 class SharedHeadsConverter(FairseqConverter):
-    """CTranslate2's own converter, after which each sublayer's equal key and value heads are kept once."""
+    """CTranslate2's own converter, after which equal key and value heads are kept once."""
 
     def _load(self) -> Any:
         spec = super()._load()
@@ -42,34 +44,31 @@ class _MultiQuerySpec(attention_spec.MultiHeadAttentionSpec):
 
 
 def with_shared_heads(full: Any, heads: int, cached: bool = False) -> Any:
-    """A CTranslate2 attention of ``heads`` key and value heads, with as few of them as give the same output.
+    """An attention of ``heads`` key and value heads with as few as give the same output.
 
     ``cached``: it is the decoder's self-attention.
     """
     query, key, value = _projections(full)
     output = full.linear[-1]
     kept = _distinct_heads(heads, key.weight, key.bias, value.weight)
-    group = heads // kept
-    first = np.arange(heads) // group * group  # the head that stands for each
+    first = _first_of_group(heads, kept)
     values = value.bias.reshape(heads, -1)  # (n, d)
     # Rows of attention weights sum to 1: what value biases differ by goes through the output into
     # its bias.
     moved = output.weight @ (values - values[first]).reshape(-1)
 
-    narrow = (
-        _MultiQuerySpec()
-        if cached and kept == 1
-        else attention_spec.MultiHeadAttentionSpec(
-            self_attention=len(full.linear) == 2, num_heads_kv=kept
-        )
-    )
+    fused = len(full.linear) == 2  # in self-attention: query, key and value in one
+    if cached and kept == 1:
+        narrow = _MultiQuerySpec()
+    else:
+        narrow = attention_spec.MultiHeadAttentionSpec(self_attention=fused, num_heads_kv=kept)
     narrow.layer_norm = full.layer_norm
     narrow.queries_scale = full.queries_scale
-    rows = slice(None, None, group)
+    own = np.unique(first)
     kept_key, kept_value = (
-        _linear(_rows(x.weight, heads)[rows], _rows(x.bias, heads)[rows]) for x in (key, value)
+        _linear(_rows(x.weight, heads)[own], _rows(x.bias, heads)[own]) for x in (key, value)
     )
-    if len(full.linear) == 2:
+    if fused:
         _fuse(narrow.linear[0], (query, kept_key, kept_value))
     else:
         _fuse(narrow.linear[0], (query,))
@@ -79,7 +78,7 @@ def with_shared_heads(full: Any, heads: int, cached: bool = False) -> Any:
 
 
 def _projections(full: Any) -> list[Any]:
-    """Query, key and value of a self-attention (fused in one) or a cross-attention (query, then key and value)."""
+    """Query, key and value: fused in one in self-attention, query apart in cross-attention."""
     if len(full.linear) == 2:
         return _split(full.linear[0], 3)
     return [full.linear[0], *_split(full.linear[1], 2)]
@@ -91,15 +90,21 @@ def _split(linear: Any, parts: int) -> list[Any]:
 
 
 def _distinct_heads(heads: int, *rows: Any) -> int:
-    """The least number of key/value heads: groups of neighbours are equal in all of ``rows`` (n d, ...)."""
+    """The least number of key/value heads: groups of neighbours are equal in all ``rows``."""
+    each = [_rows(x, heads) for x in rows]  # (n, d, ...)
     for kept in range(1, heads):
-        group = heads // kept
-        if heads % kept == 0 and all(
-            np.array_equal(each, each[np.arange(heads) // group * group])
-            for each in (_rows(x, heads) for x in rows)
-        ):
+        if heads % kept:
+            continue
+        first = _first_of_group(heads, kept)
+        if all(np.array_equal(x, x[first]) for x in each):
             return kept
     return heads
+
+
+def _first_of_group(heads: int, kept: int) -> Any:
+    """(n,): the head that stands for each, where groups of neighbours share one."""
+    group = heads // kept
+    return np.arange(heads) // group * group
 
 
 def _rows(x: Any, heads: int) -> Any:

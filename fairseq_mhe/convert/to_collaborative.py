@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from rich.console import Console
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cp import tensorly_functions
 from fairseq_mhe.attention.fitting import Fitted, Inputs
 from fairseq_mhe.attention.heads import Heads
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source, refuse_same_file, save_ours
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_ours
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.compare import LogitDifference, quiet_fairseq
-from fairseq_mhe.convert.layerwise import LayerReport, LayerStore, convert_model, table
-from fairseq_mhe.convert.measured import Material, add_data_arguments, open_material
+from fairseq_mhe.convert.difference import LogitDifference, quiet_fairseq
+from fairseq_mhe.convert.layerwise import LayerReport, convert_model, layers_folder, table
+from fairseq_mhe.convert.material import Material, open_material
+from fairseq_mhe.convert.options import add_data, add_files, add_json, check_files
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
 
 @dataclass(frozen=True)
 class Result:
-    """A conversion: each sublayer's report, the logits' difference, and nats per token before and after (with data)."""
+    """How a conversion went: each sublayer, the logits, and with data nats per token."""
 
     layers: list[LayerReport]
     logits: LogitDifference
@@ -46,7 +46,6 @@ def to_collaborative(
     iterations: int,
     material: Material,
     weighted: bool,
-    console: Console,
 ) -> tuple[Result, dict[str, object]]:
     """Write ``source`` with collaborative attention of width ``dimensions`` to ``output``.
 
@@ -57,11 +56,11 @@ def to_collaborative(
         UserError: D does not fit, tensorly is missing, or ``output`` cannot be written.
     """
     old = {name: module.written_out() for name, _, module in sublayers(source.model)}
-    check_dimensions(old, dimensions)
+    _check_dimensions(old, dimensions)
     tensorly_functions()
     bias = any(heads.biased for heads in old.values())
     options = source.other_kind("collaborative", bias, collaborative_dim=dimensions)
-    inputs = material.inputs(console) if weighted else {}
+    inputs = material.inputs() if weighted else {}
 
     def convert(
         name: str, module: Attention, new: Attention, advance: Callable[[], None]
@@ -75,22 +74,19 @@ def to_collaborative(
         "iterations": iterations,
         "bias": bias,
         "weighted_by": material.name if weighted else None,
-        "sentences": sum(len(batch["id"]) for batch in material.train) if weighted else 0,
+        "sentences": material.sentences if weighted else 0,
     }
-    store = LayerStore(output.with_name(f".{output.name}.layers"), settings)
-    model, layers = convert_model(source, options, convert, store, console)
+    folder = layers_folder(output)
+    model, layers = convert_model(source, options, convert, folder, settings)
     losses = [material.loss(m) for m in (source.model, model)]
-    made = {
-        "made_by": "to-collaborative",
-        **settings,
-        "layers": [asdict(report) for report in layers],
-    }
+    how = {"layers": [asdict(report) for report in layers]}
+    made = {"made_by": "to-collaborative", **settings, **how}
     save_ours(source, options, model.state_dict(), output, made)
-    store.clear()
+    shutil.rmtree(folder, ignore_errors=True)
     return Result(layers, material.difference(model), *losses), options
 
 
-def check_dimensions(heads: Mapping[str, Heads], dimensions: int) -> None:
+def _check_dimensions(heads: Mapping[str, Heads], dimensions: int) -> None:
     """Refuse a D that cannot be.
 
     Raises:
@@ -99,15 +95,15 @@ def check_dimensions(heads: Mapping[str, Heads], dimensions: int) -> None:
     most = min(h.count * h.key.size(1) for h in heads.values())
     if not 1 <= dimensions <= most:
         raise UserError(
-            f"--dim must be from 1 to {most} (heads times their width, where the conversion is exact), not {dimensions}"
+            f"--dim must be from 1 to {most} (heads times their width, where the conversion is "
+            f"exact), not {dimensions}"
         )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe to-collaborative``."""
-    parser.add_argument("input", type=Path, metavar="IN", help="trained checkpoint, stock or ours")
-    parser.add_argument(
-        "output", type=Path, metavar="OUT", help="the same model with collaborative attention"
+    add_files(
+        parser, "trained checkpoint, stock or ours", "the same model with collaborative attention"
     )
     parser.add_argument(
         "--dim", type=int, required=True, metavar="D", help="width of the shared queries and keys"
@@ -119,49 +115,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="most rounds of least squares (default: %(default)s)",
     )
-    add_data_arguments(parser)
+    add_data(
+        parser,
+        "data folder: errors count as they do on its training sentences, and the loss is measured",
+        sentences=1000,
+    )
     parser.add_argument(
         "--unweighted",
         action="store_true",
-        help="with --data, still decompose the bare weights, as the paper does, and only measure on the data",
+        help="with --data, still decompose the bare weights, as the paper does, and only measure "
+        "on the data",
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print the report as JSON, for programs"
-    )
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Convert, and say how it went."""
-    refuse_same_file(args.input, args.output)
-    console = Console(stderr=True)
+    check_files(args)
     with quiet_fairseq():
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences)
         weighted = args.data is not None and not args.unweighted
         result, options = to_collaborative(
-            source, args.output, args.dim, args.iterations, material, weighted, console
+            source, args.output, args.dim, args.iterations, material, weighted
         )
     if args.json:
         print(json.dumps({**asdict(result), "weighted": weighted, "options": options}, indent=2))
         return
-    out = Console()
-    out.print(table(result.layers))
-    for line in report_lines(source, args.output, result, material):
-        out.print(line, highlight=False, soft_wrap=True)
-    out.print(fine_tuning_line(args.output, options), highlight=False, soft_wrap=True)
-
-
-def report_lines(source: Source, output: Path, result: Result, material: Material) -> list[str]:
-    """The report for people."""
-    logits = result.logits
-    lines = [
-        f"{output}: collaborative attention, from {source.attention_words}",
-        f"largest difference of a logit on {material.describe()}: {logits.largest:.1e} (largest logit "
-        f"{logits.largest_logit:.1f})",
-    ]
+    print(table(result.layers))
+    print()
+    print(f"{args.output}: collaborative attention, from {source.attention_words}")
+    logits, on = result.logits, material.describe()
+    print(
+        f"largest difference of a logit on {on}: {logits.largest:.1e} "
+        f"(largest logit {logits.largest_logit:.1f})"
+    )
     if result.loss_before is not None:
-        lines.append(
-            f"loss on {material.describe()}, nats per token: {result.loss_before:.4f} before, "
+        print(
+            f"loss on {on}, nats per token: {result.loss_before:.4f} before, "
             f"{result.loss_after:.4f} after"
         )
-    return lines
+    print(fine_tuning_line(args.output, options))

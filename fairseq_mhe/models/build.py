@@ -1,4 +1,4 @@
-"""The one way to build a model: from flat options or a configuration, over made-up words or real."""
+"""The one way to build a model: from flat options or a configuration, whatever the words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which row of the table a model's sizes are, and the fairseq-train options that build the same model again."""
+"""Which row of the table a model's sizes are, and the options that build the same model again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ OTHERS = {
 
 @dataclass(frozen=True)
 class NearestRow:
-    """A row's name, and the options in which a model differs from it, with the model's values (dropout aside)."""
+    """A row's name, and the model's own values of the options in which it differs from it.
+
+    Dropout, which is no part of the sizes, does not count.
+    """
 
     name: str
     differences: dict[str, Any]
@@ -51,7 +54,7 @@ def nearest_row(options: Mapping[str, Any]) -> NearestRow:
 
 
 def training_flags(options: Mapping[str, Any]) -> list[str]:
-    """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours with flat ``options``."""
+    """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours."""
     row = nearest_row(options)
     others = {
         name: options.get(name)
@@ -83,4 +86,5 @@ def training_flags(options: Mapping[str, Any]) -> list[str]:
 def fine_tuning_line(output: Path, options: Mapping[str, Any]) -> str:
     """How training goes on from a converted checkpoint."""
     flags = " ".join(training_flags(options))
-    return f"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe {flags} --finetune-from-model {output} ..."
+    command = f"fairseq-train DATA-BIN --user-dir fairseq_mhe {flags}"
+    return f"go on with: {command} --finetune-from-model {output} ..."

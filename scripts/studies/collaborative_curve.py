@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from fairseq_mhe.common.arguments import positive, positive_list, some_of
 from fairseq_mhe.common.errors import UserError
@@ -131,10 +130,7 @@ def _decomposed(study: Study, mha: Run, dim: int, args: argparse.Namespace) -> P
 
     def action(source: Any, output: Path, material: Any) -> dict[str, Any]:
         say(f"decomposing {mha.name} to D = {dim}")
-        console = Console(stderr=True)
-        result, _ = to_collaborative(
-            source, output, dim, args.iterations, material, weighted, console
-        )
+        result, _ = to_collaborative(source, output, dim, args.iterations, material, weighted)
         return asdict(result)
 
     settings = {"dim": dim, "iterations": args.iterations, "weighted": weighted}

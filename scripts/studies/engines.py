@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from fairseq_mhe.bench.benchmark import STOCK
 from fairseq_mhe.bench.translation import Engine, TranslationSettings, TranslationWorkload
@@ -28,7 +27,7 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.convert.compare import quiet_fairseq
+from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.fold import fold
 from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert, new_folder
 from fairseq_mhe.models.packed import int8_available
@@ -90,11 +89,8 @@ def run(args: argparse.Namespace) -> None:
 def _engines(study: Study, mha: Run, mhe: Run) -> Iterator[tuple[str, Engine]]:
     """Every model in every form, made once, with its name."""
 
-    def to_stock(source: Source, path: Path) -> None:
-        fold(source, path, None, 1, study.subset, Console(stderr=True))
-
     folder = study.out / "models"
-    stock = _made(study, mha, folder / "mha-stock.pt", to_stock)
+    stock = _made(study, mha, folder / "mha-stock.pt", fold)
     yield STOCK, Engine(stock)
     for run, precision in itertools.product((mha, mhe), _PRECISIONS):
         if precision == "float32" or (int8_available() and not study.gpu):
@@ -116,7 +112,7 @@ def _to_ctranslate2(
             convert(source, study.data, new, precision, shared_heads)
 
 
-def _made(study: Study, run: Run, path: Path, make: Callable[[Source, Path], None]) -> Path:
+def _made(study: Study, run: Run, path: Path, make: Callable[[Source, Path], object]) -> Path:
     """``path``, into which a run's model is turned unless that is done."""
 
     def action() -> None:

@@ -33,8 +33,8 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import align
-from fairseq_mhe.convert.compare import quiet_fairseq
-from fairseq_mhe.convert.measured import open_material
+from fairseq_mhe.convert.difference import quiet_fairseq
+from fairseq_mhe.convert.material import open_material
 from fairseq_mhe.experiments.evaluate import check_data, evaluate
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared

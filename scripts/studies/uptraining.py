@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from fairseq_mhe.attention import kinds_from_heads
 from fairseq_mhe.common.arguments import positive, positive_list, some_of
@@ -109,8 +108,7 @@ def _uptrained(study: Study, mha: Run, kind: str, args: argparse.Namespace) -> R
 
     def action(source: Any, output: Path, material: Any) -> dict[str, Any]:
         say(f"converting {mha.name} to {kind}")
-        console = Console(stderr=True)
-        return convert_kind(source, output, kind, material, METHODS, console).report()
+        return convert_kind(source, output, kind, material, METHODS).report()
 
     start = study.convert(mha, _folder(kind, mha.seed), {"to": kind}, args.sentences, action)
     training = shared.share(mha.training, args.fraction, args.lr)

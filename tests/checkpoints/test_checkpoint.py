@@ -13,9 +13,8 @@ from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
 from fairseq_mhe.checkpoints.safe_load import plain
 from fairseq_mhe.models.build import sublayers
-from tests.convert.test_fold import logits
 from tests.fixtures.checkpoints import flat_options, save, stir
-from tests.fixtures.models import SIZES, make_model
+from tests.fixtures.models import SIZES, logits, make_model
 
 
 def same_logits(one: torch.nn.Module, other: torch.nn.Module) -> bool:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.average import average_checkpoints
@@ -83,14 +82,7 @@ def test_it_knows_the_row(tmp_path: Path) -> None:
 def test_what_made_it_is_told(tmp_path: Path) -> None:
     path = save(tmp_path / "model.pt", make_model(attention="mqa"), attention="mqa")
     average_checkpoints([path], tmp_path / "average.pt")
-    fold(
-        open_source(tmp_path / "average.pt"),
-        tmp_path / "folded.pt",
-        None,
-        1,
-        "test",
-        Console(quiet=True),
-    )
+    fold(open_source(tmp_path / "average.pt"), tmp_path / "folded.pt")
     found = inspect(tmp_path / "folded.pt")
     assert found.kinds == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
     assert found.averaged_from == ["model.pt"]

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import kinds_from_heads
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.convert.fold import fold
-from tests.convert.test_fold import logits
 from tests.fixtures.checkpoints import save, trained
-from tests.fixtures.models import make_model
+from tests.fixtures.models import logits, make_model
 
 
 def convert(kind: str, source: Path, output: Path, *words: str) -> None:
@@ -32,7 +30,7 @@ def test_an_mha_that_is_of_the_kind_already_loses_nothing(
 ) -> None:
     """A model of the kind, folded to MHA, is the kind again."""
     source = make_source(attention=kind, attention_bias=bias)
-    fold(source, tmp_path / "mha.pt", None, 1, "test", Console(quiet=True))
+    fold(source, tmp_path / "mha.pt")
     convert(kind, tmp_path / "mha.pt", tmp_path / "out.pt", "--method", method)
     made = open_source(tmp_path / "out.pt")
     assert set(made.attention.values()) == {kind}
@@ -43,7 +41,7 @@ def test_mhe_mul_by_its_mean_loses_nothing_either(
     make_source: Callable[..., Source], tmp_path: Path
 ) -> None:
     source = make_source(attention="mhe_mul")
-    fold(source, tmp_path / "mha.pt", None, 1, "test", Console(quiet=True))
+    fold(source, tmp_path / "mha.pt")
     convert("mhe_mul", tmp_path / "mha.pt", tmp_path / "out.pt", "--method", "mean")
     torch.testing.assert_close(
         logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=2e-4

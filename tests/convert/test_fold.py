@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from rich.console import Console
 
 import fairseq_mhe
 from fairseq_mhe import cli
@@ -22,7 +21,7 @@ from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.fold import fold, load_stock, stock_sublayer
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
-from tests.fixtures.models import make_batch, make_model, search
+from tests.fixtures.models import logits, make_model, same_hypotheses
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_add", "cross_attention": "mhe_mul"}
@@ -38,23 +37,8 @@ print("IMPORTED", "fairseq_mhe" in sys.modules)
 
 def folded(source: Source, path: Path) -> torch.nn.Module:
     """The fold of ``source``, through the file ``path`` and fairseq's own loading."""
-    fold(source, path, None, 1, "test", Console(quiet=True))
+    fold(source, path)
     return load_stock(path, source.task())
-
-
-def logits(model: torch.nn.Module) -> torch.Tensor:
-    with torch.inference_mode():
-        batch = make_batch()
-        return model(**batch)[0][batch["prev_output_tokens"].ne(1)]
-
-
-def same_hypotheses(one: torch.nn.Module, other: torch.nn.Module) -> bool:
-    first, second = (search([model], make_batch(sentences=7, longest=9)) for model in (one, other))
-    return all(
-        torch.equal(a["tokens"], b["tokens"])
-        for hypotheses in zip(first, second, strict=True)
-        for a, b in zip(*hypotheses, strict=True)
-    )
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -257,7 +241,7 @@ def test_a_fold_that_is_not_exact_is_not_kept(
     monkeypatch.setattr(MHEAdd, "written_out", lambda self: Heads.of_projections(self))
     source = make_source(attention="mhe_add")
     with pytest.raises(UserError, match="is not exact: its logits differ by up to"):
-        fold(source, tmp_path / "out.pt", None, 1, "test", Console(quiet=True))
+        fold(source, tmp_path / "out.pt")
     assert [p.name for p in tmp_path.iterdir()] == ["source.pt"]
 
 
@@ -272,9 +256,7 @@ def test_data_of_another_vocabulary_are_refused(
             text + b"more 1\n" if path.name.startswith("dict") else text
         )
     with pytest.raises(UserError, match=r"do.*not belong to .*dictionaries have 45 and 45 words"):
-        fold(
-            make_source(attention="mqa"), tmp_path / "out.pt", other, 5, "test", Console(quiet=True)
-        )
+        fold(make_source(attention="mqa"), tmp_path / "out.pt", other, "test", 5)
     assert not (tmp_path / "out.pt").exists()
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.fitting import Fitted
 from fairseq_mhe.checkpoints.checkpoint import Source
-from fairseq_mhe.convert.layerwise import LayerStore, convert_model
+from fairseq_mhe.convert.change_kind import convert_kind
+from fairseq_mhe.convert.layerwise import convert_model, layers_folder
+from fairseq_mhe.convert.material import open_material
 from fairseq_mhe.models.build import sublayers
 
 
@@ -35,9 +36,8 @@ class Work:
 def run(
     source: Source, folder: Path, work: Work, **settings: object
 ) -> tuple[dict[str, torch.Tensor], list[float]]:
-    store = LayerStore(folder, settings)
     options = source.other_kind("mqa", bias=False)
-    model, reports = convert_model(source, options, work, store, Console(quiet=True))
+    model, reports = convert_model(source, options, work, folder, settings)
     assert [report.error for report in reports] == [0.25] * len(reports)
     return model.state_dict(), [report.seconds for report in reports]
 
@@ -70,15 +70,27 @@ def test_a_change_of_settings_or_weights_or_a_broken_file_is_seen(
         next(sublayers(source.model))[2].q_proj.weight += 1
     work = Work()
     run(source, tmp_path / "store", work, dimensions=3)
+    # The settings before were others, so that the other sublayers are of those.
+    assert len(work.done) == 6
+    with torch.no_grad():
+        next(sublayers(source.model))[2].q_proj.weight += 1
+    work = Work()
+    run(source, tmp_path / "store", work, dimensions=3)
     assert work.done == ["encoder.layers.0.self_attn"]
-    for path in (tmp_path / "store").iterdir():
+    for path in (tmp_path / "store").glob("*.pt"):
         path.write_bytes(path.read_bytes()[:100])
     work = Work()
     run(source, tmp_path / "store", work, dimensions=3)
     assert len(work.done) == 6
 
 
-def test_the_store_is_removed(make_source: Callable[..., Source], tmp_path: Path) -> None:
-    run(make_source(attention="mha", stirred=False), tmp_path / "store", Work())
-    LayerStore(tmp_path / "store", {}).clear()
-    assert not (tmp_path / "store").exists()
+def test_a_finished_conversion_leaves_no_sublayers(
+    make_source: Callable[..., Source], tmp_path: Path
+) -> None:
+    """Of both methods, beside what was there before: the source alone."""
+    source = make_source(attention="mha", stirred=False)
+    output = tmp_path / "out.pt"
+    layers_folder(output).mkdir()
+    (layers_folder(output) / "left-by-version-0.1.0.pt").touch()
+    convert_kind(source, output, "mqa", open_material(source, None, 1), ("fit", "mean"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.pt", "source.pt"]

@@ -18,9 +18,8 @@ import fairseq_mhe
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.models.build import sublayers
-from tests.convert.test_fold import logits, same_hypotheses
 from tests.fixtures.checkpoints import flat_options, save, stir, trained
-from tests.fixtures.models import make_model
+from tests.fixtures.models import logits, make_model, same_hypotheses
 
 WIDTH = 16  # n d of the small models
 

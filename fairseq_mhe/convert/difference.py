@@ -1,4 +1,4 @@
-"""How far two models are from each other: logits, hypotheses of beam search, and the loss on reference translations."""
+"""How far two models are from each other: logits, hypotheses of beam search, and the loss."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 #: Length limits of searches that are compared: at most A times the source's length, plus B.
-MAX_LEN_A, MAX_LEN_B = 1.5, 20
+_MAX_LEN_A, _MAX_LEN_B = 1.5, 20
 
 
 @contextlib.contextmanager
 def quiet_fairseq() -> Iterator[None]:
-    """Keep fairseq's log lines, and torch's advice on how fairseq's own attention calls it, from the screen."""
+    """Keep fairseq's log lines off the screen, and torch's advice on how fairseq calls it."""
     logger = logging.getLogger("fairseq")
     level = logger.level
+    advice = "Support for mismatched key_padding_mask and attn_mask"
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="Support for mismatched key_padding_mask and attn_mask"
-        )
+        warnings.filterwarnings("ignore", message=advice)
         logger.setLevel(logging.WARNING)
         try:
             yield
@@ -36,7 +35,7 @@ def quiet_fairseq() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class LogitDifference:
-    """The largest difference between two models' logits at real target positions, and the largest logit."""
+    """How far two models' logits are from each other at most, at real target positions."""
 
     largest: float
     largest_logit: float
@@ -62,9 +61,8 @@ def logit_difference(
     for batch in batches:
         inputs = batch["net_input"]
         real = inputs["prev_output_tokens"].ne(pad)  # (B, T)
-        a, b = (
-            model(**inputs)[0][real].double() for model in (one, other)
-        )  # (positions, vocabulary)
+        # (positions, vocabulary) each
+        a, b = (model(**inputs)[0][real].double() for model in (one, other))
         largest = max(largest, float((a - b).abs().max()))
         largest_logit = max(largest_logit, float(a.abs().max()))
         positions += int(real.sum())
@@ -85,17 +83,13 @@ def search(
 
     ``limit``: most tokens before it, instead of a number that depends on the source's length.
     """
-    lengths = (
-        {"max_len_a": MAX_LEN_A, "max_len_b": MAX_LEN_B}
-        if limit is None
-        else {"max_len_a": 0, "max_len_b": limit}
-    )
-    generator = SequenceGenerator([model], task.target_dictionary, beam_size=beam, **lengths)
+    a, b = (_MAX_LEN_A, _MAX_LEN_B) if limit is None else (0, limit)
+    words = task.target_dictionary
+    generator = SequenceGenerator([model], words, beam_size=beam, max_len_a=a, max_len_b=b)
     found = {}
     for batch in batches:
-        for index, hypotheses in zip(
-            batch["id"].tolist(), generator.generate([model], batch), strict=True
-        ):
+        results = generator.generate([model], batch)
+        for index, hypotheses in zip(batch["id"].tolist(), results, strict=True):
             found[index] = hypotheses[0]["tokens"].tolist()
         advance()
     return found
@@ -109,8 +103,9 @@ def loss(model: nn.Module, batches: Sequence[dict[str, Any]], pad: int) -> float
     for batch in batches:
         target: Tensor = batch["target"]  # (B, T)
         logits = model(**batch["net_input"])[0]  # (B, T, vocabulary)
+        rows = logits.flatten(0, 1).float()  # (B T, vocabulary)
         total += nn.functional.cross_entropy(
-            logits.flatten(0, 1).float(), target.flatten(), ignore_index=pad, reduction="sum"
+            rows, target.flatten(), ignore_index=pad, reduction="sum"
         ).double()
         tokens += int(target.ne(pad).sum())
     return float(total) / max(1, tokens)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_mhe.convert.compare import logit_difference, loss, search
+from fairseq_mhe.convert.difference import logit_difference, loss, search
 from fairseq_mhe.convert.sentences import random_batches
 from fairseq_mhe.models.build import make_task
 from tests.fixtures.checkpoints import trained

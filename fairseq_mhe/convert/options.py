@@ -1,0 +1,56 @@
+"""The command-line options that conversions share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.errors import UserError
+
+
+def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None:
+    """The checkpoint that is read and the one that is written; the words are their help."""
+    parser.add_argument("input", type=Path, metavar="IN", help=source)
+    parser.add_argument("output", type=Path, metavar="OUT", help=output)
+
+
+def check_files(args: argparse.Namespace) -> None:
+    """Keep a command from writing over what it reads.
+
+    Raises:
+        UserError: both are one file.
+    """
+    if args.input.resolve() == args.output.resolve():
+        raise UserError(f"{args.output} is the input: name another file for the output")
+
+
+def add_data(
+    parser: argparse.ArgumentParser,
+    use: str,
+    sentences: int,
+    subset: bool = False,
+    required: bool = False,
+) -> None:
+    """The data folder and what is read of it.
+
+    Args:
+        parser: of the command.
+        use: help of the folder.
+        sentences: how many of a split are read by default.
+        subset: whether one split is compared on, which then is an option too.
+        required: whether the command needs data.
+    """
+    parser.add_argument("--data", type=Path, required=required, metavar="DATA", help=use)
+    if subset:
+        help_ = "split of DATA to compare on (default: %(default)s)"
+        parser.add_argument("--subset", default="test", help=help_)
+    of_them = "of it, the first N pairs" if subset else "pairs of each of its splits"
+    help_ = f"{of_them} (default: %(default)s)"
+    parser.add_argument("--sentences", type=positive, default=sentences, metavar="N", help=help_)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Whether the report is for programs."""
+    help_ = "print the report as JSON, for programs"
+    parser.add_argument("--json", action="store_true", help=help_)
