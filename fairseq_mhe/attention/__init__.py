@@ -13,6 +13,7 @@ from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
 from fairseq_mhe.attention.sha import SingleHeadAttention
 from fairseq_mhe.attention.skv import SharedKeyValueAttention
+from fairseq_mhe.attention.sublayer import Sublayer
 
 VARIANTS: dict[str, type[Attention]] = {
     "mha": MultiheadAttention,
@@ -27,7 +28,7 @@ VARIANTS: dict[str, type[Attention]] = {
 }
 
 
-_COMMON = set(inspect.signature(Attention.__init__).parameters)
+_COMMON = set(inspect.signature(Sublayer.__init__).parameters)
 
 
 def variant(name: str) -> type[Attention]:

@@ -21,10 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.base import Attention, Option, split_heads
+from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.cp import decompose
 from fairseq_mhe.attention.fitting import Fitted, Inputs, root
 from fairseq_mhe.attention.heads import Heads, projected, with_rows
+from fairseq_mhe.attention.sublayer import Option
 
 
 class CollaborativeAttention(Attention):

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention.base import PACKED_GAIN, Attention, split_heads
+from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.heads import Heads, projected
+from fairseq_mhe.attention.sublayer import PACKED_GAIN
 
 
 class ELAttention(Attention):

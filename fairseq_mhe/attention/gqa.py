@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
-from fairseq_mhe.attention.base import Attention, Option
+from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.fitting import Fitted, Inputs, Parameters, Problem, means, shared_rows
 from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention.sublayer import Option
 
 
 class GroupedQueryAttention(Attention):

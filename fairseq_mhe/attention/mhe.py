@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.base import PACKED_GAIN, Attention, Option, join_heads
+from fairseq_mhe.attention.base import Attention, join_heads
 from fairseq_mhe.attention.cp import decompose
 from fairseq_mhe.attention.fitting import (
     Fitted,
@@ -31,6 +31,7 @@ from fairseq_mhe.attention.fitting import (
     shared_rows,
 )
 from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention.sublayer import PACKED_GAIN, Option
 
 #: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head
 #: embeddings.

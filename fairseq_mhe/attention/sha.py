@@ -11,8 +11,9 @@ from typing import Any
 from torch import Tensor
 from torch.nn import functional as F
 
-from fairseq_mhe.attention.base import PACKED_GAIN, Attention
+from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention.sublayer import PACKED_GAIN
 
 
 class SingleHeadAttention(Attention):

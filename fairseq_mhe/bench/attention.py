@@ -19,7 +19,7 @@ from fairseq_mhe.bench.meters import Stopwatch, attention_kernel
 from fairseq_mhe.bench.sentences import parallel_batch
 from fairseq_mhe.bench.training import BACKWARD_TOO
 from fairseq_mhe.common.arguments import positive, positive_list, some_of
-from fairseq_mhe.models.cost import attention_work
+from fairseq_mhe.models.counting import attention_work
 
 #: Places measured in training, forward and backward.
 TRAINING_PLACES = ("encoder", "decoder", "cross", "cross_last")

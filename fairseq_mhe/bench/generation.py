@@ -27,8 +27,7 @@ from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.sentences import translation_batch
 from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.cost import attention_work, costs
-from fairseq_mhe.models.counting import cache_bytes, total_parameters
+from fairseq_mhe.models.counting import attention_work, cache_bytes, costs, total_parameters
 
 #: Where a search spends its time, outside of reordering; the sublayers are the decoder's.
 PARTS = (

@@ -16,8 +16,7 @@ from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration, number
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.sentences import training_batches
 from fairseq_mhe.common.arguments import positive, positive_list
-from fairseq_mhe.models.cost import costs
-from fairseq_mhe.models.counting import total_parameters
+from fairseq_mhe.models.counting import costs, total_parameters
 
 #: Tokens of a batch unless said otherwise.
 _TOKENS = {"cpu": 1024, "cuda": 4096}

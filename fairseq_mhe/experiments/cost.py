@@ -14,8 +14,7 @@ from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
-from fairseq_mhe.models.cost import Cost, costs
-from fairseq_mhe.models.counting import CacheBytes, cache_bytes
+from fairseq_mhe.models.counting import CacheBytes, Cost, cache_bytes, costs
 from fairseq_mhe.models.options import PLACES, kinds
 
 #: Bytes of a number.

@@ -1,13 +1,16 @@
-"""What a built model costs: parameters of its attention and in all, and bytes of key/value cache while decoding."""
+"""What a built model costs: parameters, bytes of key/value cache while decoding, and multiply-adds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe.attention import Attention
+from fairseq_mhe.models.options import PLACES
 
 
 def attention_parameters(model: nn.Module) -> int:
@@ -50,6 +53,108 @@ def cache_bytes(model: nn.Module, bytes_per_value: int = 4) -> CacheBytes:
         for on_target in (True, False)
     )
     return CacheBytes(target * bytes_per_value, source * bytes_per_value)
+
+
+@dataclass(frozen=True)
+class AttentionWork:
+    """Multiply-adds of one attention sublayer.
+
+    ``query``: for each query, its projections to heads and from heads to the output; ``key``: for
+    each key position, its projections to keys and values; ``pair``: for each query and each key
+    that it attends to, the scores and the weighted sums of all heads.
+    """
+
+    query: int
+    key: int
+    pair: int
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a part of a model costs.
+
+    ``source``: multiply-adds per source token, done once a sentence; ``target``: per target token,
+    done for each hypothesis.
+    """
+
+    parameters: int = 0
+    source: float = 0
+    target: float = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        """Of both parts together."""
+        return Cost(
+            self.parameters + other.parameters,
+            self.source + other.source,
+            self.target + other.target,
+        )
+
+
+@torch.no_grad()
+def attention_work(attention: Attention) -> AttentionWork:
+    """Count a sublayer's multiply-adds by running its three hooks over one position.
+
+    Matrix products are counted. Elementwise work (head embeddings, mixing vectors, biases, masks,
+    softmax) is not, nor is what is done to weights once a call, however many positions there are
+    (sha sums W_O's rows).
+    """
+    like = next(attention.parameters())
+    x, key, value = (
+        like.new_zeros(1, 1, width)
+        for width in (attention.embed_dim, attention.kdim, attention.vdim)
+    )
+    queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
+    heads = queries.new_zeros(*queries.shape[:3], attention.head_dim)
+    return AttentionWork(
+        query=_counted(lambda: attention.queries(x))
+        + _counted(lambda: attention.merge(heads, None)),
+        key=_counted(lambda: attention.keys_values(key, value)),
+        pair=queries.size(1) * (queries.size(3) + attention.head_dim),
+    )
+
+
+def _counted(run: Callable[[], Tensor | tuple[Tensor, Tensor]]) -> int:
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops() // 2  # a multiply-add is two operations
+
+
+def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
+    """The cost of the attention in each place (of ``PLACES``), and of all that is not attention under "rest".
+
+    Args:
+        model: an encoder-decoder Transformer of this package, its parameters possibly without
+        memory ("meta").
+        source: source tokens, to all of which each source and target token attends.
+        past: target tokens to which a target token attends in self-attention, itself among them: (T
+        + 1) / 2 on
+            average while T tokens are decoded one after another; T in training, where kernels
+            compute what the causal mask then hides.
+    """
+    parts = dict.fromkeys((*PLACES, "rest"), Cost())
+    inside: set[nn.Module] = set()
+    for name, module in model.named_modules():
+        side = name.split(".", 1)[0]
+        if isinstance(module, Attention):
+            inside.update(module.modules())
+            place = side if module.self_attention else "cross"
+            parts[place] += _of_attention(module, place, source, past)
+        elif isinstance(module, nn.Linear) and module not in inside:
+            size = module.in_features * module.out_features
+            parts["rest"] += Cost(source=size) if side == "encoder" else Cost(target=size)
+    parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
+    return parts
+
+
+def _of_attention(attention: Attention, place: str, source: int, past: float) -> Cost:
+    parameters = attention_parameters(attention)
+    work = attention_work(attention)
+    if place == "encoder":
+        return Cost(parameters, source=work.query + work.key + work.pair * source)
+    if place == "decoder":
+        return Cost(parameters, target=work.query + work.key + work.pair * past)
+    # Keys and values of the encoder's output are made once a sentence.
+    return Cost(parameters, source=work.key, target=work.query + work.pair * source)
 
 
 def _attentions(model: nn.Module) -> Iterator[Attention]:

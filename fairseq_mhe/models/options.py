@@ -17,7 +17,7 @@ from fairseq.models.transformer.transformer_config import (
 from omegaconf import II, DictConfig, OmegaConf
 
 from fairseq_mhe.attention import VARIANTS, Attention, build_attention, variant
-from fairseq_mhe.attention.base import Option
+from fairseq_mhe.attention.sublayer import Option
 
 MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"

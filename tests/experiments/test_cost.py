@@ -14,8 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.models.cost import Cost, attention_work, costs
-from fairseq_mhe.models.counting import cache_bytes
+from fairseq_mhe.models.counting import Cost, attention_work, cache_bytes, costs
 from tests.attention.conftest import make_layer
 from tests.fixtures.models import make_dictionary, make_model, search
 
