@@ -32,6 +32,19 @@ def check_installed() -> None:
         raise UserError("--ctranslate2 needs the package ctranslate2: pip install ctranslate2")
 
 
+def open_translator(folder: Path, precision: str, settings: Settings) -> Any:
+    """A converted model, to translate one batch after another with all threads."""
+    import ctranslate2
+
+    return ctranslate2.Translator(
+        str(folder),
+        device=settings.device,
+        compute_type=precision,
+        inter_threads=1,
+        intra_threads=settings.threads,
+    )
+
+
 class CTranslate2Workload(Workload):
     """Cells as ``GenerationBenchmark``'s; the dtype makes no difference."""
 
@@ -78,11 +91,5 @@ class CTranslate2Workload(Workload):
         converter = ctranslate2.converters.FairseqConverter(str(folder / "model.pt"), str(folder))
         converted = folder / _PRECISION
         converter.convert(str(converted), quantization=_PRECISION)
-        translator = ctranslate2.Translator(
-            str(converted),
-            device=self.settings.device,
-            compute_type=_PRECISION,
-            inter_threads=1,
-            intra_threads=self.settings.threads,
-        )
+        translator = open_translator(converted, _PRECISION, self.settings)
         return translator, (converted / "model.bin").stat().st_size

@@ -53,15 +53,7 @@ def training_batches(
     random = np.random.default_rng(seed)
     source = _bounded(_MEDIAN * np.exp(_SPREAD * random.standard_normal(_PAIRS)), max_tokens)
     target = _bounded(source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)), max_tokens)
-    pairs = LanguagePairDataset(
-        _RandomSentences(source, dictionary, seed),
-        source,
-        dictionary,
-        _RandomSentences(target, dictionary, seed + 1),
-        target,
-        dictionary,
-        shuffle=False,  # of sentences of one length, by a global seed; these are random as they are
-    )
+    pairs = _dataset(dictionary, seed, source, target)
     batches = pairs.batch_by_size(
         pairs.ordered_indices(), max_tokens=max_tokens, required_batch_size_multiple=8
     )
@@ -77,28 +69,29 @@ def translation_batch(
     The longest sentence has ``length`` tokens, its end among them; the others are down to a tenth
     shorter.
     """
-    source = _falling_lengths(dictionary, sentences, length, seed)
-    return _collated(LanguagePairDataset(source, source.sizes, dictionary))
+    return _collated(_dataset(dictionary, seed, _falling(sentences, length)))
 
 
 def parallel_batch(
     dictionary: Dictionary, sentences: int, length: int, seed: int
 ) -> dict[str, Any]:
     """One batch as fairseq-train would see it: targets as long as sources, padded on the right."""
-    source, target = (
-        _falling_lengths(dictionary, sentences, length, seed + side) for side in (0, 1)
-    )
-    return _collated(
-        LanguagePairDataset(source, source.sizes, dictionary, target, target.sizes, dictionary)
-    )
+    lengths = _falling(sentences, length)
+    return _collated(_dataset(dictionary, seed, lengths, lengths))
 
 
-def _falling_lengths(
-    dictionary: Dictionary, sentences: int, length: int, seed: int
-) -> _RandomSentences:
+def _dataset(dictionary: Dictionary, seed: int, *lengths: np.ndarray) -> LanguagePairDataset:
+    """Sources, and targets if there are lengths for them."""
+    sides: list[Any] = []
+    for side, sizes in enumerate(lengths):
+        sides += [_RandomSentences(sizes, dictionary, seed + side), sizes, dictionary]
+    # Not shuffled among those of one length, by a global seed: they are random as they are.
+    return LanguagePairDataset(*sides, shuffle=False)
+
+
+def _falling(sentences: int, length: int) -> np.ndarray:
     shortest = max(2.0, length * _SHORTEST_SHARE)
-    lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
-    return _RandomSentences(lengths, dictionary, seed)
+    return np.linspace(length, shortest, sentences).round().astype(np.int64)
 
 
 def _collated(dataset: LanguagePairDataset) -> dict[str, Any]:

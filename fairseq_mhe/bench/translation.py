@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils, utils
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_mhe.bench.benchmark import Cell, Settings, Workload
+from fairseq_mhe.bench.ctranslate import open_translator
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.prepare.data_folder import DataFolder, load_task
 
@@ -91,19 +92,12 @@ class TranslationWorkload(Workload):
         self._generator = self._task.build_generator([self._model], generation)
 
     def _prepare_ctranslate2(self) -> None:
-        import ctranslate2
-
         self._sentences: list[list[str]] = []
         for index in range(len(self._dataset)):
             source = self._dataset[index]["source"].tolist()[:-1]
             self._sentences.append(_words(self._task.source_dictionary, source))
-        self._translator = ctranslate2.Translator(
-            str(self._engine.path),
-            device=self.settings.device,
-            compute_type=self._engine.compute_type,
-            inter_threads=1,
-            intra_threads=self.settings.threads,
-        )
+        precision = self._engine.compute_type
+        self._translator = open_translator(self._engine.path, precision, self.settings)
 
     def _by_fairseq(self) -> list[str]:
         found = {}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from fairseq_mhe.bench.generation import PARTS
@@ -9,6 +12,7 @@ from fairseq_mhe.bench.report import label
 from fairseq_mhe.bench.report import markdown as report
 from fairseq_mhe.bench.run import BENCHMARKS
 
+RESULTS = Path(__file__).parents[2] / "results" / "cpu"
 CELL = {"beam": 5, "source_length": 100, "dtype": "float32"}
 
 
@@ -97,6 +101,14 @@ def test_every_row_has_every_column(bench: str) -> None:
     for lines in tables:
         assert len({line.count("|") for line in lines}) == 1
     assert "| out of memory | - | out of memory | 9.00 |" in text
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_committed_reports_are_made_again_from_their_json(path: Path) -> None:
+    committed = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()
+    by_hand = [line for line in committed if line.startswith("- stopped before its last cell")]
+    made = markdown(json.loads(path.read_text(encoding="utf-8"))).splitlines()
+    assert made == [line for line in committed if line not in by_hand]
 
 
 def test_label() -> None:
