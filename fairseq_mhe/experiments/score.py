@@ -1,4 +1,4 @@
-"""``fairseq-mhe score``: scores of detokenised text, and with a baseline what the difference means."""
+"""``fairseq-mhe score``: scores of a text, and with a baseline what the difference means."""
 
 from __future__ import annotations
 

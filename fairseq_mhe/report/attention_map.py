@@ -1,4 +1,4 @@
-"""``fairseq-mhe attention-map``: a picture of where each head of each layer looks, for a checkpoint and a sentence."""
+"""``fairseq-mhe attention-map``: where each head of each layer of a model looks in a sentence."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, sha256
 from fairseq_mhe.convert.sentences import task_of
+from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import MODEL_NAME, PLACES, kinds
 from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
@@ -62,13 +63,14 @@ def load_model(checkpoint: Path, data: DataFolder) -> tuple[Any, FairseqTask]:
     source = open_source(checkpoint)
     if source.stock:
         raise UserError(
-            f"{checkpoint} is a model {STOCK_NAME!r}, but attention maps are of {MODEL_NAME} models only"
+            f"{checkpoint} is a model {STOCK_NAME!r}, but attention maps are of {MODEL_NAME} "
+            "models only"
         )
     return source.model, task_of(data, source)
 
 
 def encode(text: str, side: int, data: DataFolder, dictionary: Dictionary, longest: int) -> Tensor:
-    """A plain sentence as fairseq's tokens (1, S), prepared as the data folder's own text was, with its end.
+    """A plain sentence as fairseq's tokens (1, S) with its end, prepared as the data folder's text.
 
     Args:
         text: one sentence.
@@ -88,14 +90,15 @@ def encode(text: str, side: int, data: DataFolder, dictionary: Dictionary, longe
     path = data.folder / "subword" / MODEL_NAMES[kind]
     if not path.is_file():
         raise UserError(
-            f"{path} is not there: prepare {data.folder} again, which makes what is missing"
+            f"{path} is missing: prepare {data.folder} again, which makes what is missing"
         )
     tokens = tokeniser(data.manifest["tokenizer"], data.languages[side])(line)
     (pieces,) = segment([tokens], SubwordModel(kind, path, sha256(path)))
     encoded = dictionary.encode_line(pieces, add_if_not_exist=False, append_eos=True).long()
     if len(encoded) > longest:
         raise UserError(
-            f"the {name} has {len(encoded)} subwords, but the model takes at most {longest}: shorten it"
+            f"the {name} has {len(encoded)} subwords, but the model takes at most {longest}: "
+            "shorten it"
         )
     return encoded.unsqueeze(0)
 
@@ -114,29 +117,24 @@ def translate(model: TransformerMHEModel, task: FairseqTask, source: Tensor) -> 
 def head_weights(
     model: TransformerMHEModel, place: str, source: Tensor, target: Tensor | None
 ) -> tuple[Tensor, ...]:
-    """The attention weights (H, T, S) of each layer in one place, in a pass over a sentence (1, S) and target (1, T).
+    """The weights (H, T, S) of each layer in one place, reading a sentence (1, S), target (1, T).
 
     They are what the sublayers themselves return for ``need_head_weights``. ``target`` is not
     needed in the encoder.
     """
-    side = model.encoder if place == "encoder" else model.decoder
     found: list[Tensor] = []
 
-    def ask(
-        module: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def ask(module: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args, {**kwargs, "need_head_weights": True}
 
     def keep(module: Attention, args: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         found.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
 
-    sublayers = [
-        m
-        for m in side.modules()
-        if isinstance(m, Attention) and m.encoder_decoder_attention is (place == "cross")
-    ]
-    hooks = [m.register_forward_pre_hook(ask, with_kwargs=True) for m in sublayers]
-    hooks += [m.register_forward_hook(keep) for m in sublayers]
+    hooks = []
+    for _, where, module in sublayers(model):
+        if where == place:
+            hooks.append(module.register_forward_pre_hook(ask, with_kwargs=True))
+            hooks.append(module.register_forward_hook(keep))
     try:
         memory = model.encoder(source, torch.tensor([source.size(1)]))
         if target is not None:
@@ -155,17 +153,14 @@ def _shifted(target: Tensor) -> Tensor:
 def attention_map(
     model: TransformerMHEModel, task: FairseqTask, place: str, source: Tensor, target: Tensor | None
 ) -> AttentionMap:
-    """The weights of a place (of ``PLACES``) with the tokens they belong to; the encoder's need no target."""
-    read = _symbols(source, task.source_dictionary)
+    """The weights of a place (of ``PLACES``) and their tokens; the encoder's need no target."""
     layers = head_weights(model, place, source, target)
-    if target is None:
-        return AttentionMap(layers, read, read)
-    written = _symbols(target, task.target_dictionary)
-    return AttentionMap(
-        layers,
-        written,
-        read if place == "cross" else _symbols(_shifted(target), task.target_dictionary),
-    )
+    keys = queries = _symbols(source, task.source_dictionary)
+    if target is not None:
+        queries = _symbols(target, task.target_dictionary)
+        if place == "decoder":
+            keys = _symbols(_shifted(target), task.target_dictionary)
+    return AttentionMap(layers, queries, keys)
 
 
 def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
@@ -173,7 +168,7 @@ def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
 
 
 def draw(shown: AttentionMap, title: str, output: Path) -> None:
-    """Write a picture with a panel for each layer (downwards) and head (to the right): queries downwards, keys across.
+    """Write a picture with a panel for each layer (downwards) and head (to the right).
 
     Args:
         shown: what to draw.
@@ -190,14 +185,17 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
     figure = Figure(figsize=(columns * (width + GAP), rows * (height + GAP)))
     FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    figure.subplots_adjust(
-        left=0, right=1, bottom=0, top=1, wspace=GAP / width, hspace=GAP / height
-    )
+    figure.subplots_adjust(0, 0, 1, 1, wspace=GAP / width, hspace=GAP / height)
+    look: dict[str, Any] = {
+        "vmin": 0,
+        "vmax": 1,
+        "cmap": "Blues",
+        "aspect": "auto",
+        "interpolation": "nearest",
+    }
     for layer, weights in enumerate(shown.layers):
         for head, panel in enumerate(panels[layer]):
-            image = panel.imshow(
-                weights[head], vmin=0, vmax=1, cmap="Blues", aspect="auto", interpolation="nearest"
-            )
+            image = panel.imshow(weights[head], **look)
             panel.tick_params(length=0)
         panels[layer][0].set_ylabel(f"layer {layer + 1}", fontsize=FONT_SIZE + 2)
         _label(panels[layer][0], "y", shown.queries, height)
@@ -210,50 +208,31 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
     bar.ax.tick_params(labelsize=FONT_SIZE)
     heading = f"{title}\nqueries downwards, keys across"
     figure.text(0, 1 + 0.35 / high, heading, fontsize=FONT_SIZE + 2, parse_math=False)
+    form = output.suffix[1:]
     with atomic_path(output) as temporary:
-        figure.savefig(
-            temporary, dpi=DPI, format=output.suffix[1:], bbox_inches="tight", pad_inches=0.15
-        )
+        figure.savefig(temporary, dpi=DPI, format=form, bbox_inches="tight", pad_inches=0.15)
 
 
 def _label(panel: Axes, axis: str, tokens: Sequence[str], size: float) -> None:
-    """Write the tokens along an axis of ``size`` inches, or every second, third ... where they would overlap."""
+    """Write the tokens along an axis of ``size`` inches: every so manyth, that none overlap."""
     step = -(-len(tokens) * FONT_SIZE // int(size * 72))  # 72 points an inch
-    places = range(0, len(tokens), step)
     put, rotation = (panel.set_xticks, 90) if axis == "x" else (panel.set_yticks, 0)
-    put(
-        places,
-        [tokens[index] for index in places],
-        fontsize=FONT_SIZE,
-        rotation=rotation,
-        parse_math=False,
-    )
+    style: dict[str, Any] = {"fontsize": FONT_SIZE, "rotation": rotation, "parse_math": False}
+    put(range(0, len(tokens), step), tokens[::step], **style)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe attention-map``."""
-    parser.add_argument(
-        "checkpoint", type=Path, metavar="CHECKPOINT", help=f"a trained {MODEL_NAME} model"
-    )
-    parser.add_argument(
-        "--data", type=Path, required=True, help="the data folder that it was trained on"
-    )
-    parser.add_argument(
-        "--sentence", required=True, help="a sentence of the source language, as plain text"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help=f"a trained {MODEL_NAME} model")
+    add("--data", type=Path, required=True, help="the data folder that it was trained on")
+    add("--sentence", required=True, help="a sentence of the source language, as plain text")
+    add(
         "--target", help="its translation, as plain text (default: the model's own, by beam search)"
     )
-    parser.add_argument(
-        "--place", choices=PLACES, default="cross", help="which attention (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help=f"the picture: a {', '.join(FORMATS)} file",
-    )
+    add("--place", choices=PLACES, default="cross", help="which attention (default: %(default)s)")
+    files = ", ".join(FORMATS)
+    add("--out", type=Path, required=True, metavar="FILE", help=f"the picture: a {files} file")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -266,17 +245,15 @@ def run(args: argparse.Namespace) -> None:
     model, task = load_model(args.checkpoint, data)
     longest = model.max_positions()
     source = encode(args.sentence, 0, data, task.source_dictionary, longest[0])
-    target = (
-        None
-        if args.target is None
-        else encode(args.target, 1, data, task.target_dictionary, longest[1])
-    )
-    if target is None and args.place != "encoder":
+    target = None
+    if args.target is not None:
+        target = encode(args.target, 1, data, task.target_dictionary, longest[1])
+    elif args.place != "encoder":
         target = translate(model, task, source)
         print(*data.detokenise([task.target_dictionary.string(target[0])]))
     shown = attention_map(model, task, args.place, source, target)
+    told = f"{args.place} attention"
     kind = kinds(model.cfg)[args.place]
-    draw(shown, f"{args.place} attention, {kind}: {normalise(args.sentence)}", args.out)
-    print(
-        f"{args.out}: {args.place} attention ({kind}), {len(shown.layers)} layers, {shown.layers[0].size(0)} heads"
-    )
+    draw(shown, f"{told}, {kind}: {normalise(args.sentence)}", args.out)
+    heads = shown.layers[0].size(0)
+    print(f"{args.out}: {told} ({kind}), {len(shown.layers)} layers, {heads} heads")

@@ -1,4 +1,4 @@
-"""The picture: learning curves, and BLEU against parameters and cache; legible in a talk and without colour vision."""
+"""The picture of a table, legible in a talk and without colour vision: curves, quality, cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the paper prints (Xue & Aletras 2023), to stand beside our own numbers, and its two figures of merit."""
+"""What the paper (Xue & Aletras 2023) prints, and its two figures of merit."""
 
 from __future__ import annotations
 

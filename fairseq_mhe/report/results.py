@@ -1,4 +1,4 @@
-"""What finished run folders say: the runs of each cell of a table, and its numbers as table.json holds them."""
+"""What finished run folders say: the runs of each cell of a table, and its numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASELINE = "mha"
 
 @dataclass(frozen=True)
 class Cell:
-    """The finished runs of one row and kind of attention, one a seed, and their translations of one data set."""
+    """The finished runs of a row and kind, one a seed, and their translations of one data set."""
 
     row: str
     kind: str

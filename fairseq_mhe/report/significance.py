@@ -1,4 +1,4 @@
-"""Whether a difference of BLEU is more than chance: bootstrap of sentences and seeds, tests between several models."""
+"""Whether a difference of BLEU is more than chance: of sentences, of seeds, of many comparisons."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _interval(
 
 
 def _bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.int64]:
-    """(sentences, 10): hypothesis and reference lengths, matching n-grams, and all n-grams of order 1 to 4."""
+    """(sentences, 10): both lengths, then matching n-grams and all n-grams, of order 1 to 4."""
     bleu = BLEU(effective_order=True)  # changes sentence scores, which are not used, not the counts
     found = [bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
     return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in found], dtype=np.int64)
@@ -147,7 +147,7 @@ def _bleu(counts: NDArray[np.int64]) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """How much BLEU differs between seeds: the standard deviation within models, pooled over all of them.
+    """How much BLEU differs between seeds: the deviation within models, pooled over all of them.
 
     With a few seeds each, this is known far better than the deviation of any one model.
     ``unstable`` names those whose seeds differ more than the others': they are not pooled, and
@@ -159,7 +159,7 @@ class Noise:
     unstable: frozenset[str] = frozenset()
 
     def p_value(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float:
-        """Of the difference of two means: t-test with the pooled deviation; Welch's where one is unstable."""
+        """Of two means: t-test with the pooled deviation; Welch's where one is unstable."""
         if self.unstable & {one, other}:
             return float(stats.ttest_ind(bleus[one], bleus[other], equal_var=False).pvalue)
         difference = abs(statistics.mean(bleus[one]) - statistics.mean(bleus[other]))
@@ -191,7 +191,7 @@ def noise_of(bleus: Mapping[str, Sequence[float]]) -> Noise | None:
 
 
 def _pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """The variance within groups and its degrees of freedom; zeros where no group has two values."""
+    """The variance within groups and its degrees of freedom; zeros where no group has two."""
     groups = list(groups)
     freedom = sum(len(group) - 1 for group in groups)
     squares = sum((value - statistics.mean(group)) ** 2 for group in groups for value in group)
@@ -199,5 +199,5 @@ def _pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 
 def adjusted(p_values: Sequence[float]) -> list[float]:
-    """The p-values for that many comparisons: Benjamini and Hochberg's, which bound the share of false finds."""
+    """Benjamini and Hochberg's p-values, which bound the share of false finds."""
     return [float(p) for p in stats.false_discovery_control(p_values)] if p_values else []

@@ -1,4 +1,4 @@
-"""``fairseq-mhe table``: what finished run folders say, as a table, JSON, a picture and sample translations."""
+"""``fairseq-mhe table``: what finished runs say, as a table, JSON, a picture and translations."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ def write_table(
     preset: Preset = QUICKSTART,
     unfinished: Sequence[str] = (),
 ) -> None:
-    """Write the preset's files into ``output``; ``unfinished`` names runs that are missing, which the table says."""
+    """Write the preset's files into ``output``; the table says that ``unfinished`` are missing."""
     summaries = preset.summarise(cells)
     notes = preset.notes(cells, summaries)
     if unfinished:
@@ -233,7 +233,7 @@ def write_table(
 
 
 def show_table(output: Path, title: str, console: Console, preset: Preset = QUICKSTART) -> None:
-    """Print a table; the quickstart's on a terminal has a column for each kind, which fits there."""
+    """Print a table; the quickstart's on a terminal has a column for each kind, so that it fits."""
     if preset.paper or not console.is_terminal:
         print((output / "table.md").read_text(encoding="utf-8"), end="")
         return
@@ -273,7 +273,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--columns",
         choices=PRESETS,
         default="quickstart",
-        help="paper: the paper's table with its numbers, as run-table has it (default: %(default)s)",
+        help="paper: the paper's table with its numbers, as run-table's (default: %(default)s)",
     )
     parser.add_argument(
         "--subset", default="test", help="the data set that was scored (default: %(default)s)"

@@ -1,4 +1,4 @@
-"""Runs a study: ``bash scripts/study.sh STUDY ...``, or ``python -m studies STUDY ...`` in scripts/."""
+"""Runs a study: ``bash scripts/study.sh STUDY``, or ``python -m studies STUDY`` in scripts/."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of the gap study: how each variant differs from both references, beyond the noise of seeds or within."""
+"""The report of the gap study: what differs from the references beyond the noise of seeds."""
 
 from __future__ import annotations
 

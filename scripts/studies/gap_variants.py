@@ -88,7 +88,7 @@ def _of_width(prefix: str, kind: str, heads: int, width: int) -> Variant:
 
 
 def chosen(every: Sequence[Variant], names: str | None) -> list[Variant]:
-    """The variants that ``names`` ask for (variants or questions, commas between), and the references.
+    """The references, and what ``names`` ask for: variants or questions, with commas between.
 
     Raises:
         UserError: there is none of such a name.

@@ -1,4 +1,4 @@
-"""What studies share: their options, runs that start from another model's weights, and a report of it all."""
+"""What studies share: options, runs that start from another model's weights, and the report."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def finished_run(folder: Path, kind: str | None = None) -> Run:
 
 
 def share(training: Training, fraction: float, lr: float | None) -> Training:
-    """The recipe over a share of its updates, for fine-tuning, with two checkpoints more than it averages."""
+    """The recipe over a share of its updates, with two checkpoints more than it averages."""
     shorter = training.shortened(max(1, round(fraction * training.updates)))
     checkpoints = max(1, min(shorter.updates, training.average + 2))
     return replace(shorter, checkpoints=checkpoints, lr=training.lr if lr is None else lr)

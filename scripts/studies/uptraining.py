@@ -1,4 +1,4 @@
-"""``uptrain``: does starting from a trained MHA close the gap of smaller kinds at the same parameter count?
+"""``uptrain``: does starting from a trained MHA close the gap of kinds with fewer parameters?
 
 For each seed the MHA run's model is converted to each kind and trained further for a share of the
 updates ("uptraining", Ainslie et al. 2023, section 2.1); beside it stand the same kinds from

@@ -1,4 +1,4 @@
-"""The picture shows the sublayers' own weights, with the tokens they belong to, for every kind; or one clear line."""
+"""The picture shows the sublayers' own weights, with their tokens, for every kind."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def checkpoint(data: DataFolder, tmp_path_factory: pytest.TempPathFactory) -> Ca
 def test_weights_are_those_of_the_equation(
     kind: str, place: str, data: DataFolder, checkpoint: Callable[[str], Path]
 ) -> None:
-    """Each layer's weights equal the plain equation over what the layer was given, and each row is a distribution."""
+    """Each layer's weights equal the plain equation over its input; each row is a distribution."""
     model, task = load_model(checkpoint(kind), data)
     source = encode(SENTENCE, 0, data, task.source_dictionary, 40)
     target = (
@@ -238,7 +238,7 @@ def test_without_a_target_the_models_own_translation_is_shown(
 
 
 def test_any_picture_format_and_long_sentences(tmp_path: Path) -> None:
-    """Labels of 100 tokens would lie on each other: every so manyth is written. Dollar signs are no formulas."""
+    """Of 100 tokens every so manyth is written, that none overlap. Dollar signs are no formulas."""
     tokens = tuple(f"$x_{i}^{{$" for i in range(100))
     layers = (torch.rand(1, 100, 100).softmax(-1),)
     for suffix in module.FORMATS:
@@ -329,7 +329,7 @@ def test_bad_files_end_in_one_line(
         (cut, data.folder, out, "is truncated or no fairseq checkpoint"),
         (other, data.folder, out, "does not belong to"),
         (good, tmp_path / "nowhere", out, "manifest.json is missing; make"),
-        (good, no_codes, out, "bpe.codes is not there: prepare"),
+        (good, no_codes, out, "bpe.codes is missing: prepare"),
         (good, no_dictionary, out, "dict.de.txt is missing: prepare"),
         (good, data.folder, tmp_path / "map.gif", "map.gif must end in .png, .pdf, .svg"),
         (good, data.folder, good / "map.png", "cannot write"),

@@ -1,4 +1,4 @@
-"""The published numbers agree with each other: PRR and PEoP recomputed, against every cell that the paper prints."""
+"""The published numbers agree: PRR and PEoP recomputed, against every cell that is printed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_prr_is_the_published_one_within_rounding(kind: str, task: int) -> None:
 def test_one_set_of_scores_explains_all_cells_of_a_task(
     task: int, parameters: dict[str, int]
 ) -> None:
-    """Stronger than cell by cell: all PRR and PEoP of a task follow from the same, unrounded, scores of mha and sha."""
+    """Stronger than by cell: a task's follow from the same unrounded scores of mha and sha."""
     steps = [step / 200 - SCORE_ROUNDING for step in range(21)]
     possible = [
         (SCORES["mha"][task] + up, SCORES["sha"][task] + right) for up in steps for right in steps
@@ -80,7 +80,7 @@ def test_one_set_of_scores_explains_all_cells_of_a_task(
 
 
 def explained(task: int, mha: float, sha: float, parameters: dict[str, int]) -> bool:
-    """Whether each kind has a score that is printed as published and gives its published PRR and PEoP."""
+    """Whether each kind has a score that rounds to the published one and gives its PRR and PEoP."""
     for kind, cells in PRR.items():
         low, high = {"mha": (mha, mha), "sha": (sha, sha)}.get(kind, around(SCORES[kind][task]))
         low = max(low, (cells[task] - PRR_ROUNDING) * mha / 100)

@@ -1,4 +1,4 @@
-"""Comparisons mean what they say: p-values are sacreBLEU's, and equal models are rarely told apart."""
+"""Comparisons mean what they say; equal models are rarely told apart."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_difference_in_every_seed_is_significant() -> None:
 
 
 def test_the_chance_of_the_seeds_widens_the_interval() -> None:
-    """Three equal trainings have the interval of one; three that differ by more have a wider one."""
+    """Three equal trainings have the interval of one; three that differ have a wider one."""
     apart = [noisy(0.05, 1), noisy(0.25, 2), noisy(0.45, 3)]
     same, varied = (compare_seeds(runs, [GOOD] * 3, REFERENCES) for runs in ([BAD] * 3, apart))
     single = compare(BAD, GOOD, REFERENCES)
@@ -122,7 +122,7 @@ def test_the_chance_of_the_seeds_widens_the_interval() -> None:
 def test_equal_systems_rarely_differ_however_much_their_seeds_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both systems' seeds are drawn from the same distribution: a test at 5% should find few of 25 pairs different."""
+    """Seeds of one distribution: a test at 5% should find few of 25 pairs different."""
     monkeypatch.setattr(significance, "RESAMPLES", 200)
     chance = random.Random(11)
 
@@ -200,7 +200,7 @@ def test_the_bound_is_cochrans(ratio: float) -> None:
 
 
 def test_p_values_are_adjusted_for_their_number() -> None:
-    """By hand: the smallest times 3, the next times 3 / 2, the largest as it is; none below a smaller one's."""
+    """By hand: the smallest times 3, the next times 3 / 2, the largest as it is, in order."""
     assert adjusted([0.01, 0.9, 0.02]) == pytest.approx([0.03, 0.9, 0.03])
     assert adjusted([]) == []
 

@@ -1,4 +1,4 @@
-"""BLEU against D on a quickstart of 200 pairs: the exact width changes nothing, and each model is made once."""
+"""BLEU against D on a quickstart of 200 pairs: the exact width changes nothing."""
 
 from __future__ import annotations
 

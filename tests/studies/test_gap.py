@@ -1,4 +1,4 @@
-"""The study of the gap: variants that change one thing, a verdict that equal variants rarely get, and its report."""
+"""The study of the gap: variants that change one thing, and what the report says of them."""
 
 from __future__ import annotations
 

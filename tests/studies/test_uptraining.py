@@ -1,4 +1,4 @@
-"""Uptraining on a quickstart of 200 pairs: each kind from scratch and from MHA, each model made once."""
+"""Uptraining on a quickstart of 200 pairs: each kind from scratch and from MHA."""
 
 from __future__ import annotations
 
