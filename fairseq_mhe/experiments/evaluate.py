@@ -1,4 +1,4 @@
-"""``fairseq-mhe evaluate``: translate and score a data set with a trained run's model, each once."""
+"""``fairseq-mhe evaluate``: a data set translated and scored with a trained run's model."""
 
 from __future__ import annotations
 

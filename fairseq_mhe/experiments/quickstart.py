@@ -1,4 +1,4 @@
-"""``fairseq-mhe quickstart``: MHA against MHE on the embedded corpus, from the text to the table."""
+"""``fairseq-mhe quickstart``: MHA against MHE on the embedded corpus, from text to table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One way to make a table: train, translate, score and tabulate runs on one data folder, each once."""
+"""The one way to a table: train, translate, score and tabulate runs on one data folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fairseq-mhe train``: one cell of the table, a row with a kind of attention, to its last update."""
+"""``fairseq-mhe train``: one cell of the table, trained to its last update."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One training: recipe, devices, processes, training, generation, scoring, and the folder that holds them."""
+"""One training: its recipe, where it runs, how it translates and scores, and its folder."""

@@ -1,4 +1,4 @@
-"""Where to train: how many models side by side, how many processes to a model, and in which precision."""
+"""Where to train: how many models side by side, processes to a model, and in which precision."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 
 #: More threads than this do not make a step of a small model faster.
-MOST_THREADS = 8
-#: A precision's flags for fairseq.
-PRECISIONS: dict[str, list[str]] = {"float32": [], "fp16": ["--fp16"], "bf16": ["--bf16"]}
+_MOST_THREADS = 8
 
 
 @dataclass(frozen=True)
 class Device:
-    """Where to train: ``slots`` models at a time with ``threads`` CPU threads to a process, on GPUs or not.
+    """Where to train: ``slots`` models at a time with ``threads`` CPU threads to a process.
 
     ``workers``: processes that train one model together, each on a GPU of its own or all on the
     CPU.
@@ -35,7 +33,10 @@ class Device:
 
     def flags(self) -> list[str]:
         """fairseq's options for it."""
-        return [*([] if self.gpu else ["--cpu"]), *PRECISIONS[self.precision]]
+        return [
+            *([] if self.gpu else ["--cpu"]),
+            *([] if self.precision == "float32" else [f"--{self.precision}"]),
+        ]
 
     def describe(self) -> str:
         """In words, for people and for provenance."""
@@ -44,20 +45,24 @@ class Device:
         if self.gpu and self.workers > 1:
             return f"on {self.workers} GPUs a model, {self.slots} at a time{precision}"
         if self.gpu:
-            return f"on a GPU, {'one model' if self.slots == 1 else f'{self.slots} models'} at a time{precision}"
+            models = "one model" if self.slots == 1 else f"{self.slots} models"
+            return f"on a GPU, {models} at a time{precision}"
+        many = f"{self.slots} side by side"
         if self.workers > 1:
-            return f"on the CPU, {self.workers} processes a model with {self.threads} thread{plural} each"
-        return f"on the CPU, {self.slots} side by side with {self.threads} thread{plural} each"
+            many = f"{self.workers} processes a model"
+        return f"on the CPU, {many} with {self.threads} thread{plural} each"
 
     def alone(self) -> Device:
         """The same machine for one process: translating, whose speed is measured."""
         return Device(self.gpu, 1, _threads(1))
 
     def environment(self, slot: int) -> dict[str, str]:
-        """What the processes of a slot need in their environment: the GPUs that are theirs, where there are several."""
+        """What the processes of a slot need there: the GPUs that are theirs, of several."""
         if not self.gpu or self.slots * self.workers == 1:
             return {}
-        own = visible_gpus()[slot * self.workers : (slot + 1) * self.workers]
+        named = os.environ.get("CUDA_VISIBLE_DEVICES")
+        visible = named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
+        own = visible[slot * self.workers : (slot + 1) * self.workers]
         return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
 
     def rank_flags(self, rank: int, port: int) -> list[str]:
@@ -67,15 +72,11 @@ class Device:
         GPUs and fail where there is none.
         """
         if self.workers == 1:
-            return [
-                "--distributed-world-size",
-                "1",
-            ]  # fairseq would use every GPU there is, and multiply the batch
-        place = (
-            ["nccl", "--device-id", str(rank)]
-            if self.gpu
-            else ["gloo", "--ddp-backend", "legacy_ddp"]
-        )
+            # fairseq would use every GPU there is, and multiply the batch.
+            return ["--distributed-world-size", "1"]
+        place = ["gloo", "--ddp-backend", "legacy_ddp"]
+        if self.gpu:
+            place = ["nccl", "--device-id", str(rank)]
         return [
             *("--distributed-world-size", str(self.workers), "--distributed-rank", str(rank)),
             *("--distributed-init-method", f"tcp://127.0.0.1:{port}", "--distributed-no-spawn"),
@@ -84,12 +85,6 @@ class Device:
             # 2.6 refuses.
             "--load-checkpoint-on-all-dp-ranks",
         ]
-
-
-def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, by the names that CUDA_VISIBLE_DEVICES takes."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(index) for index in range(torch.cuda.device_count())]
 
 
 def free_port() -> int:
@@ -113,7 +108,7 @@ def choose_device(models: int, gpu: bool) -> Device:
 
 def _threads(processes: int) -> int:
     """Threads of each of so many processes."""
-    return max(1, min(MOST_THREADS, cores() // processes))
+    return max(1, min(_MOST_THREADS, cores() // processes))
 
 
 def single(cpu: bool) -> Device:
@@ -152,8 +147,8 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
     available = torch.cuda.device_count()
     if args.gpus is not None and args.gpus > available:
         raise UserError(
-            f"--gpus {args.gpus} was asked for, but torch sees {available} here: ask for fewer, look at nvidia-smi and "
-            "CUDA_VISIBLE_DEVICES, or train on the CPU with --cpu"
+            f"--gpus {args.gpus} was asked for, but torch sees {available} here: ask for fewer, "
+            "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or train on the CPU with --cpu"
         )
     if args.cpu or not available:
         return choose_device(models, gpu=False)

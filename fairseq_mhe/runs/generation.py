@@ -1,4 +1,4 @@
-"""Translate a data set with fairseq-generate: every sentence, in order, detokenised, and how fast."""
+"""Translate a data set with fairseq-generate: every sentence, in order, detokenised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fairseq's commands as child processes: their log in a file, real warnings on the screen, no orphans."""
+"""fairseq's commands as child processes: a log, real warnings on the screen, no orphans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each row is trained and decoded: every number in one place; the kind of attention is never part of it."""
+"""How each row is trained and decoded, whatever its attention: every number in one place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 
 #: fairseq's --lr-scheduler and what it needs beside --lr and --warmup-updates.
-SCHEDULES = {
+_SCHEDULES = {
     # Falling to zero at the last update: better in a short training than the inverse square root.
     "polynomial_decay": lambda updates: ["--total-num-update", str(updates)],
     "inverse_sqrt": lambda updates: ["--warmup-init-lr", "1e-07"],
@@ -25,7 +25,7 @@ class Training:
     ``checkpoints``: how many times, at equal distances, the model is validated and saved.
     ``average``: how many of the last of them are averaged.
     ``batches``: mini-batches of one update, shared out over the devices.
-    ``schedule``: a key of ``SCHEDULES``.
+    ``schedule``: a key of ``_SCHEDULES``.
     ``head_embedding_weight_decay``: MHE's; ``weight_decay`` is then that of all else.
     """
 
@@ -58,35 +58,29 @@ class Training:
         A field with a default is left out where it has that value, so that a field that is new to
         this class does not make runs of before it look like runs of other settings.
         """
-        return {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if getattr(self, f.name) != f.default
-        }
+        values = {f.name: (getattr(self, f.name), f.default) for f in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
 
     def shortened(self, updates: int) -> Training:
         """The same recipe over another number of updates: the warm-up keeps its share."""
-        return replace(
-            self,
-            updates=updates,
-            warmup_updates=max(1, self.warmup_updates * updates // self.updates),
-        )
+        warmup_updates = max(1, self.warmup_updates * updates // self.updates)
+        return replace(self, updates=updates, warmup_updates=warmup_updates)
 
     def batched(self, batch_tokens: int, max_tokens: int) -> Training:
-        """The same recipe with ``batch_tokens`` to an update, of which a device takes ``max_tokens`` at a time.
+        """The recipe with ``batch_tokens`` an update; a device takes ``max_tokens`` at a time.
 
         Raises:
             UserError: the one is no multiple of the other.
         """
         if batch_tokens % max_tokens:
             raise UserError(
-                f"a batch of {batch_tokens:,} tokens cannot be made of mini-batches of {max_tokens:,}: "
-                "choose --batch-tokens as a multiple of --max-tokens"
+                f"a batch of {batch_tokens:,} tokens cannot be made of mini-batches of "
+                f"{max_tokens:,}: choose --batch-tokens as a multiple of --max-tokens"
             )
         return replace(self, max_tokens=max_tokens, batches=batch_tokens // max_tokens)
 
     def update_freq(self, devices: int) -> int:
-        """Mini-batches that each of ``devices`` takes before an update, so that all together take ``batches``.
+        """Mini-batches that each device takes before an update: all together take ``batches``.
 
         Raises:
             UserError: they cannot be shared out evenly.
@@ -94,8 +88,9 @@ class Training:
         if self.batches % devices:
             fitting = ", ".join(str(n) for n in range(1, self.batches + 1) if self.batches % n == 0)
             raise UserError(
-                f"an update of {self.batch_tokens:,} tokens is {self.batches} mini-batches of {self.max_tokens:,}, "
-                f"which {devices} devices cannot share evenly: take {fitting} devices, or another --max-tokens"
+                f"an update of {self.batch_tokens:,} tokens is {self.batches} mini-batches of "
+                f"{self.max_tokens:,}, which {devices} devices cannot share evenly: take {fitting} "
+                "devices, or another --max-tokens"
             )
         return self.batches // devices
 
@@ -105,43 +100,33 @@ class Training:
         Raises:
             UserError: as ``update_freq``.
         """
-        update_freq = self.update_freq(devices)
+        many = f"{devices} device{'s' if devices > 1 else ''}"
         return (
-            f"{self.batch_tokens:,} tokens an update = {self.max_tokens:,} tokens x {devices} "
-            f"device{'s' if devices > 1 else ''} x update-freq {update_freq}"
+            f"{self.batch_tokens:,} tokens an update = {self.max_tokens:,} tokens x {many} x "
+            f"update-freq {self.update_freq(devices)}"
         )
 
     def flags(self) -> list[str]:
-        """The recipe as fairseq-train's options, but for --update-freq, which depends on the devices."""
-        return [
-            *("--max-update", str(self.updates), "--max-tokens", str(self.max_tokens)),
-            *self._optimizer(),
-            *("--adam-betas", "(0.9, 0.98)", "--weight-decay", str(self.weight_decay)),
-            *("--lr-scheduler", self.schedule, *SCHEDULES[self.schedule](self.updates)),
-            *("--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)),
-            *(
-                "--criterion",
-                "label_smoothed_cross_entropy",
-                "--label-smoothing",
-                str(self.label_smoothing),
-            ),
-            *("--dropout", str(self.dropout), "--share-all-embeddings"),
-        ]
-
-    def _optimizer(self) -> list[str]:
-        if not self.head_embedding_weight_decay:
-            return ["--optimizer", "adam"]
-        return [
-            "--optimizer",
-            "adam_mhe",
-            "--head-embedding-weight-decay",
-            str(self.head_embedding_weight_decay),
-        ]
+        """The recipe as options of fairseq-train, but --update-freq, which depends on devices."""
+        words = ["--max-update", str(self.updates), "--max-tokens", str(self.max_tokens)]
+        if self.head_embedding_weight_decay:
+            words += ["--optimizer", "adam_mhe"]
+            words += ["--head-embedding-weight-decay", str(self.head_embedding_weight_decay)]
+        else:
+            words += ["--optimizer", "adam"]
+        words += ["--adam-betas", "(0.9, 0.98)", "--weight-decay", str(self.weight_decay)]
+        words += ["--lr-scheduler", self.schedule, *_SCHEDULES[self.schedule](self.updates)]
+        words += ["--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)]
+        words += ["--criterion", "label_smoothed_cross_entropy"]
+        words += ["--label-smoothing", str(self.label_smoothing)]
+        return [*words, "--dropout", str(self.dropout), "--share-all-embeddings"]
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """Beam search: at most ``max_len_a`` * source + ``max_len_b`` tokens; ``max_tokens`` to a batch."""
+    """Beam search: ``max_len_a`` * source + ``max_len_b`` tokens at most; ``max_tokens`` in a
+    batch.
+    """
 
     beam: int
     lenpen: float
@@ -152,14 +137,8 @@ class Decoding:
     def flags(self) -> list[str]:
         """The settings as fairseq-generate's options."""
         return [
-            *(
-                "--beam",
-                str(self.beam),
-                "--lenpen",
-                str(self.lenpen),
-                "--max-tokens",
-                str(self.max_tokens),
-            ),
+            *("--beam", str(self.beam), "--lenpen", str(self.lenpen)),
+            *("--max-tokens", str(self.max_tokens)),
             *("--max-len-a", str(self.max_len_a), "--max-len-b", str(self.max_len_b)),
         ]
 
@@ -194,7 +173,7 @@ QUICKSTART = Recipe(
 )
 #: For small standard corpora (some ten thousand pairs) on a CPU: the quickstart's recipe with a
 #: lower rate and more dropout for the larger model. Not tuned.
-SMALL = Recipe(
+_SMALL = Recipe(
     row="small",
     training=replace(
         QUICKSTART.training,
@@ -209,7 +188,7 @@ SMALL = Recipe(
 #: The paper publishes dropout and steps of each row. The rest is the well-known recipe: fairseq's
 #: for scaling_nmt (base on one GPU: 8 mini-batches of 4,096 tokens), averaging and decoding of
 #: Vaswani et al. 2017, sections 5 and 6.1.
-PAPER_TRAINING = Training(
+_PAPER_TRAINING = Training(
     updates=100_000,
     max_tokens=4096,
     lr=0.0005,
@@ -222,16 +201,16 @@ PAPER_TRAINING = Training(
     batches=8,
     schedule="inverse_sqrt",
 )
-PAPER_DECODING = Decoding(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50, max_tokens=4096)
+_PAPER_DECODING = Decoding(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50, max_tokens=4096)
 #: fairseq's for transformer_iwslt_de_en (examples/translation/README.md): about 35 tokenised BLEU
 #: on IWSLT14 German-English with MHA. The updates and the average of the last ten checkpoints, each
 #: of about an epoch, are those that its examples had for this set (pay_less_attention_paper);
 #: max_len_b and lenpen are fairseq-generate's defaults. Unlike there, all embeddings are shared, as
 #: everywhere here.
-IWSLT = Recipe(
+_IWSLT = Recipe(
     row="iwslt",
     training=replace(
-        PAPER_TRAINING,
+        _PAPER_TRAINING,
         updates=50_000,
         dropout=SMALL_ROWS["iwslt"].dropout,
         weight_decay=0.0001,
@@ -244,16 +223,16 @@ IWSLT = Recipe(
 
 
 def _paper(row: str) -> Recipe:
-    training = replace(PAPER_TRAINING, dropout=ROWS[row].dropout)
+    training = replace(_PAPER_TRAINING, dropout=ROWS[row].dropout)
     if row == "big":
         training = replace(training, updates=300_000, checkpoints=300, average=20)
-    return Recipe(row, training, PAPER_DECODING)
+    return Recipe(row, training, _PAPER_DECODING)
 
 
 #: row -> recipe.
 RECIPES = {
     **{row: _paper(row) for row in ROWS},
-    **{found.row: found for found in (IWSLT, SMALL, QUICKSTART)},
+    **{found.row: found for found in (_IWSLT, _SMALL, QUICKSTART)},
 }
 
 

@@ -1,4 +1,4 @@
-"""A run is a folder: what made it (config.json), how far it is (status.json), each step's result."""
+"""A run is a folder: what made it (config.json), how far it is (status.json), its results."""
 
 from __future__ import annotations
 

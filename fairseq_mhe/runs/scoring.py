@@ -23,7 +23,7 @@ RESAMPLES = 1000
 
 @dataclass(frozen=True)
 class Score:
-    """A score (0 to 100), the half width of its 95% bootstrap confidence interval, and sacreBLEU's signature."""
+    """A score (0 to 100), half its 95% bootstrap confidence interval, and sacreBLEU's signature."""
 
     score: float
     confidence: float
@@ -97,7 +97,7 @@ def _score(metric: BLEU | CHRF, name: str, results: Mapping[str, Sequence[str | 
 
 
 def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Refuse what would be scored wrongly in silence: sacreBLEU compares as many lines as the shorter side has.
+    """Refuse what sacreBLEU would score wrongly in silence: it takes as many lines as both have.
 
     Raises:
         UserError: no sentences, or counts that differ.
@@ -112,7 +112,7 @@ def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text; only a line feed ends one, so that no exotic separator shifts the sentences.
+    """The lines of a UTF-8 text; only a line feed ends one: no other separator shifts sentences.
 
     Raises:
         UserError: the file cannot be read, or is not UTF-8.
@@ -151,14 +151,15 @@ def read_scores(path: Path) -> Scores:
 
 def described(scores: Scores) -> list[str]:
     """A line for each score, with what it means."""
-    named = [("BLEU", scores.bleu), ("chrF", scores.chrf)]
-    lines = [
-        f"{name} {value.score:.2f} ± {value.confidence:.2f}  ({value.signature}, {scores.sentences} sentences)"
-        for name, value in named
+    count = f", {scores.sentences} sentences"
+    older = "tokenised, compounds split, as in older papers:"
+    named = [
+        ("BLEU", scores.bleu, count),
+        ("chrF", scores.chrf, count),
+        (older, scores.tokenised, ""),
     ]
-    if scores.tokenised:
-        old = scores.tokenised
-        lines.append(
-            f"tokenised, compounds split, as in older papers: {old.score:.2f} ± {old.confidence:.2f}  ({old.signature})"
-        )
-    return lines
+    return [
+        f"{name} {value.score:.2f} ± {value.confidence:.2f}  ({value.signature}{more})"
+        for name, value, more in named
+        if value
+    ]

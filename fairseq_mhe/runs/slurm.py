@@ -1,4 +1,4 @@
-"""The cells of a table as a SLURM job array, submitted with submitit; one that runs out of time goes on."""
+"""The cells of a table as a SLURM job array; one that runs out of time goes on."""
 
 from __future__ import annotations
 
@@ -16,29 +16,18 @@ from fairseq_mhe.runs.pipeline import scored
 from fairseq_mhe.runs.run import Run
 
 #: How often a job that runs out of time is submitted again.
-MOST_REQUEUES = 100
+_MOST_REQUEUES = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table`` for SLURM."""
-    group = parser.add_argument_group("SLURM")
-    group.add_argument(
-        "--slurm", action="store_true", help="submit an array of jobs, one a cell, and return"
-    )
-    group.add_argument(
-        "--slurm-hours",
-        type=float,
-        default=24,
-        metavar="H",
-        help="time limit (default: %(default)s)",
-    )
-    group.add_argument(
-        "--slurm-cpus", type=int, default=8, metavar="N", help="cores a job (default: %(default)s)"
-    )
-    group.add_argument(
-        "--slurm-parallel", type=int, default=256, metavar="N", help="jobs at a time at most"
-    )
-    group.add_argument(
+    add = parser.add_argument_group("SLURM").add_argument
+    add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
+    shown = "(default: %(default)s)"
+    add("--slurm-hours", type=float, default=24, metavar="H", help=f"time limit {shown}")
+    add("--slurm-cpus", type=int, default=8, metavar="N", help=f"cores a job {shown}")
+    add("--slurm-parallel", type=int, default=256, metavar="N", help="jobs at a time at most")
+    add(
         "--slurm-option",
         action="append",
         default=[],
@@ -48,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class CellJob:
-    """One cell's job, as submitit pickles it: train, translate and score; asked again, it goes on."""
+    """One cell's job, as submitit pickles it: train, translate, score; asked again, it goes on."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = list(words)
@@ -68,7 +57,7 @@ class CellJob:
         )
 
     def checkpoint(self) -> Any:
-        """Called by submitit when the time is up or the job is pre-empted: submit the same again."""
+        """Called by submitit when the time is up or the job pre-empted: submit the same again."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
@@ -76,22 +65,15 @@ class CellJob:
 
 def train_words(run: Run, args: argparse.Namespace) -> list[str]:
     """The words after ``fairseq-mhe`` that train and score a run, whose settings they repeat."""
-    words = [
-        "train",
-        run.row,
-        run.kind,
-        "--seed",
-        str(run.seed),
-        "--evaluate",
-        "--subset",
-        args.subset,
-    ]
+    words = ["train", run.row, run.kind, "--seed", str(run.seed)]
+    words += ["--evaluate", "--subset", args.subset]
     words += ["--data", str(args.data.resolve()), "--out", str(args.out.resolve())]
     for option in ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes"):
         value = getattr(args, option)
         if value is not None:
             words += [f"--{option.replace('_', '-')}", str(value)]
-    return [*words, *(f"--{option}" for option in ("cpu", "tensorboard") if getattr(args, option))]
+    words += [f"--{option}" for option in ("cpu", "tensorboard") if getattr(args, option)]
+    return words
 
 
 def submit(runs: Sequence[Run], args: argparse.Namespace) -> None:
@@ -110,12 +92,13 @@ def submit(runs: Sequence[Run], args: argparse.Namespace) -> None:
         for run, job in zip(waiting, jobs, strict=True):
             print(f"{run.name}: job {job.job_id}, output {job.paths.stdout}")
     print(
-        f"{len(waiting)} of {len(runs)} cells submitted; the table of what is finished: --finished-only without --slurm"
+        f"{len(waiting)} of {len(runs)} cells submitted; the table of what is finished: "
+        "--finished-only without --slurm"
     )
 
 
 def _executor(args: argparse.Namespace) -> Any:
-    """submitit's executor with our parameters; the batch files are written below the folder of the runs."""
+    """submitit's executor with our parameters; the batch files are below the folder of the runs."""
     try:
         submitit = importlib.import_module("submitit")
     except ImportError as error:
@@ -128,7 +111,7 @@ def _executor(args: argparse.Namespace) -> Any:
     if not all(further.values()):
         raise UserError(f"--slurm-option takes NAME=VALUE, not {' '.join(args.slurm_option)}")
     executor = submitit.SlurmExecutor(
-        folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=MOST_REQUEUES
+        folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=_MOST_REQUEUES
     )
     gpus = {} if args.cpu or args.processes else {"gpus_per_node": args.gpus or 1}
     executor.update_parameters(

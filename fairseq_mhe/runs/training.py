@@ -1,4 +1,4 @@
-"""Train runs with fairseq-train, several side by side where that is faster, from where they were."""
+"""Train runs with fairseq-train, side by side where that is faster, from where they were."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def trained(run: Run) -> bool:
 
 
 class _Training:
-    """One run while it trains, by ``device.workers`` processes; the first one's log is the run's."""
+    """One run while it trains, by ``device.workers`` processes; the first's log is the run's."""
 
     def __init__(
         self, run: Run, data: DataFolder, device: Device, slot: int, board: Board, tensorboard: bool
@@ -229,7 +229,7 @@ def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
 
 
 def restore(folder: Path, workers: int = 1) -> int:
-    """Make checkpoint_last.pt the newest whole checkpoint, and remove what a kill left half-written.
+    """Make checkpoint_last.pt the newest whole one, and remove what a kill left half-written.
 
     fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
     leave half a file.

@@ -1,4 +1,6 @@
-"""Progress is legible: rows that fit 80 columns on a terminal, lines with the time left elsewhere; no thread."""
+"""Progress is legible: rows that fit 80 columns on a terminal, lines with the time left elsewhere;
+no thread.
+"""
 
 from __future__ import annotations
 

@@ -69,7 +69,9 @@ def test_kinds_are_checked() -> None:
 def test_a_disk_that_is_too_small_is_said_before_training(
     miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tiny model with a small dictionary has about a million parameters: 12 MB a checkpoint, 6 of them are kept."""
+    """A tiny model with a small dictionary has about a million parameters: 12 MB a checkpoint, 6 of
+    them are kept.
+    """
     data = open_prepared(miniature)
     runs = [open_run(tmp_path / kind, settings(kind), {}) for kind in ("mha", "mhe_mul")]
     cells.check_disk(runs, data)

@@ -1,4 +1,6 @@
-"""The whole job on 200 pairs through the real command lines: prepare, train, average, generate, score, table."""
+"""The whole job on 200 pairs through the real command lines: prepare, train, average, generate,
+score, table.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,9 @@ def test_other_settings_in_the_same_folder_are_refused(
 def test_killed_in_the_middle_it_goes_on_to_the_same_result(
     finished: Finished, tmp_path: Path
 ) -> None:
-    """Killed by -9 while both train, with the last checkpoint of one cut in half: same weights, same translations."""
+    """Killed by -9 while both train, with the last checkpoint of one cut in half: same weights,
+    same translations.
+    """
     whole = finished.out
     shutil.copytree(whole / "data-limit200", tmp_path / "data-limit200")
     killed = subprocess.Popen(
@@ -200,7 +204,9 @@ def wait_until(
 
 
 def test_a_poisoned_checkpoint_is_refused_in_one_line(finished: Finished, tmp_path: Path) -> None:
-    """In fairseq-generate itself, started as quickstart starts it; what the checkpoint holds is not run."""
+    """In fairseq-generate itself, started as quickstart starts it; what the checkpoint holds is not
+    run.
+    """
     out = finished.out
     proof = tmp_path / "it-ran"
     state = load_checkpoint(run_folder(out, "mha") / "model.pt")

@@ -1,4 +1,6 @@
-"""From archives on a server to the whole table, through the real scripts: every format, any kill, nothing twice."""
+"""From archives on a server to the whole table, through the real scripts: every format, any kill,
+nothing twice.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,8 @@ def test_the_batch_arithmetic_and_the_overview_are_shown(table: Path) -> None:
     screen = (table.parent / "table.stderr").read_text()
     assert "4 of 4 cells to do, on the CPU" in screen
     assert (
-        f"small: {TABLE_UPDATES} updates, 512 tokens an update = 256 tokens x 1 device x update-freq 2"
-        in screen
+        f"small: {TABLE_UPDATES} updates, "
+        "512 tokens an update = 256 tokens x 1 device x update-freq 2" in screen
     )
     assert "Traceback" not in screen
 
@@ -135,7 +137,9 @@ def test_the_table_of_what_is_finished_names_the_rest(
 def test_seeds_become_a_mean_with_its_deviation(
     miniature: Path, table: Path, tmp_path: Path
 ) -> None:
-    """The second seeds are copies whose translations are changed, so that nothing has to be trained."""
+    """The second seeds are copies whose translations are changed, so that nothing has to be
+    trained.
+    """
     for kind in KINDS:
         shutil.copytree(table / f"tiny-{kind}-seed1", tmp_path / f"tiny-{kind}-seed1")
         other = tmp_path / f"tiny-{kind}-seed2"
@@ -188,8 +192,9 @@ def begin(line: list[str]) -> None:
 def test_killed_at_random_moments_it_ends_in_the_same_table(
     miniature: Path, environment: Path, table: Path, tmp_path: Path
 ) -> None:
-    """One row, two kinds: each start is killed by -9 after a random time; a table that ends before has a successor.
+    """One row, two kinds: each start is killed by -9 after a random time.
 
+    A table that ends before has a successor.
     The processes that are killed are forked from one that has imported everything, which saves
     seconds each time.
     """
@@ -228,7 +233,9 @@ def test_killed_at_random_moments_it_ends_in_the_same_table(
 
 
 def assert_same_table(out: Path, table: Path) -> None:
-    """Scores and translations are those of the table that was not killed, and nothing was trained beyond its end."""
+    """Scores and translations are those of the table that was not killed, and nothing was trained
+    beyond its end.
+    """
     assert cells(out) == [cell for cell in cells(table) if cell["row"] == "tiny"]
     for kind in KINDS:
         folder = f"tiny-{kind}-seed1/test/hypotheses.txt"

@@ -1,4 +1,6 @@
-"""Every step of a preparation shows, on a terminal and in a log, and no thread runs beside the forked workers."""
+"""Every step of a preparation shows, on a terminal and in a log, and no thread runs beside the
+forked workers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""COMET is asked for what is in the run folder, once, and said to be missing where it is; a stub stands for it."""
+"""COMET is asked for what is in the run folder, once, and said to be missing where it is; a stub
+stands for it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Devices are chosen by what is there, refused where they are not, and several give the curve of one."""
+"""Devices are chosen by what is there, refused where they are not, and several give the curve of
+one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every sentence of fairseq-generate's output is found, in the data set's order, or none is used."""
+"""Every sentence of fairseq-generate's output is found, in the set's order, or none is used."""
 
 from pathlib import Path
 
@@ -22,7 +22,8 @@ OUTPUT = [
     "H-0\t-1.5e-05\t▁Aus\u2028 ▁und\x85 mehr",
     "H-0\t-2.5\t▁second ▁best",
     "H-1\t-0.5\t",
-    "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | Translated 1,003 sentences (18,127 tokens) in 4.7s "
+    "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | "
+    "Translated 1,003 sentences (18,127 tokens) in 4.7s "
     "(211.83 sentences/s, 3828.53 tokens/s)",
     "Generate test with beam=5: BLEU4 = 1.00",
 ]

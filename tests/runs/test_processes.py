@@ -1,4 +1,4 @@
-"""Child processes: logged, followed, explained when they fail, and gone when their parent is gone."""
+"""Child processes: logged, followed, explained when they fail, gone when their parent is."""
 
 import os
 import signal
@@ -36,7 +36,12 @@ def finished(child: Child) -> list[str]:
 def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> None:
     write(
         tmp_path,
-        """import sys; print("a\\u2028b"); print(*sys.argv[1:], file=sys.stderr); print("no end", end="")""",
+        """
+        import sys
+        print("a\\u2028b")
+        print(*sys.argv[1:], file=sys.stderr)
+        print("no end", end="")
+        """,
     )
     log = tmp_path / "log"
     log.write_text("from before\n")
@@ -140,7 +145,7 @@ The strict flag in the compose API is deprecated.
 /env/torch/utils/data/dataloader.py:759: UserWarning: 'pin_memory' argument is set as true but no accelerator is found
 /env/fairseq/tasks/fairseq_task.py:531: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated. Please use
   with torch.cuda.amp.autocast(enabled=(isinstance(optimizer, AMPOptimizer))):
-"""  # noqa: W291 - as printed
+"""  # noqa: E501, W291 - as printed
 
 
 def test_start_up_noise_is_no_real_warning() -> None:
@@ -150,8 +155,10 @@ def test_start_up_noise_is_no_real_warning() -> None:
 def test_real_warnings_pass() -> None:
     lines = [
         *START_UP.split("\n"),
-        "/env/torch/optim/lr_scheduler.py:12: UserWarning: Detected call of `lr_scheduler.step()` before `optimizer`.",
-        "2026-11-21 03:58:44 | WARNING | fairseq.tasks.fairseq_task | 3 samples have invalid sizes and will be skipped",
+        "/env/torch/optim/lr_scheduler.py:12: UserWarning: Detected call of "
+        "`lr_scheduler.step()` before `optimizer`.",
+        "2026-11-21 03:58:44 | WARNING | fairseq.tasks.fairseq_task | "
+        "3 samples have invalid sizes and will be skipped",
         "/env/numpy/core.py:1: RuntimeWarning: ",
         "overflow encountered in multiply",
     ]
@@ -163,7 +170,9 @@ def test_real_warnings_pass() -> None:
 
 
 def test_what_fairseq_really_prints_when_it_starts_is_all_known() -> None:
-    """Red when a new version of a library prints something new: add it to NOISE, or show it to users."""
+    """Red when a new version of a library prints something new: add it to _NOISE, or show it to
+    users.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "fairseq_cli.train", "--help"],
         capture_output=True,

@@ -1,4 +1,6 @@
-"""Every row has the published numbers and the well-known recipe; batches are shared out whole; fairseq takes it all."""
+"""Every row has the published numbers and the well-known recipe; batches are shared out whole;
+fairseq takes it all.
+"""
 
 from dataclasses import replace
 
@@ -47,7 +49,7 @@ def test_the_papers_rows_have_the_published_and_the_well_known_numbers(row: str)
 
 
 def test_iwslt_has_fairseqs_recipe() -> None:
-    """As its examples/translation/README.md gives it, read by fairseq-train and fairseq-generate."""
+    """As its examples/translation/README.md has it, read by fairseq-train and fairseq-generate."""
     words = ["data", "--arch", arch_name("iwslt"), *RECIPES["iwslt"].training.flags()]
     args = options.parse_args_and_arch(options.get_training_parser(), words)
     assert (args.optimizer, args.adam_betas, args.clip_norm, args.weight_decay) == (

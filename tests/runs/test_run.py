@@ -1,4 +1,6 @@
-"""Run folders: settings are kept and checked, steps are done once, killed work leaves nothing behind."""
+"""Run folders: settings are kept and checked, steps are done once, killed work leaves nothing
+behind.
+"""
 
 import json
 import multiprocessing

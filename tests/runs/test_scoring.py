@@ -31,7 +31,9 @@ def test_the_fixed_seed_gives_the_same_numbers_each_time() -> None:
 
 
 def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
-    """Against sacremoses' command, sed for the compounds, and sacreBLEU's command on what comes out."""
+    """Against sacremoses' command, sed for the compounds, and sacreBLEU's command on what comes
+    out.
+    """
     references = [
         f"Der {i}-Tage-Plan (neu) ist gut, aber E-Mail-Adressen fehlen: a-b-c." for i in range(12)
     ]

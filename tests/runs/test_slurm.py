@@ -1,4 +1,6 @@
-"""Cells as SLURM jobs: the batch file that submitit writes, and once for real on a SLURM of this machine."""
+"""Cells as SLURM jobs: the batch file that submitit writes, and once for real on a SLURM of this
+machine.
+"""
 
 from __future__ import annotations
 

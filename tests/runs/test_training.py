@@ -1,4 +1,6 @@
-"""Training goes on from the newest whole checkpoint, is never repeated, and its log gives the curve."""
+"""Training goes on from the newest whole checkpoint, is never repeated, and its log gives the
+curve.
+"""
 
 from __future__ import annotations
 
