@@ -126,25 +126,25 @@ def wait_for(found, seconds: float = 30):  # type: ignore[no-untyped-def] # a te
     raise AssertionError("it did not happen in time")
 
 
-# What fairseq-train 0.12.3 really printed with hydra 1.3 and torch 2.13, between its INFO lines, cut
-# at 100 columns.
+# What fairseq-train 0.12.3 really printed with hydra 1.3 and torch 2.13, between its INFO lines;
+# paths shortened, lines cut at 100 columns.
 START_UP = """\
-/env/torch/jit/_script.py:1488: DeprecationWarning: `torch.jit.script` is deprecated. Please switch 
+/env/_script.py:1488: DeprecationWarning: `torch.jit.script` is deprecated. Please switch to `torch.
   warnings.warn(
-/env/hydra/experimental/initialize.py:43: UserWarning: hydra.experimental.initialize() is no longer 
+/env/x/initialize.py:43: UserWarning: hydra.experimental.initialize() is no longer experimental. Use
   deprecation_warning(message=message)
-/env/hydra/experimental/initialize.py:45: Hydra14MigrationWarning: 
+/env/x/initialize.py:45: Hydra14MigrationWarning: 
 The version_base parameter is not specified.
 Hydra will assume defaults for version 1.1.
-/env/hydra/experimental/compose.py:25: UserWarning: hydra.experimental.compose() is no longer experi
-/env/hydra/core/default_element.py:124: UserWarning: In 'config': Usage of deprecated keyword in pac
+/env/x/compose.py:25: UserWarning: hydra.experimental.compose() is no longer experimental.
+/env/default_element.py:124: UserWarning: In 'config': Usage of deprecated keyword in package header
 <frozen runpy>:88: UserWarning: 
 'config' is validated against ConfigStore schema with the same name.
 /env/hydra/compose.py:56: UserWarning: 
 The strict flag in the compose API is deprecated.
 2026-11-21 03:58:44 | INFO | fairseq.trainer | Saving checkpoint to /runs/my: Warning: folder/checkp
-/env/torch/utils/data/dataloader.py:759: UserWarning: 'pin_memory' argument is set as true but no ac
-/env/fairseq/tasks/fairseq_task.py:531: FutureWarning: `torch.cuda.amp.autocast(args...)` is depreca
+/env/data.py:759: UserWarning: 'pin_memory' argument is set as true but no accelerator is found
+/env/fairseq_task.py:531: FutureWarning: `torch.cuda.amp.autocast(args...)` is deprecated. Please us
   with torch.cuda.amp.autocast(enabled=(isinstance(optimizer, AMPOptimizer))):
 """  # noqa: W291 - as printed
 
