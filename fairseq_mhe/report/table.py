@@ -20,7 +20,7 @@ from fairseq_mhe.report.results import BASELINE, Cell, gather, label, sizes_and_
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: Sample translations shown, and the seed that draws them.
-SAMPLES, SAMPLES_SEED = 10, 1
+_SAMPLES, _SAMPLES_SEED = 10, 1
 
 Summary = dict[str, Any]
 #: A heading and what stands below it.
@@ -251,9 +251,9 @@ def _samples(cells: Sequence[Cell], title: str) -> str:
     """Translations of some sentences, drawn at random and not chosen."""
     sources, references = (cells[0].lines(name) for name in ("sources.txt", "references.txt"))
     outputs = {label(cell, cells): cell.lines("hypotheses.txt") for cell in cells}
-    drawn = random.Random(SAMPLES_SEED).sample(range(len(sources)), min(SAMPLES, len(sources)))  # noqa: S311
+    drawn = random.Random(_SAMPLES_SEED).sample(range(len(sources)), min(_SAMPLES, len(sources)))  # noqa: S311
     lines = [f"# {title}: sample translations", ""]
-    lines += [f"Drawn at random (seed {SAMPLES_SEED}), not chosen.", ""]
+    lines += [f"Drawn at random (seed {_SAMPLES_SEED}), not chosen.", ""]
     for number in sorted(drawn):
         lines += [f"## Line {number + 1}", ""]
         lines += [f"- source: {sources[number]}", f"- reference: {references[number]}"]

@@ -55,17 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,...",
         help="which (default: %(default)s)",
     )
-    add(
-        "--fraction",
-        type=float,
-        default=0.1,
-        metavar="F",
-        help="fine-tuning: share of updates (default: %(default)s)",
-    )
-    add("--lr", type=float, help="fine-tuning: peak learning rate (default: the run's)")
     add("--iterations", type=positive, default=200, metavar="N", help="rounds of the decomposition")
-    add("--sentences", type=positive, default=1000, metavar="N", help="pairs to weight errors with")
     add("--unweighted", action="store_true", help="decompose the bare weights, as the paper does")
+    shared.add_tuning_arguments(parser, 0.1)
     shared.add_arguments(parser, "collaborative-curve")
 
 

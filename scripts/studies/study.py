@@ -19,6 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import (
     atomic_path,
@@ -195,6 +196,16 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     )
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
     add("--cpu", action="store_true", help="do not use a GPU")
+
+
+def add_tuning_arguments(parser: argparse.ArgumentParser, fraction: float) -> None:
+    """Options of studies that convert models and train them further."""
+    add = parser.add_argument
+    told = "share of the updates for further training (default: %(default)s)"
+    add("--fraction", type=float, default=fraction, metavar="F", help=told)
+    add("--lr", type=float, help="peak learning rate of further training (default: the run's)")
+    told = "pairs that a conversion is fitted to and judged on (default: %(default)s)"
+    add("--sentences", type=positive, default=1000, metavar="N", help=told)
 
 
 def open_study(args: argparse.Namespace, run: Run) -> Study:

@@ -19,7 +19,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fairseq_mhe.attention import kinds_from_heads
-from fairseq_mhe.common.arguments import positive, positive_list, some_of
+from fairseq_mhe.common.arguments import positive_list, some_of
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
@@ -62,16 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,...",
         help="of the runs (default: %(default)s)",
     )
-    add(
-        "--fraction",
-        type=float,
-        default=0.2,
-        metavar="F",
-        help="share of the updates (default: %(default)s)",
-    )
-    add("--lr", type=float, help="peak learning rate of the further updates (default: the run's)")
     add("--control", action="store_true", help="train MHA for the same further updates too")
-    add("--sentences", type=positive, default=1000, metavar="N", help="pairs to fit and judge with")
+    shared.add_tuning_arguments(parser, 0.2)
     shared.add_arguments(parser, "uptraining")
 
 
