@@ -15,4 +15,5 @@ if [[ " ${options[*]-} " != *" --moses"* && " ${options[*]-} " != *" --help "* ]
     "$python" -m pip install --disable-pip-version-check --no-deps -c "$repository/constraints.txt" \
         mosestokenizer >&2 || fail "mosestokenizer cannot be installed, see above"
 fi
-run -m fairseq_mhe.prepare.benchmark
+export PYTHONPATH="$repository/results/prepare${PYTHONPATH:+:$PYTHONPATH}"
+run -m compare

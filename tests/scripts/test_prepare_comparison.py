@@ -1,4 +1,4 @@
-"""Tests of the benchmark: the text it makes, the classic pipeline beside ours, what it measures, and going on."""
+"""Tests of results/prepare/: the text it makes, the classic pipeline beside ours, what is said."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import json
 import os
 import subprocess
 import sys
+import time
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import compare
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare import benchmark
-from fairseq_mhe.prepare.classic import CLEAN, find_moses, pipe
-from fairseq_mhe.prepare.synthetic import synthetic_pairs, write_corpus
+from synthetic import synthetic_pairs, write_corpus
+
+STEPS = dict(compare.CLASSIC)
 
 
 def test_the_text_is_the_same_every_time_and_its_words_go_on_growing(tmp_path: Path) -> None:
@@ -33,7 +37,26 @@ def test_the_text_is_the_same_every_time_and_its_words_go_on_growing(tmp_path: P
         assert sum(count == 1 for count in words.values()) > 0.3 * len(words)
 
 
-def test_cleaning_is_that_of_clean_corpus_n(tmp_path: Path) -> None:
+@pytest.fixture
+def classic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
+    """Runs one step of the classic pipeline in a folder with an odd name."""
+    work = tmp_path / "new \"comer's é"
+    work.mkdir()
+    scripts = dict.fromkeys(["TOKENIZER", "NORMALISE", "REMOVE", "CLEAN"], Path("/nowhere"))
+    monkeypatch.setattr(compare, "find_moses", lambda _: scripts)
+
+    def run(step: str) -> dict[str, Any]:
+        monkeypatch.setattr(compare, "CLASSIC", {step: STEPS.get(step, "false | cat > train.en")})
+        return compare.classic(
+            Namespace(text=work / "train", work=work, merges=10, workers=1, moses=None)
+        )
+
+    return run
+
+
+def test_cleaning_is_that_of_clean_corpus_n(
+    tmp_path: Path, classic: Callable[[str], dict[str, Any]]
+) -> None:
     pairs = [
         ("a b c", "d e"),
         ("a b c d", "d e"),
@@ -42,54 +65,58 @@ def test_cleaning_is_that_of_clean_corpus_n(tmp_path: Path) -> None:
         ("w " * 251, "w " * 250),
         ("a", "b"),
     ]
-    for side, name in enumerate(("e", "f")):
-        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
-    files = [tmp_path / name for name in ("e", "f", "eo", "fo")]
-    pipe([["perl", "-e", CLEAN, *files]], [], tmp_path / "log")
-    assert (tmp_path / "eo").read_text() == "a b c\na\n"
-    assert (tmp_path / "fo").read_text() == "d e\nb\n"
+    work = tmp_path / "new \"comer's é"
+    for side, lang in enumerate(("en", "de")):
+        (work / f"bpe.{lang}").write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    assert classic("clean")["kept"] == 2
+    assert (work / "train.en").read_text() == "a b c\na\n"
+    assert (work / "train.de").read_text() == "d e\nb\n"
 
 
-@pytest.mark.parametrize(
-    "lines", [1, 1_000_000], ids=["cat is done first", "cat is cut off by its end"]
-)
-def test_a_failing_command_is_told(tmp_path: Path, lines: int) -> None:
-    (tmp_path / "text").write_text("a\n" * lines)  # a million: more than any pipe holds
-    with pytest.raises(UserError, match=r"^false failed$"):
-        pipe([["false"], ["cat"]], [tmp_path / "text"], tmp_path / "out")
+def test_merges_are_learnt_by_subword_nmt(
+    tmp_path: Path, classic: Callable[[str], dict[str, Any]]
+) -> None:
+    work = tmp_path / "new \"comer's é"
+    for lang in ("en", "de"):
+        (work / f"tok.{lang}").write_text("lower lowest low\n" * 3)
+    (work / "train.en").write_text("")
+    assert set(classic("learn")["steps"]) == {"learn"}
+    assert "l o" in (work / "code").read_text().split("\n")
+    classic("segment")
+    assert (work / "bpe.de").read_text().startswith("low")
 
 
-def test_text_that_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"^cat .*text failed$"):
-        pipe([["cat"]], [tmp_path / "text"], tmp_path / "out")
+def test_a_failing_command_is_told(classic: Callable[[str], dict[str, Any]]) -> None:
+    with pytest.raises(UserError, match="step 'failing' of the classic pipeline failed"):
+        classic("failing")
 
 
 def test_without_moses_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UserError, match=r"tokenizer\.perl is not there; --moses must name a clone"):
-        find_moses(tmp_path)
+    with pytest.raises(UserError, match=r"tokenizer\.perl is missing; --moses must name a clone"):
+        compare.find_moses(tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(UserError, match="pip install mosestokenizer"):
-        find_moses(None)
+        compare.find_moses(None)
     monkeypatch.setattr("shutil.which", lambda _: None)
     with pytest.raises(UserError, match="needs perl"):
-        find_moses(None)
+        compare.find_moses(None)
 
 
 def test_memory_of_a_session_is_that_of_all_its_processes() -> None:
-    script = "import os; os.fork(); block = bytearray(50_000_000); block[::4096] = b'x' * len(block[::4096]); input()"
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True
-        ) as process,
-        benchmark.watched(process.pid) as peak,
-    ):
+    script = "import os; os.fork(); block = bytearray(50_000_000); "
+    script += "block[::4096] = b'x' * len(block[::4096]); input()"
+    peak = 0
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, start_new_session=True
+    ) as process:
         for _ in range(200):
-            if peak[0] > 100_000_000:
+            peak = max(peak, compare.session_memory(process.pid))
+            if peak > 100_000_000:
                 break
-            benchmark.time.sleep(0.1)
+            time.sleep(0.1)
         process.kill()
-    assert 100_000_000 < peak[0] < 200_000_000
-    assert benchmark.session_memory(os.getsid(0)) > 0
+    assert 100_000_000 < peak < 200_000_000
+    assert compare.session_memory(os.getsid(0)) > 0
 
 
 RESULT = {"steps": {"clean": 2.0, "learn": 1.0}, "kept": 90, "seconds": 4.0, "peak_bytes": 10**9}
@@ -102,17 +129,17 @@ def arguments(out: Path) -> Namespace:
 def test_a_stopped_benchmark_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def measured(words: list[str]) -> benchmark.Result:
+    def measured(words: list[str]) -> dict[str, Any]:
         asked.append(words[words.index("--run") + 1])
         if len(asked) == 3:
             raise KeyboardInterrupt
         return dict(RESULT)
 
-    monkeypatch.setattr(benchmark, "run_apart", measured)
-    monkeypatch.setattr(benchmark, "find_moses", lambda _: None)
+    monkeypatch.setattr(compare, "run_apart", measured)
+    monkeypatch.setattr(compare, "find_moses", lambda _: None)
     with pytest.raises(KeyboardInterrupt):
-        benchmark.measure(arguments(tmp_path / "x"), tmp_path / "x")
-    results = benchmark.measure(arguments(tmp_path / "x"), tmp_path / "x")
+        compare.measure(arguments(tmp_path / "x"))
+    results = compare.measure(arguments(tmp_path / "x"))
     assert asked == ["classic", "ours", "ours", "ours", "ours"]
     assert [(run["pairs"], run["workers"]) for run in results.values()] == [
         (100, 2),
@@ -130,7 +157,7 @@ def test_the_report_says_what_was_measured() -> None:
         "ours, 1 core": {**RESULT, "pairs": 100, "workers": 1, "seconds": 7.0},
         "ours, smaller": {**RESULT, "pairs": 25, "workers": 2, "peak_bytes": 10**9 - 750},
     }
-    text = benchmark.markdown(
+    text = compare.markdown(
         {"runs": runs, "machine": {"processor": "p"}, "software": {}, "date": "d", "command": "c"}
     )
     assert "**3.5 times**" in text
@@ -140,10 +167,18 @@ def test_the_report_says_what_was_measured() -> None:
     assert "| learn, lines/s | 29 | 200 | 200 | 50 |" in text
 
 
+def test_the_committed_report_is_that_of_the_committed_numbers() -> None:
+    folder = Path(compare.__file__).parent
+    report = json.loads((folder / "prepare.json").read_text())
+    assert compare.markdown(report) == (folder / "prepare.md").read_text()
+
+
 def test_ours_reports_its_steps(tmp_path: Path) -> None:
     for split, count in (("train", 300), ("valid", 20), ("test", 20)):
         write_corpus(tmp_path / split, count)
-    result = benchmark.ours(tmp_path / "train", tmp_path / "work", 1, 100)
+    result = compare.ours(
+        Namespace(text=tmp_path / "train", work=tmp_path / "work", workers=1, merges=100)
+    )
     assert list(result["steps"]) == ["clean", "learn", "segment", "binarise"]
     assert all(seconds > 0 for seconds in result["steps"].values())
     assert result["kept"] > 250
