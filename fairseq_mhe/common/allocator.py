@@ -1,4 +1,4 @@
-"""Let the process keep the memory that large tensors leave, instead of fetching it anew for the next one."""
+"""Let the process keep the memory that large tensors leave, instead of fetching it anew."""
 
 from __future__ import annotations
 

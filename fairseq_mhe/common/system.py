@@ -60,7 +60,7 @@ def machine(device: str) -> dict[str, str]:
 
 
 def software() -> dict[str, str]:
-    """Versions of all that has a part in the speed; a hash tells versions of our own source apart."""
+    """Versions of all that has a part in the speed, our own source by a hash of it."""
     import torch
 
     found = {
@@ -76,7 +76,7 @@ def software() -> dict[str, str]:
 
 
 def source_hash(package: Path = _PACKAGE) -> str:
-    """The first digits of a SHA-256 of the names and contents of all that has a part in the speed."""
+    """The first digits of a SHA-256 of names and contents of what has a part in the speed."""
     digest = hashlib.sha256()
     for path in sorted(path for part in _MEASURED for path in package.glob(part)):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
