@@ -8,12 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fairseq import checkpoint_utils, utils
+from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_mhe.bench.benchmark import Cell, Settings, Workload
 from fairseq_mhe.bench.ctranslate import open_translator
 from fairseq_mhe.bench.meters import Stopwatch
+from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq
 from fairseq_mhe.prepare.data_folder import DataFolder, load_task
 
 
@@ -82,12 +83,10 @@ class TranslationWorkload(Workload):
         # Nested, it reaches checkpoints too that are older than the option.
         int8 = self._engine.compute_type == "int8"
         overrides = {"model": {"int8_generation": True}} if int8 else {}
-        (model,), _ = checkpoint_utils.load_model_ensemble(
-            [str(self._engine.path)], overrides, task=self._task
-        )
+        model = load_by_fairseq(self._engine.path, self._task, overrides)
         names = ("beam", "lenpen", "max_len_a", "max_len_b")
         generation = GenerationConfig(**{name: self._cell[name] for name in names})
-        self._model: Any = model.to(self.device).eval()
+        self._model: Any = model.to(self.device)
         self._model.prepare_for_inference_(SimpleNamespace(generation=generation))
         self._generator = self._task.build_generator([self._model], generation)
 

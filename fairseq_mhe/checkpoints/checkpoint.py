@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from fairseq import checkpoint_utils
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, BaseFairseqModel
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor, nn
@@ -117,6 +118,14 @@ def open_on_meta(path: Path) -> nn.Module:
     state, options, _ = _read(path)
     with torch.device("meta"):
         return build_ours(options, make_task(*_words(path, state)))
+
+
+def load_by_fairseq(
+    path: Path, task: Any, overrides: Mapping[str, Any] | None = None
+) -> BaseFairseqModel:
+    """The model of a checkpoint as fairseq's own commands load it, stock where it is stock."""
+    (model,), _ = checkpoint_utils.load_model_ensemble([str(path)], overrides, task=task)
+    return model.eval()
 
 
 def save_stock(

@@ -6,12 +6,10 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq import checkpoint_utils
-from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, variant
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_stock
+from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source, save_stock
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.progress import Board
@@ -23,8 +21,8 @@ from fairseq_mhe.prepare.data_folder import open_data
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
-TOLERANCE = 1e-4
-BEAM = 5
+_TOLERANCE = 1e-4
+_BEAM = 5
 
 
 @dataclass(frozen=True)
@@ -109,7 +107,7 @@ def _verify(source: Source, path: Path, data: Path | None, subset: str, sentence
         task = task_of(open_data(data), source)
         found = batches(task, subset, sentence_pairs(task, subset, sentences))
         on = f"{subset} of {data}"
-    models = (source.model, load_stock(path, task))
+    models = (source.model, load_by_fairseq(path, task))
     same = None
     with Board("batches", transient=True) as board:
         board.add("comparing", len(found) * (1 if data is None else 3))
@@ -119,21 +117,15 @@ def _verify(source: Source, path: Path, data: Path | None, subset: str, sentence
 
         logits = logit_difference(*models, found, task.target_dictionary.pad(), advance)
         if data is not None:
-            one, other = (search(model, task, found, BEAM, advance) for model in models)
+            one, other = (search(model, task, found, _BEAM, advance) for model in models)
             same = sum(one[index] == other[index] for index in one)
-    if logits.relative > TOLERANCE:
+    if logits.relative > _TOLERANCE:
         raise UserError(
             f"the fold of {source.path} is not exact: its logits differ by up to "
             f"{logits.largest:.1e} (largest logit {logits.largest_logit:.1f}), so it is not kept; "
             "please report this"
         )
     return Report(logits, on, sum(len(batch["id"]) for batch in found), same)
-
-
-def load_stock(path: Path, task: TranslationTask) -> nn.Module:
-    """The model of a checkpoint, through fairseq's own loading."""
-    models, _ = checkpoint_utils.load_model_ensemble([str(path)], task=task)
-    return models[0].eval()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -159,4 +151,4 @@ def run(args: argparse.Namespace) -> None:
         f"{logits.positions} positions)"
     )
     if report.same_hypotheses is not None:
-        print(f"beam {BEAM}: {report.same_hypotheses} of {count} hypotheses are the same")
+        print(f"beam {_BEAM}: {report.same_hypotheses} of {count} hypotheses are the same")

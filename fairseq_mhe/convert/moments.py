@@ -40,7 +40,7 @@ def measure_inputs(
     pad: int,
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Inputs]:
-    """The inputs of every sublayer of ``model``, by its name, over batches of source and (shifted) target."""
+    """The inputs of every sublayer, by its name, over batches of source and (shifted) target."""
     sums = {
         name: (_Sums(module.embed_dim), _Sums(module.kdim)) for name, _, module in sublayers(model)
     }

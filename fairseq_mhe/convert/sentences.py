@@ -15,7 +15,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.data_folder import DataFolder, load_task
 
 #: Sentences to a batch.
-BATCH = 50
+_BATCH = 50
 Pair = dict[str, Any]
 
 
@@ -56,7 +56,7 @@ def batches(task: TranslationTask, subset: str, pairs: Sequence[Pair]) -> list[P
     """A split's pairs in batches of similar length; "id" tells which is which."""
     ordered = sorted(pairs, key=lambda pair: len(pair["source"]))
     collate = task.dataset(subset).collater
-    return [collate(ordered[start : start + BATCH]) for start in range(0, len(ordered), BATCH)]
+    return [collate(ordered[start : start + _BATCH]) for start in range(0, len(ordered), _BATCH)]
 
 
 def random_batches(
@@ -74,8 +74,8 @@ def random_batches(
     sources = [torch.cat((s, end)) for s in sequences(len(task.source_dictionary), lengths[0])]
     targets = [torch.cat((end, t)) for t in sequences(len(task.target_dictionary), lengths[1])]
     made = []
-    for start in range(0, sentences, BATCH):
-        source, target = sources[start : start + BATCH], targets[start : start + BATCH]
+    for start in range(0, sentences, _BATCH):
+        source, target = sources[start : start + _BATCH], targets[start : start + _BATCH]
         inputs = {
             "src_tokens": data_utils.collate_tokens(source, pad, left_pad=True),  # (B, S)
             "src_lengths": torch.tensor([len(s) for s in source]),  # (B,)

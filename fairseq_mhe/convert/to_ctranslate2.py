@@ -31,7 +31,7 @@ _QUANTIZATIONS = (
     *("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16"),
     *("int16", "float16", "bfloat16"),
 )
-BEAM = 5
+_BEAM = 5
 #: Longest translation that is compared.
 _LONGEST = 200
 #: In float32 at least this share of greedy translations must be the same: two near-equal words may
@@ -85,7 +85,7 @@ def convert(
             raise UserError(f"cannot write {output}: {error.strerror or error}") from error
 
 
-def agreement(
+def _agreement(
     source: Source, task: TranslationTask, model: Path, subset: str, sentences: int, threads: int
 ) -> Agreement:
     """Translate a split's first ``sentences`` by fairseq and by CTranslate2."""
@@ -99,7 +99,7 @@ def agreement(
     # Without </s>, which CTranslate2 adds itself.
     words = [_words(task.source_dictionary, pair["source"].tolist()) for pair in pairs]
     same = []
-    for beam in (1, BEAM):
+    for beam in (1, _BEAM):
         ours = search(source.model, task, found, beam, limit=_LONGEST)
         theirs = translator.translate_batch(words, beam_size=beam, max_decoding_length=_LONGEST)
         equal = 0
@@ -175,7 +175,7 @@ def run(args: argparse.Namespace) -> None:
         task = task_of(data, source)
         with new_folder(args.out) as folder:
             convert(source, data, folder, args.quantization, args.shared_heads)
-            found = agreement(source, task, folder, args.subset, args.sentences, args.threads)
+            found = _agreement(source, task, folder, args.subset, args.sentences, args.threads)
             if args.quantization == "float32" and found.greedy < _SAME_GREEDY * found.sentences:
                 raise UserError(
                     f"CTranslate2 translates only {found.greedy} of {found.sentences} sentences as "
@@ -190,5 +190,5 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.out}: CTranslate2, {size}, from {source.attention_words}")
     print(
         f"the same translation as fairseq's for {found.greedy} of {found.sentences} sentences of "
-        f"{args.subset} (greedy), {found.beam} with beam {BEAM}"
+        f"{args.subset} (greedy), {found.beam} with beam {_BEAM}"
     )

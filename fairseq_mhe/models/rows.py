@@ -11,7 +11,7 @@ from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
 from fairseq_mhe.models.options import OPTIONS
 
 #: Options that are part of a model beside its row and kind of attention, with fairseq's defaults.
-OTHERS = {
+_OTHERS = {
     "share_all_embeddings": False,
     "share_decoder_input_output_embed": False,
     "activation_fn": "relu",
@@ -58,7 +58,7 @@ def training_flags(options: Mapping[str, Any]) -> list[str]:
     row = nearest_row(options)
     others = {
         name: options.get(name)
-        for name, default in OTHERS.items()
+        for name, default in _OTHERS.items()
         if options.get(name) not in (None, default)
     }
     if "share_all_embeddings" in others:

@@ -1,4 +1,4 @@
-"""The average of checkpoints is their plain mean, and only checkpoints of one model are averaged."""
+"""The average of checkpoints is their plain mean, and only one model's are averaged."""
 
 import argparse
 from pathlib import Path
@@ -129,7 +129,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def folder_of_a_training(folder: Path) -> None:
-    """Updates 8 to 12; the last one only as checkpoint_last.pt, the best of them twice, and an average."""
+    """Updates 8 to 12, the last only as checkpoint_last.pt; the best twice, and an average."""
     for epoch, updates in ((1, 8), (1, 9), (2, 10), (2, 11)):
         save(
             folder / f"checkpoint_{epoch}_{updates}.pt",

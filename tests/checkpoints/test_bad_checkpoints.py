@@ -1,4 +1,4 @@
-"""Malicious, truncated and foreign checkpoints: every command refuses them in one line and leaves nothing."""
+"""Every command refuses malicious, truncated and foreign checkpoints and leaves nothing."""
 
 from __future__ import annotations
 

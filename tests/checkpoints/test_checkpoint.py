@@ -1,4 +1,4 @@
-"""Checkpoints of fairseq's Transformer and ours, old and new, become models; models become checkpoints."""
+"""Checkpoints of fairseq's Transformer and ours, old and new, become models, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Smaller kinds of attention start from a trained model: nothing is lost that need not be, and fit beats the mean."""
+"""Smaller kinds start from a trained model: nothing is lost needlessly, and fit beats the mean."""
 
 from __future__ import annotations
 

@@ -17,9 +17,9 @@ from fairseq_mhe.attention import build_attention, variant
 from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.attention.mhe import MHEAdd
 from fairseq_mhe.checkpoints.average import average_checkpoints
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.fold import fold, load_stock, stock_sublayer
+from fairseq_mhe.convert.fold import fold, stock_sublayer
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
 from tests.fixtures.models import logits, make_model, same_hypotheses
 
@@ -38,7 +38,7 @@ print("IMPORTED", "fairseq_mhe" in sys.modules)
 def folded(source: Source, path: Path) -> torch.nn.Module:
     """The fold of ``source``, through the file ``path`` and fairseq's own loading."""
     fold(source, path)
-    return load_stock(path, source.task())
+    return load_by_fairseq(path, source.task())
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -172,7 +172,7 @@ def test_the_command_compares_on_data(
 
 @pytest.mark.parametrize("kind", FOLDABLE)
 def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
-    """The same where the fold is linear; where it is not, averaging folded checkpoints is refused, with the reason."""
+    """The same where the fold is linear; elsewhere averaging folds is refused, with the reason."""
     paths = []
     for seed in (1, 2):
         path = save(
@@ -194,7 +194,7 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
             average_checkpoints(parts, tmp_path / "folded-average.pt")
         return
     average_checkpoints(parts, tmp_path / "folded-average.pt")
-    folded_first = load_stock(tmp_path / "folded-average.pt", open_source(paths[0]).task())
+    folded_first = load_by_fairseq(tmp_path / "folded-average.pt", open_source(paths[0]).task())
     for name, expected in averaged_first.state_dict().items():
         torch.testing.assert_close(folded_first.state_dict()[name], expected, rtol=1e-5, atol=1e-6)
 

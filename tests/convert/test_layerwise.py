@@ -18,7 +18,7 @@ from fairseq_mhe.models.build import sublayers
 
 
 class Work:
-    """Converts to MQA, remembers which sublayers, and is killed at the one of number ``killed_at``."""
+    """Converts to MQA, remembers which sublayers, and is killed at number ``killed_at``."""
 
     def __init__(self, killed_at: int | None = None) -> None:
         self.done: list[str] = []

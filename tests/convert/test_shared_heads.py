@@ -1,4 +1,4 @@
-"""CTranslate2's multi-query layout holds what equal heads share, and nothing is taken for equal that is not."""
+"""CTranslate2's multi-query layout holds what equal heads share, and no more is taken for equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADS, WIDTH, C = 4, 2, 8
 
 
 def full(groups: int, self_attention: bool) -> Any:
-    """An attention of 4 heads whose keys and value weights are equal within ``groups`` groups; all biases differ."""
+    """4 heads whose keys and value weights are equal within ``groups`` groups; biases differ."""
     random = np.random.default_rng(1)
 
     def rows(count: int) -> Any:

@@ -1,4 +1,4 @@
-"""A collaborative re-parametrisation is exact for D = n d, near for less, and fairseq-train goes on from it."""
+"""A collaborative model is exact for D = n d, near for less, and fairseq-train goes on from it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_dimension_that_cannot_be(
 def test_fairseq_train_goes_on_from_it(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With the flags that the command prints; after one update with a learning rate of nothing it is what it was."""
+    """With the flags that the command prints; one update at a rate of nothing changes nothing."""
     path = save(
         tmp_path / "a.pt",
         trained(attention="mha", attention_bias=True),
