@@ -19,7 +19,7 @@ _GROUPS = {
         "score": ("experiments.score", "score detokenised translations with sacreBLEU"),
         "table": ("report.table", "make the table and the picture from run folders"),
     },
-    "data": {"prepare": ("prepare.command", "turn parallel text into a data folder")},
+    "data": {"prepare": ("prepare.corpora.own_text", "turn parallel text into a data folder")},
     "checkpoints": {
         "average": ("checkpoints.average", "average the weights of several checkpoints"),
         "inspect": ("checkpoints.inspection", "show what a checkpoint is"),

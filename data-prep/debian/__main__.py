@@ -10,30 +10,31 @@ import argparse
 import importlib.util
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from debian.fetch import LANGS, RELEASE, Origin
+from fairseq_mhe.common.arguments import add_options, from_options
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.command import (
-    SubwordOptions,
-    add_subword_arguments,
-    settled,
-    subword_options,
-)
-from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
-from fairseq_mhe.prepare.corpora.source import ARCHIVES, archives_folder, finish, run_script
-from fairseq_mhe.prepare.manifest import Report
-from fairseq_mhe.prepare.parallel import available_cores
-from fairseq_mhe.prepare.pipeline import prepare, silent
-from fairseq_mhe.prepare.progress import shown_progress
+from fairseq_mhe.common.system import cores
+from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, SubwordOptions, merges
+from fairseq_mhe.prepare.corpora.known import ARCHIVES, finish, run_script
+from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.progress import Report, shown_progress, silent
 
 LIBRARIES = ("arpy", "lxml", "polib", "zstandard")
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
-MERGES = 16000
 HELD_OUT = 2000
 SHOWN = 8  # names in a warning
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subwords(SubwordOptions):
+    """The options of the subwords, with the default that suits the corpus."""
+
+    vocab_size: int = merges(16000)
 
 
 def make_text(
@@ -58,14 +59,12 @@ def make_text(
         )
     from debian.assemble import assemble
 
-    origin["archives"] = archives_folder(out, origin.get("archives"))
-    return assemble(
-        out / ORIGINAL, Origin(**origin), held_out, workers or available_cores(), report
-    )
+    origin["archives"] = origin.get("archives") or out / ORIGINAL / ARCHIVES
+    return assemble(out / ORIGINAL, Origin(**origin), held_out, workers or cores(), report)
 
 
 def make_data_folder(
-    out: Path, source: dict[str, Any], report: Report = silent, **subwords: Unpack[SubwordOptions]
+    out: Path, source: dict[str, Any], report: Report = silent, **subwords: Any
 ) -> Path:
     """Make the data folder ``out`` of the text in it that `make_text` has made.
 
@@ -81,7 +80,7 @@ def make_data_folder(
         target_lang=LANGS[1],
         out=out,
         max_ratio=None,  # the text is clean; a German compound may stand for five English words
-        **settled(subwords, MERGES),
+        **asdict(Subwords(**subwords)),
     )
     return prepare(config, report, source)
 
@@ -151,7 +150,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"end with the text, DATA/{ORIGINAL}/{{train,valid,test}}.{{en,de}}, for own_corpus.sh",
     )
-    add_subword_arguments(parser, "bpe", MERGES)
+    add_options(parser, Subwords, last=Subwords)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -170,7 +169,7 @@ def run(args: argparse.Namespace) -> None:
             packages=tuple(args.packages),
         )
         if not args.text_only:
-            make_data_folder(args.out, source, report, **subword_options(args))
+            make_data_folder(args.out, source, report, **asdict(from_options(Subwords, args)))
     finish(args.out / ORIGINAL if args.text_only else args.out, warnings(source))
 
 

@@ -13,7 +13,7 @@ from debian.fetch import LANGS, Fetched, choose, refuse_missing, translation_fil
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, sha256, write_text
 from fairseq_mhe.prepare.download import MB
-from fairseq_mhe.prepare.manifest import Report
+from fairseq_mhe.prepare.progress import Report
 
 BATCH = 25 * MB  # of packages that apt is told to download at a time
 # Read by apt after the system's own files, so that proxies and the like are kept, but no hook of

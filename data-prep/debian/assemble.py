@@ -13,8 +13,9 @@ from debian.mirror import from_mirror
 from debian.packages import PACKAGES
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.manifest import Manifest, Report, open_manifest
+from fairseq_mhe.prepare.manifest import Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
+from fairseq_mhe.prepare.progress import Report
 
 
 def assemble(

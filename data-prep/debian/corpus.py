@@ -40,8 +40,9 @@ from debian.split import Row, split
 from debian.text import Pair, plain, sentence_pairs
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_room, sha256, write_json
-from fairseq_mhe.prepare.manifest import Counts, Manifest, Report
+from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
+from fairseq_mhe.prepare.progress import Report
 from fairseq_mhe.prepare.text import read_lines
 
 RULES = 1  # of reading and cleaning; another number makes what was read with others be read again

@@ -10,7 +10,7 @@ from debian.control import OPENERS, Stanza, read_stanzas
 from debian.fetch import LANGS, Fetched, choose, refuse_missing
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.download import RemoteFile, obtain, obtain_all
-from fairseq_mhe.prepare.manifest import Report
+from fairseq_mhe.prepare.progress import Report
 
 ARCHITECTURE = "amd64"  # what is read of packages is the same in all
 CHECKSUM = re.compile(r"^ ([0-9a-f]{64})\s+(\d+)\s+(\S+)$", re.M)

@@ -1,9 +1,17 @@
-"""Types of command-line options: what argparse makes of a word, or refuses in one line."""
+"""Command-line options: what argparse makes of a word, and dataclasses whose fields are options."""
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Made = TypeVar("Made", bound=DataclassInstance)
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -38,3 +46,44 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
         return list(dict.fromkeys(text.split(",")))
 
     return convert
+
+
+def option(default: Any, help: str, **words: Any) -> Any:
+    """A dataclass field that is also a command-line option; ``words`` as argparse has them.
+
+    A field with ``default`` `dataclasses.MISSING` is required; one with False is a flag.
+    """
+    return field(default=default, metadata={"help": help, **words})
+
+
+def add_options(
+    parser: ArgumentParser, options: type[DataclassInstance], last: type[DataclassInstance]
+) -> None:
+    """The options among the fields of ``options``, those that it has from ``last`` last."""
+    inherited = {each.name for each in fields(last)}
+    for each in sorted(_options_of(options), key=lambda each: each.name in inherited):
+        words = dict(each.metadata)
+        if each.default is MISSING:
+            words["required"] = True
+        elif each.default is False:
+            words["action"] = "store_true"
+        else:
+            words["default"] = each.default
+            if isinstance(each.default, int | float | Path) or each.default in words.get(
+                "choices", ()
+            ):
+                words["help"] += " (default: %(default)s)"
+        parser.add_argument(f"--{each.name.replace('_', '-')}", **words)
+
+
+def from_options(options: type[Made], args: Namespace) -> Made:
+    """The dataclass with what the command line says."""
+    values = {each.name: getattr(args, each.name) for each in _options_of(options)}
+    for name, value in values.items():
+        if isinstance(value, list):
+            values[name] = tuple(value)
+    return options(**values)
+
+
+def _options_of(options: type[DataclassInstance]) -> list[Field[Any]]:
+    return [each for each in fields(options) if "help" in each.metadata]

@@ -17,7 +17,7 @@ from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments.table_run import TableRun
-from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
+from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.report.table import QUICKSTART as QUICKSTART_TABLE
@@ -103,7 +103,7 @@ def _prepare(out: Path, limit: int | None) -> DataFolder:
     """The embedded corpus as a data folder; a part of it has a folder of its own."""
     folder = out / ("data" if limit is None else f"data-limit{limit}")
     with shown_progress() as report:
-        prepare_home_assistant(folder, limit=limit, report=report)
+        HomeAssistant(out=folder, limit=limit).prepare(report)
     return open_prepared(folder)
 
 

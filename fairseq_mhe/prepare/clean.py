@@ -1,4 +1,4 @@
-"""Which sentence pairs are kept: white space in order, sides neither empty, too long, nor too unlike in length."""
+"""Which sentence pairs are kept: white space in order, sides neither empty, too long nor unlike."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 
+from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.text import Block, pairs_of
 from fairseq_mhe.prepare.tokenise import punctuation_normaliser, tokeniser
 
-CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 # A token is rarely longer; a line that passes the limit of tokens only because it has no spaces is
 # caught by this.
-MAX_CHARACTERS_A_TOKEN = 8
+_MAX_CHARACTERS_A_TOKEN = 8
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,21 @@ class CleanOptions:
         return self.tokenizer == "none" and not self.punctuation
 
 
+def options_of(config: PrepareConfig, split: str) -> CleanOptions:
+    """How strict cleaning is with a split."""
+    return CleanOptions(
+        *config.langs,
+        config.tokenizer,
+        config.max_tokens,
+        config.max_ratio if split == "train" else None,
+        config.punctuation,
+        config.lowercase,
+    )
+
+
 @dataclass
 class CleanChunk:
-    """The kept pairs, plain (``raw``) and tokenised, and how many were kept or dropped for which reason."""
+    """The kept pairs, plain and tokenised, and how many were kept or dropped for which reason."""
 
     raw: list[tuple[str, str]] = field(default_factory=list)
     tokenised: list[tuple[str, str]] = field(default_factory=list)
@@ -53,24 +68,24 @@ class CleanChunk:
 
 @dataclass(frozen=True)
 class CleanBlock:
-    """What is left of a block: folder (raw, tokenised) -> the text of both sides; and the counts."""
+    """What is left of a block: folder (raw, tokenised) -> the text of both sides; and counts."""
 
-    texts: dict[str, tuple[str, ...]]
+    texts: dict[str, tuple[str, str]]
     counts: Counter[str]
 
 
 def normalise(line: str) -> str:
-    """``line`` in Unicode's composed form, with single spaces for all white space and without control characters.
+    """``line`` in Unicode's composed form, with single spaces and without control characters.
 
     Python and fairseq end lines at more characters than the line feed (a stray carriage return,
     U+2028): left in, they would shift one side against the other.
     """
-    return " ".join(CONTROL.sub("", unicodedata.normalize("NFC", line)).split())
+    return " ".join(_CONTROL.sub("", unicodedata.normalize("NFC", line)).split())
 
 
 @cache
-def model_text(
-    lang: str, tokenizer: str, punctuation: bool = False, lowercase: bool = False
+def _model_text(
+    lang: str, tokenizer: str, punctuation: bool, lowercase: bool
 ) -> Callable[[str], str]:
     """A function from a normalised line to what subwords are made of."""
     tokens = tokeniser(tokenizer, lang)
@@ -81,38 +96,36 @@ def model_text(
     return lambda line: tokens(quotes(line)).lower() if lowercase else tokens(quotes(line))
 
 
-def reason_to_drop(
+def _reason_to_drop(
     raw: tuple[str, str], tokenised: tuple[str, str], options: CleanOptions
 ) -> str | None:
-    """Why a pair is dropped, or None where it is kept."""
     lengths = [side.count(" ") + 1 for side in tokenised]
     if not (raw[0] and raw[1] and tokenised[0] and tokenised[1]):
         return "empty"
-    if max(lengths) > options.max_tokens or is_overlong(raw, options):
+    if max(lengths) > options.max_tokens or _is_overlong(raw, options):
         return "too_long"
     if options.max_ratio is not None and max(lengths) > options.max_ratio * min(lengths):
         return "ratio"
     return None
 
 
-def is_overlong(raw: tuple[str, str], options: CleanOptions) -> bool:
-    """Whether a side has too many characters, whatever its tokens; such a line is not worth tokenising."""
-    return max(map(len, raw)) > MAX_CHARACTERS_A_TOKEN * options.max_tokens
+def _is_overlong(raw: tuple[str, str], options: CleanOptions) -> bool:
+    """Whether a side has too many characters to be worth tokenising."""
+    return max(map(len, raw)) > _MAX_CHARACTERS_A_TOKEN * options.max_tokens
 
 
 def clean_chunk(pairs: Iterable[tuple[str, str]], options: CleanOptions) -> CleanChunk:
     """Normalise, tokenise and filter some pairs of lines."""
     source_tokens, target_tokens = (
-        model_text(lang, options.tokenizer, options.punctuation, options.lowercase)
+        _model_text(lang, options.tokenizer, options.punctuation, options.lowercase)
         for lang in (options.source_lang, options.target_lang)
     )
     chunk = CleanChunk()
     for source, target in pairs:
-        raw = normalise(source), normalise(target)
-        tokenised = (
-            raw if is_overlong(raw, options) else (source_tokens(raw[0]), target_tokens(raw[1]))
-        )
-        reason = reason_to_drop(raw, tokenised, options)
+        raw = tokenised = normalise(source), normalise(target)
+        if not _is_overlong(raw, options):
+            tokenised = source_tokens(raw[0]), target_tokens(raw[1])
+        reason = _reason_to_drop(raw, tokenised, options)
         chunk.counts[reason or "kept"] += 1
         if reason is None:
             chunk.raw.append((raw[0].lower(), raw[1].lower()) if options.lowercase else raw)
@@ -123,17 +136,54 @@ def clean_chunk(pairs: Iterable[tuple[str, str]], options: CleanOptions) -> Clea
 def clean_block(block: Block, options: CleanOptions) -> CleanBlock:
     """As `clean_chunk`, for lines as they are in a file."""
     chunk = clean_chunk(pairs_of(block), options)
-    sides = (
-        {"raw": chunk.raw}
-        if options.keeps_text
-        else {"raw": chunk.raw, "tokenised": chunk.tokenised}
-    )
-    texts = {
-        folder: tuple(_lines(pair[side] for pair in pairs) for side in (0, 1))
-        for folder, pairs in sides.items()
-    }
+    texts = {"raw": _sides(chunk.raw)}
+    if not options.keeps_text:
+        texts["tokenised"] = _sides(chunk.tokenised)
     return CleanBlock(texts, chunk.counts)
 
 
-def _lines(lines: Iterable[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+def _sides(pairs: list[tuple[str, str]]) -> tuple[str, str]:
+    """The text of either side of the pairs."""
+    return "".join(f"{pair[0]}\n" for pair in pairs), "".join(f"{pair[1]}\n" for pair in pairs)
+
+
+class CleanWriter:
+    """The files of clean text: every split's own, and what is held out of train."""
+
+    def __init__(self, work: Path, config: PrepareConfig, stack: ExitStack) -> None:
+        """Open them all, to be closed with ``stack``."""
+        self._held_out = config.held_out
+        self._every = config.hold_out or 1
+        self._trained = 0  # pairs that came for train
+        self._files = {}
+        for folder in ("raw",) if options_of(config, "train").keeps_text else ("raw", "tokenised"):
+            (work / folder).mkdir()
+            for split in SPLITS:
+                paths = [work / folder / f"{split}.{lang}" for lang in config.langs]
+                self._files[folder, split] = [
+                    stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
+                    for path in paths
+                ]
+
+    def __call__(self, split: str, block: CleanBlock) -> dict[str, int]:
+        """Write a block, and return how many of its pairs went to other splits."""
+        if split != "train" or not self._held_out:
+            for folder, sides in block.texts.items():
+                for stream, text in zip(self._files[folder, split], sides, strict=True):
+                    stream.write(text)
+            return {}
+        kept = block.counts["kept"]
+        owners = [self._owner(self._trained + number) for number in range(1, kept + 1)]
+        self._trained += kept
+        for folder, sides in block.texts.items():
+            for side, text in enumerate(sides):
+                for owner, line in zip(owners, text.split("\n")[:-1], strict=True):
+                    self._files[folder, owner][side].write(f"{line}\n")
+        return {other: owners.count(other) for other in self._held_out}
+
+    def _owner(self, number: int) -> str:
+        """The split of a train pair, by its number from 1."""
+        for split, place in self._held_out.items():
+            if number % self._every == place:
+                return split
+        return "train"

@@ -3,81 +3,137 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import MISSING, dataclass
 from pathlib import Path
+from typing import Any
 
+from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.parallel import available_cores
+from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
 
 SPLITS = ("train", "valid", "test")
-LANGUAGE = re.compile(r"[A-Za-z_]+")
 ORIGINAL = "original"  # folder of the output where the scripts of known corpora put what they fetch
-MIN_HOLD_OUT = 3  # valid, test and at least one pair for train
+_LANGUAGE = re.compile(r"[A-Za-z_]+")
+_MIN_HOLD_OUT = 3  # valid, test and at least one pair for train
+_TEXT = "PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, .gz or .xz"
+_CHOICES = {"subword": SUBWORDS, "tokenizer": TOKENIZERS, "model_type": MODEL_TYPES}
+_AT_LEAST_ONE = {
+    "vocab_size": "vocabulary size",
+    "max_tokens": "maximum of tokens",
+    "max_ratio": "maximal ratio",
+    "workers": "number of workers",
+}
 # split -> of each of its corpora both sides, or the one file that has both
 Inputs = dict[str, list[tuple[Path, ...]]]
 
 
+def merges(default: int) -> Any:
+    """The field of the vocabulary's size, with a default that suits a corpus."""
+    return option(
+        default,
+        "merges (bpe) or pieces (sentencepiece), of both languages together",
+        type=int,
+        metavar="N",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubwordOptions:
+    """The options that every corpus has.
+
+    ``vocab_size`` is the number of merges for BPE (as "32K BPE" means) and of pieces for
+    SentencePiece. ``workers`` has no influence on what is written. SentencePiece takes plain text,
+    BPE words, unless a ``tokenizer`` is named.
+    """
+
+    subword: str = option("bpe", "kind of subwords", choices=SUBWORDS)
+    vocab_size: int = merges(32000)
+    model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
+    tokenizer: str = option(
+        "",
+        "word tokeniser before the subwords (default: moses for bpe, none for sentencepiece)",
+        choices=TOKENIZERS,
+    )
+    workers: int | None = option(
+        None, "processes (default: all cores); the result is the same", type=int, metavar="N"
+    )
+
+    def __post_init__(self) -> None:
+        if not self.tokenizer:
+            usual = "none" if self.subword == "sentencepiece" else "moses"
+            object.__setattr__(self, "tokenizer", usual)
+
+    @property
+    def cores(self) -> int:
+        """How many processes work."""
+        return self.workers or cores()
+
+
 @dataclass(frozen=True)
-class PrepareConfig:
+class PrepareConfig(SubwordOptions):
     """What to prepare, and how.
 
     ``train`` (one or more corpora, joined), ``valid`` and ``test`` are prefixes: PREFIX.LANG is a
     side's file, plain or with .gz or .xz; or they are files with both sides, NAME.tsv, plain or
     compressed. With ``hold_out`` N, every Nth clean train pair becomes valid where ``valid`` is
     None, and the pair after it test where ``test`` is None.
-    ``vocab_size`` is the number of merges for BPE (as "32K BPE" means) and of pieces for
-    SentencePiece. Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to
-    ``max_ratio`` times as many on the one as on the other (None: any); valid and test pairs are
-    dropped only where a side is empty or too long. ``punctuation`` and ``lowercase`` as in
-    `CleanOptions`. ``workers`` has no influence on what is written.
+    Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to ``max_ratio`` times
+    as many on the one as on the other (None: any); valid and test pairs are dropped only where a
+    side is empty or too long. ``punctuation`` and ``lowercase`` as in `CleanOptions`.
     """
 
-    train: tuple[Path, ...]
-    valid: Path | None
-    test: Path | None
-    source_lang: str
-    target_lang: str
-    out: Path
-    subword: str = "bpe"
-    vocab_size: int = 32000
-    tokenizer: str = "moses"
-    model_type: str = "unigram"
-    max_tokens: int = 250
-    max_ratio: float | None = 1.5
-    punctuation: bool = False
-    lowercase: bool = False
-    hold_out: int | None = None
-    workers: int | None = None
+    train: tuple[Path, ...] = option(
+        MISSING,
+        f"training text: {_TEXT}; several are joined",
+        type=Path,
+        nargs="+",
+        metavar="PREFIX",
+    )
+    valid: Path | None = option(None, "valid text, in the same forms", type=Path, metavar="PREFIX")
+    test: Path | None = option(None, "test text, in the same forms", type=Path, metavar="PREFIX")
+    source_lang: str = option("", "language translated from, as en", required=True, metavar="LANG")
+    target_lang: str = option("", "language translated into, as de", required=True, metavar="LANG")
+    out: Path = option(None, "folder to make", type=Path, required=True, metavar="DATA")
+    max_tokens: int = option(250, "drop pairs with a longer side", type=int, metavar="N")
+    max_ratio: float | None = option(
+        1.5,
+        "drop train pairs with over X times as many tokens on one side as on the other",
+        type=float,
+        metavar="X",
+    )
+    punctuation: bool = option(
+        False,
+        "write quotes, dashes and spaces around punctuation in one way, in what the model sees",
+    )
+    lowercase: bool = option(False, "everything in small letters")
+    hold_out: int | None = option(
+        None,
+        "without --valid: every Nth clean training pair is valid; without --test: the pair after "
+        "it is test",
+        type=int,
+        metavar="N",
+    )
 
     @property
     def langs(self) -> tuple[str, str]:
         """Source and target."""
         return self.source_lang, self.target_lang
 
-    @property
-    def cores(self) -> int:
-        """How many processes work."""
-        return self.workers or available_cores()
-
     def prefixes(self, split: str) -> tuple[Path, ...]:
         """Where the pairs of a split come from."""
-        one = {"valid": self.valid, "test": self.test}
-        return (
-            self.train
-            if split == "train"
-            else tuple(path for path in [one[split]] if path is not None)
-        )
+        if split == "train":
+            return self.train
+        path = self.valid if split == "valid" else self.test
+        return () if path is None else (path,)
 
     @property
     def held_out(self) -> dict[str, int]:
-        """Split without a text of its own -> which of every ``hold_out`` clean train pairs it gets."""
-        return {
-            split: place for split, place in (("valid", 0), ("test", 1)) if not self.prefixes(split)
-        }
+        """Split without a text of its own -> which of every ``hold_out`` train pairs it gets."""
+        places = {"valid": 0, "test": 1}
+        return {split: place for split, place in places.items() if not self.prefixes(split)}
 
 
 def check(config: PrepareConfig) -> None:
@@ -86,46 +142,35 @@ def check(config: PrepareConfig) -> None:
     Raises:
         UserError: an option is wrong.
     """
-    for name, value, choices in (
-        ("subword", config.subword, SUBWORDS),
-        ("tokenizer", config.tokenizer, TOKENIZERS),
-        ("model type", config.model_type, MODEL_TYPES),
-    ):
+    for option_name, choices in _CHOICES.items():
+        value, name = getattr(config, option_name), option_name.replace("_", " ")
         if value not in choices:
             raise UserError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")
     if not config.train:
         raise UserError("no training text is named; give at least one prefix")
-    check_hold_out(config)
+    _check_hold_out(config)
     if config.source_lang == config.target_lang:
         raise UserError(
             f"source and target language are both {config.source_lang!r}; they must differ"
         )
     for lang in config.langs:
-        if not LANGUAGE.fullmatch(lang):
+        if not _LANGUAGE.fullmatch(lang):
             raise UserError(
-                f"{lang!r} cannot be a language's name here; use letters and _ only, as in en or pt_BR"
+                f"{lang!r} cannot be a language's name here; use letters and _ only, "
+                "as in en or pt_BR"
             )
-    limits: tuple[tuple[str, float | None], ...] = (
-        ("vocabulary size", config.vocab_size),
-        ("maximum of tokens", config.max_tokens),
-        ("maximal ratio", config.max_ratio),
-        ("number of workers", config.workers),
-    )
-    for name, limit in limits:
+    for option_name, name in _AT_LEAST_ONE.items():
+        limit = getattr(config, option_name)
         if limit is not None and limit < 1:
             raise UserError(f"the {name} is {limit}; it must be at least 1")
 
 
-def check_hold_out(config: PrepareConfig) -> None:
-    """See that each split has a text, of its own or held out of train, and not both.
-
-    Raises:
-        UserError: it has not.
-    """
-    if config.held_out and (config.hold_out is None or config.hold_out < MIN_HOLD_OUT):
+def _check_hold_out(config: PrepareConfig) -> None:
+    """See that each split has a text, of its own or held out of train, and not both."""
+    if config.held_out and (config.hold_out is None or config.hold_out < _MIN_HOLD_OUT):
         raise UserError(
-            f"no text for {' and '.join(config.held_out)} is named; name one, or hold out every Nth train pair, "
-            f"N at least {MIN_HOLD_OUT}"
+            f"no text for {' and '.join(config.held_out)} is named; name one, or hold out every "
+            f"Nth train pair, N at least {_MIN_HOLD_OUT}"
         )
     if config.hold_out is not None and not config.held_out:
         raise UserError(
@@ -137,28 +182,24 @@ def input_files(config: PrepareConfig) -> Inputs:
     """The files that ``config`` names.
 
     Raises:
-        UserError: one is missing, empty, or would be overwritten.
+        UserError: a file is missing, empty, or would be overwritten.
     """
-    files = {
-        split: [corpus_files(prefix, config.langs) for prefix in config.prefixes(split)]
-        for split in SPLITS
-        if config.prefixes(split)
-    }
     out = config.out.resolve()
-    for path in map(Path.resolve, chain.from_iterable(chain.from_iterable(files.values()))):
-        if path.is_relative_to(out) and not path.is_relative_to(out / ORIGINAL):
-            raise UserError(
-                f"{path} lies inside the output folder {config.out}; choose another --out"
-            )
-    return files
+    found: Inputs = {}
+    for split in SPLITS:
+        for prefix in config.prefixes(split):
+            files = _corpus_files(prefix, config.langs)
+            found.setdefault(split, []).append(files)
+            for path in (file.resolve() for file in files):
+                if path.is_relative_to(out) and not path.is_relative_to(out / ORIGINAL):
+                    raise UserError(
+                        f"{path} lies inside the output folder {config.out}; choose another --out"
+                    )
+    return found
 
 
-def corpus_files(prefix: Path, langs: tuple[str, str]) -> tuple[Path, ...]:
-    """Both sides of a corpus, or the one file with tabs that has both.
-
-    Raises:
-        UserError: as `side_path`.
-    """
+def _corpus_files(prefix: Path, langs: tuple[str, str]) -> tuple[Path, ...]:
+    """Both sides of a corpus, or the one file with tabs that has both."""
     if any(prefix.name.endswith(f".tsv{suffix}") for suffix in SUFFIXES):
         return (existing_text(prefix),)
     return tuple(side_path(prefix, lang) for lang in langs)

@@ -13,7 +13,7 @@ import requests
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, sha256
-from fairseq_mhe.prepare.manifest import Report
+from fairseq_mhe.prepare.progress import Report
 
 ATTEMPTS = 5  # without a single byte in between
 PAUSE = 2.0  # seconds before the second attempt, and twice as many before each further one

@@ -18,8 +18,6 @@ from fairseq_mhe.common.steps import WORK_PREFIX, Steps, only_one
 MANIFEST = "manifest.json"
 _FORMAT = 1
 
-# step, lines done, lines in all; done == total says that the step is finished
-Report = Callable[[str, int, int], None]
 Counts = dict[str, Any]
 
 

@@ -18,11 +18,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def available_cores() -> int:
-    """The cores that this process may use, not those of the machine."""
-    return len(os.sched_getaffinity(0))
-
-
 def _leave_with_parent() -> None:
     """In a worker: leave Ctrl-C to the parent, and end when the parent has been killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

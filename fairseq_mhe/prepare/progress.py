@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.manifest import Report
 
-TITLES = {
+# step, lines done, lines in all; done == total says that the step is finished
+Report = Callable[[str, int, int], None]
+_TITLES = {
     "clean": "check, tokenise, clean",
     "learn": "learn subwords",
     "segment": "split into subwords",
@@ -16,8 +17,12 @@ TITLES = {
 }
 
 
+def silent(step: str, done: int, total: int) -> None:
+    """A `Report` to nobody."""
+
+
 @contextlib.contextmanager
 def shown_progress() -> Iterator[Report]:
     """Progress on stderr, which moves with the yielded `Report`."""
     with Board() as board:
-        yield lambda step, done, total: board.report(TITLES.get(step, step), done, total)
+        yield lambda step, done, total: board.report(_TITLES.get(step, step), done, total)

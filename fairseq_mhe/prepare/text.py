@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -25,31 +25,28 @@ def side_path(prefix: Path, lang: str) -> Path:
     """The file of one side: ``PREFIX.LANG``, or the same compressed with gzip or xz.
 
     Raises:
-        UserError: there is none, or it is empty or cannot be read.
+        UserError: the file is missing or empty, or cannot be read.
     """
     names = [Path(f"{prefix}.{lang}{suffix}") for suffix in SUFFIXES]
     with as_user_errors(names[0]):
         path = next((name for name in names if name.is_file()), None)
         if path is None:
             raise UserError(
-                f"{names[0]} is not there (nor with .gz or .xz); PREFIX.{lang} must name a text file"
+                f"{names[0]} is not there (nor with .gz or .xz); PREFIX.{lang} must name "
+                "a text file"
             )
     return existing_text(path)
 
 
 def existing_text(path: Path) -> Path:
-    """``path`` itself, if it is a file with something in it.
-
-    Raises:
-        UserError: it is not, or cannot be read.
-    """
+    """``path`` itself, if it is a file with something in it; else raises UserError."""
     with as_user_errors(path), path.open("rb") as stream:
         if not stream.read(1):
             raise UserError(f"{path} is empty; parallel text needs at least one line on each side")
     return path
 
 
-def open_bytes(path: Path) -> BinaryIO:
+def _open_bytes(path: Path) -> BinaryIO:
     """The file's bytes, decompressed where its name says that it is compressed."""
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "rb"))
@@ -58,7 +55,7 @@ def open_bytes(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def decode(path: Path, number: int, raw: bytes) -> str:
+def _decode(path: Path, number: int, raw: bytes) -> str:
     """One checked line of text without its end.
 
     Raises:
@@ -66,7 +63,8 @@ def decode(path: Path, number: int, raw: bytes) -> str:
     """
     if len(raw) > MAX_LINE_BYTES:
         raise UserError(
-            f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; is this one sentence a line?"
+            f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; "
+            "is this one sentence a line?"
         )
     try:
         text = raw.decode("utf-8")
@@ -86,11 +84,11 @@ def read_lines(path: Path) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read, is damaged, or a line is not clean text.
     """
-    with as_user_errors(path), open_bytes(path) as stream:
+    with as_user_errors(path), _open_bytes(path) as stream:
         number = 0
         while raw := stream.readline(MAX_LINE_BYTES + 1):
             number += 1
-            text = decode(path, number, raw)
+            text = _decode(path, number, raw)
             yield text.removeprefix(BOM) if number == 1 else text
 
 
@@ -107,7 +105,7 @@ def as_user_errors(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Block:
-    """Some lines of a parallel text, not yet decoded: of its two files, or of one file with a tab between the sides."""
+    """Some lines of a parallel text, not yet decoded: of its two files, or of its one with tabs."""
 
     paths: tuple[Path, ...]
     first: int  # number of the first line, from 1
@@ -119,15 +117,14 @@ def read_blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
 
     Raises:
         UserError: a file cannot be read, is damaged or has an endless line; or the files differ in
-        length, told with
-            both counts at the end.
+        length, told with both counts at the end.
     """
     first = 1
     with ExitStack() as stack:
         streams = []
         for path in paths:
             with as_user_errors(path):
-                streams.append((path, stack.enter_context(open_bytes(path))))
+                streams.append((path, stack.enter_context(_open_bytes(path))))
         while True:
             lines = [_some_lines(path, stream, first, size) for path, stream in streams]
             counts = [len(side) for side in lines]
@@ -148,7 +145,7 @@ def _some_lines(path: Path, stream: BinaryIO, first: int, size: int) -> list[byt
     with as_user_errors(path):
         for line in islice(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), size):
             if len(line) > MAX_LINE_BYTES:
-                decode(path, first + len(lines), line)  # refuses it
+                _decode(path, first + len(lines), line)  # refuses it
             lines.append(line)
     return lines
 
@@ -160,15 +157,15 @@ def _misaligned_streams(
     for (path, stream), count in zip(streams, counts, strict=True):
         with as_user_errors(path):
             totals[str(path)] = count + sum(1 for _ in stream)
-    return misaligned(totals)
+    return _misaligned(totals)
 
 
-def misaligned(lines: Mapping[str, int]) -> UserError:
-    """That the sides, name -> number of lines, do not belong together."""
+def _misaligned(lines: Mapping[str, int]) -> UserError:
+    """That the two sides, name -> number of lines, do not belong together."""
     (source, source_lines), (target, target_lines) = lines.items()
     return UserError(
-        f"{source} has {source_lines:,} lines, {target} has {target_lines:,}: the sides of a parallel text must be "
-        "aligned line by line"
+        f"{source} has {source_lines:,} lines, {target} has {target_lines:,}: the sides of a "
+        "parallel text must be aligned line by line"
     )
 
 
@@ -179,7 +176,7 @@ def pairs_of(block: Block) -> list[tuple[str, str]]:
         UserError: a line is not clean text, or has not two columns.
     """
     sides = [
-        decode_lines(path, block.first, raw)
+        _decode_lines(path, block.first, raw)
         for path, raw in zip(block.paths, block.lines, strict=True)
     ]
     if len(sides) == 2:
@@ -189,17 +186,18 @@ def pairs_of(block: Block) -> list[tuple[str, str]]:
         columns = line.split("\t")
         if len(columns) != 2:
             raise UserError(
-                f"{block.paths[0]}, line {number}: {len(columns)} columns; a line must be source TAB target, no more"
+                f"{block.paths[0]}, line {number}: {len(columns)} columns; "
+                "a line must be source TAB target, no more"
             )
         pairs.append((columns[0], columns[1]))
     return pairs
 
 
-def decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
+def _decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
     """Checked lines of text without their ends; ``first`` is the number of the first in its file.
 
     Raises:
-        UserError: as `decode`.
+        UserError: as `_decode`.
     """
     try:
         text = raw.decode("utf-8")
@@ -208,7 +206,7 @@ def decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
         clean = False
     if not clean:
         for number, line in enumerate(raw.split(b"\n"), start=first):
-            decode(path, number, line)
+            _decode(path, number, line)
     lines = text.removesuffix("\n").split("\n")
     if first == 1:
         lines[0] = lines[0].removeprefix(BOM)
@@ -218,11 +216,29 @@ def decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
 def count_lines(path: Path) -> int:
     """The number of lines, without looking at them; the last may lack its line end."""
     count, last = 0, b"\n"
-    with as_user_errors(path), open_bytes(path) as stream:
+    with as_user_errors(path), _open_bytes(path) as stream:
         while block := stream.read(1 << 20):
             count += block.count(b"\n")
             last = block
     return count + (not last.endswith(b"\n"))
+
+
+def aligned_lines(source: Path, target: Path) -> int:
+    """The number of lines that both sides have.
+
+    Raises:
+        UserError: they differ; both counts are told.
+    """
+    counts = count_lines(source), count_lines(target)
+    if counts[0] != counts[1]:
+        raise _misaligned({source.name: counts[0], target.name: counts[1]})
+    return counts[0]
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a new text file in a folder of its own work."""
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(f"{line}\n" for line in lines)
 
 
 def text_blocks(path: Path, size: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.corpora.home_assistant import prepare_home_assistant
+from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from tests.fixtures.text import Pairs
 
 
@@ -46,4 +46,5 @@ def config(tmp_path: Path, corpus: dict[str, Pairs]) -> PrepareConfig:
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder of 300 pairs of the embedded corpus, complete; not to be changed."""
     out = tmp_path_factory.mktemp(f"data {request.param}")
-    return prepare_home_assistant(out, subword=request.param, vocab_size=300, limit=300, workers=2)
+    corpus = HomeAssistant(out=out, subword=request.param, vocab_size=300, limit=300, workers=2)
+    return corpus.prepare()

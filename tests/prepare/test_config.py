@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.parallel import available_cores
 from fairseq_mhe.prepare.pipeline import prepare
 
 
@@ -53,7 +53,7 @@ def test_inputs_inside_the_output_are_refused(config: PrepareConfig) -> None:
 
 def test_all_cores_work_unless_told() -> None:
     config = PrepareConfig((Path("a"),), Path("b"), Path("c"), "en", "de", Path("out"))
-    assert config.cores == available_cores()
+    assert config.cores == cores()
     assert (
         PrepareConfig((Path("a"),), Path("b"), Path("c"), "en", "de", Path("out"), workers=3).cores
         == 3

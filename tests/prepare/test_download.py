@@ -13,7 +13,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import download
 from fairseq_mhe.prepare.download import BLOCK, RemoteFile, obtain, obtain_all
-from fairseq_mhe.prepare.pipeline import silent
+from fairseq_mhe.prepare.progress import silent
 from tests.fixtures.miniature import Server, serve
 
 CONTENT = bytes(range(256)) * 2000

@@ -12,7 +12,7 @@ from debian.deb import read_package
 from fairseq_mhe.common import files
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.pipeline import silent
+from fairseq_mhe.prepare.progress import silent
 from tests.data_prep.debian.repository import write_repository
 
 needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt is Debian's")

@@ -10,7 +10,7 @@ import pytest
 from debian.deb import read_package
 from debian.mirror import from_mirror
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.pipeline import silent
+from fairseq_mhe.prepare.progress import silent
 from tests.data_prep.debian.repository import write_repository
 from tests.fixtures.miniature import serve
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, prepare_home_assistant, read_corpus
+from fairseq_mhe.prepare.config import SPLITS
+from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, HomeAssistant, read_corpus
 from fairseq_mhe.prepare.manifest import read_manifest
-from fairseq_mhe.prepare.pipeline import SPLITS
 from fairseq_mhe.prepare.text import read_lines
 
 SCRIPT = CORPUS.parents[1] / "home_assistant_en_de.sh"
@@ -68,7 +68,7 @@ def test_a_bad_table_is_told(tmp_path: Path, content: bytes | None, message: str
     if content is not None:
         table.write_bytes(content)
     with pytest.raises(UserError, match=message):
-        prepare_home_assistant(tmp_path / "data", corpus=table)
+        HomeAssistant(out=tmp_path / "data", table=table).prepare()
     assert not (tmp_path / "data").exists()
 
 

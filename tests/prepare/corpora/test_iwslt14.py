@@ -8,14 +8,8 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import iwslt14
-from fairseq_mhe.prepare.corpora.iwslt14 import (
-    LANGS,
-    TEST,
-    TRAIN,
-    prepare_iwslt14,
-    training_sentences,
-)
-from fairseq_mhe.prepare.corpora.source import count_warnings
+from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
+from fairseq_mhe.prepare.corpora.known import count_warnings
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import serve, write_archive
@@ -27,7 +21,7 @@ SENTENCES = 92
 def members(pairs: Pairs) -> dict[str, str]:
     """The archive's files: annotations, titles and sentences."""
     made = {}
-    for side, lang in enumerate(LANGS):
+    for side, lang in enumerate(Iwslt14.langs):
         lines = [pair[1 - side] for pair in pairs[:SENTENCES]]  # the corpus is English-German
         head = [
             "<url>http://x</url>",
@@ -57,13 +51,13 @@ def test_every_23rd_pair_is_valid_and_all_is_in_small_letters(
     file: RemoteFile, tmp_path: Path, corpus: dict[str, Pairs]
 ) -> None:
     with serve(tmp_path / "served") as server:
-        data = prepare_iwslt14(
-            tmp_path / "data", mirror=server.url, vocab_size=100, workers=2, file=file
-        )
+        data = Iwslt14(
+            out=tmp_path / "data", mirror=server.url, vocab_size=100, workers=2, file=file
+        ).prepare()
     lines = {
         split: [
             (data / "raw" / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()
-            for lang in LANGS
+            for lang in Iwslt14.langs
         ]
         for split in ("train", "valid", "test")
     }
@@ -107,4 +101,4 @@ def test_a_missing_member_is_named(
     with pytest.raises(
         UserError, match=r"de-en\.tgz has no de-en/IWSLT14\.TEDX\.dev2012\.de-en\.en\.xml"
     ):
-        prepare_iwslt14(tmp_path / "data", archives=tmp_path / "served", file=file)
+        Iwslt14(out=tmp_path / "data", archives=tmp_path / "served", file=file).prepare()

@@ -9,8 +9,8 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.corpora.multi30k import FILES, NAMES, prepare_multi30k
-from fairseq_mhe.prepare.corpora.source import count_warnings
+from fairseq_mhe.prepare.corpora.known import count_warnings
+from fairseq_mhe.prepare.corpora.multi30k import FILES, NAMES, Multi30k
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import serve
@@ -34,19 +34,19 @@ def test_from_the_network_and_from_a_folder_it_is_the_same(served: Path, tmp_pat
         RemoteFile(f"http://127.0.0.1:9/{p.name}", p.stat().st_size, sha256(p)) for p in paths
     )
     with serve(served) as server:
-        one = prepare_multi30k(
-            tmp_path / "one", mirror=server.url, vocab_size=100, workers=1, files=files
-        )
-    two = prepare_multi30k(tmp_path / "two", folder=served, vocab_size=100, workers=1)
+        one = Multi30k(
+            out=tmp_path / "one", mirror=server.url, vocab_size=100, workers=1, files=files
+        ).prepare()
+    two = Multi30k(out=tmp_path / "two", folder=served, vocab_size=100, workers=1).prepare()
     assert read_manifest(one) == read_manifest(two)
     assert read_manifest(one)["lines"] == {"train": 60, "valid": 60, "test": 60}
     assert count_warnings(one)[0] == "train has 60 lines, known are 29,000"
 
 
 def test_small_letters_are_an_option(served: Path, tmp_path: Path) -> None:
-    data = prepare_multi30k(
-        tmp_path / "data", folder=served, vocab_size=100, workers=1, lowercase=True
-    )
+    data = Multi30k(
+        out=tmp_path / "data", folder=served, vocab_size=100, workers=1, lowercase=True
+    ).prepare()
     for folder in ("raw", "tokenised"):
         text = (data / folder / "train.de").read_text(encoding="utf-8")
         assert text == text.lower()
@@ -58,9 +58,9 @@ def test_another_file_is_refused(served: Path, tmp_path: Path) -> None:
         serve(served) as server,
         pytest.raises(UserError, match=r"train\.en\.gz has .* bytes instead of 568,929"),
     ):
-        prepare_multi30k(tmp_path / "data", mirror=server.url)
+        Multi30k(out=tmp_path / "data", mirror=server.url).prepare()
 
 
 def test_a_folder_without_it_is_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"train\.en is not there"):
-        prepare_multi30k(tmp_path / "data", folder=tmp_path)
+        Multi30k(out=tmp_path / "data", folder=tmp_path).prepare()

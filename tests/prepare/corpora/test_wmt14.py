@@ -18,8 +18,8 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import wmt14
-from fairseq_mhe.prepare.corpora.source import count_warnings
-from fairseq_mhe.prepare.corpora.wmt14 import WMT14, prepare_wmt14, read_catalogue
+from fairseq_mhe.prepare.corpora.known import count_warnings, finish
+from fairseq_mhe.prepare.corpora.wmt14 import WMT14, Wmt14, read_catalogue
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import Miniature, Server, make_miniature, serve, write_archive
 from tests.prepare.test_pipeline import snapshot, times
@@ -49,15 +49,15 @@ def server(miniature: Miniature) -> Iterator[Server]:
 
 
 def prepare_from(miniature: Miniature, server: Server, out: Path, **options: object) -> Path:
-    return prepare_wmt14(
-        out,
+    return Wmt14(
+        out=out,
         catalogue=miniature.catalogue,
         newstest=miniature.newstest,
         mirror=server.url,
         vocab_size=MERGES,
         workers=1,
         **options,  # type: ignore[arg-type]
-    )
+    ).prepare()
 
 
 def command(miniature: Miniature, server: Server, out: Path) -> list[str]:
@@ -150,7 +150,7 @@ def test_counts_that_are_not_as_known_are_warned_of_and_recorded(
     )
     data = prepare_from(miniature, server, tmp_path / "data")
     assert count_warnings(data) == ["news-commentary-v9 has 1 lines, known are 300"]
-    wmt14.finish(data, count_warnings(data))
+    finish(data, count_warnings(data))
     assert "warning: news-commentary-v9 has 1 lines, known are 300" in capsys.readouterr().err
 
 
@@ -203,7 +203,7 @@ def test_too_small_a_disk_is_told_before_the_download(
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(1, 1, 10**9))
     with pytest.raises(UserError, match=r"has 1\.0 GB free, step 'extract' needs about 2\.0 GB"):
-        prepare_wmt14(tmp_path / "data", mirror=server.url)
+        Wmt14(out=tmp_path / "data", mirror=server.url).prepare()
     assert server.requests == []
 
 
@@ -217,9 +217,9 @@ def test_without_a_network_the_test_sets_are_asked_for(
     with pytest.raises(
         UserError, match=r"cannot get its test set wmt13 \(.*not known.*\); .* --newstest"
     ):
-        prepare_wmt14(
-            tmp_path / "data", catalogue=miniature.catalogue, mirror=server.url, workers=1
-        )
+        Wmt14(
+            out=tmp_path / "data", catalogue=miniature.catalogue, mirror=server.url, workers=1
+        ).prepare()
 
 
 def test_sacrebleus_own_files_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.prepare import command
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.manifest import Report
+from fairseq_mhe.prepare.corpora import own_text
+from fairseq_mhe.prepare.progress import Report
 
 
 def words(config: PrepareConfig, *more: str) -> list[str]:
@@ -43,7 +43,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[PrepareConfig]:
         configs.append(config)
         return config.out
 
-    monkeypatch.setattr(command, "prepare", remember)
+    monkeypatch.setattr(own_text, "prepare", remember)
     return configs
 
 

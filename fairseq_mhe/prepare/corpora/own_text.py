@@ -1,0 +1,21 @@
+"""``fairseq-mhe prepare``: parallel text of one's own to a data folder."""
+
+from __future__ import annotations
+
+import argparse
+
+from fairseq_mhe.common.arguments import add_options, from_options
+from fairseq_mhe.prepare.config import PrepareConfig, SubwordOptions
+from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.progress import shown_progress
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_options(parser, PrepareConfig, last=SubwordOptions)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prepare the folder, with bars for the steps."""
+    with shown_progress() as report:
+        print(prepare(from_options(PrepareConfig, args), report))
