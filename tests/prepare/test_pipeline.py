@@ -91,7 +91,7 @@ def test_stopped_in_any_step_it_goes_on_to_the_same_end(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline.Preparation, f"_{step}", stop)
+        patch.setattr(pipeline._Preparation, f"_{step}", stop)
         with pytest.raises(KeyboardInterrupt):
             prepare(config)
     if (config.out / "manifest.json").exists():
