@@ -6,7 +6,6 @@ import bz2
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
@@ -25,8 +24,6 @@ class HomeAssistant(Corpus):
     """The first ``limit`` train pairs of ``table``, and a tenth as many of valid and test."""
 
     script = "home_assistant_en_de.sh"
-    # The table is clean; a German compound may well stand for five English words.
-    recipe: ClassVar = {"max_ratio": None}
 
     out: Path = default_out("runs/home-assistant-data")
     vocab_size: int = merges(4000)
@@ -52,7 +49,9 @@ class HomeAssistant(Corpus):
                 for side, lang in enumerate(self.langs):
                     path = prefixes[split].with_suffix(f".{lang}")
                     write_lines(path, (pair[side] for pair in pairs[:most]))
-            return self.make(report, [prefixes["train"]], prefixes["valid"], prefixes["test"])
+            train, valid, test = prefixes.values()
+            # The table is clean; a German compound may well stand for five English words.
+            return self.make(report, [train], valid, test, max_ratio=None)
 
 
 def read_corpus(path: Path) -> dict[str, list[tuple[str, str]]]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.archive import extract
@@ -18,6 +17,8 @@ from fairseq_mhe.prepare.manifest import Counts, open_manifest
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import aligned_lines, read_lines, write_lines
 
+_MAX_TOKENS = 175
+_HOLD_OUT = 23  # every 23rd clean training pair is valid
 _LINES = {"train": 160_239, "valid": 7283, "test": 6750}
 TRAIN = "de-en/train.tags.de-en.{lang}"
 TEST = tuple(
@@ -34,11 +35,10 @@ _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 
 @dataclass(frozen=True, kw_only=True)
 class Iwslt14(DownloadedCorpus):
-    """The talks of the archive ``file``; every 23rd clean training pair is valid."""
+    """The talks of the archive ``file``."""
 
     script = "iwslt14_de_en.sh"
-    langs: ClassVar = ("de", "en")
-    recipe: ClassVar = {"max_tokens": 175, "lowercase": True, "hold_out": 23}
+    langs = ("de", "en")
 
     out: Path = default_out("runs/iwslt14-data")
     vocab_size: int = merges(10000)
@@ -61,8 +61,9 @@ class Iwslt14(DownloadedCorpus):
             "archives": {self.file.name: found["sha256"]},
             "known_lines": _LINES,
         }
-        original = self.original
-        return self.make(report, [original / "train"], None, original / "test", source)
+        train, test = (self.original / name for name in ("train", "test"))
+        recipe = {"max_tokens": _MAX_TOKENS, "lowercase": True, "hold_out": _HOLD_OUT}
+        return self.make(report, [train], None, test, source, **recipe)
 
     def _extract(self, archive: Path, work: Path) -> None:
         """Put the plain text, train and test, into the folder ``work``."""

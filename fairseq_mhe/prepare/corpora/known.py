@@ -32,13 +32,11 @@ class Corpus(SubwordOptions, ABC):
     """A known corpus, to be made the data folder ``out``.
 
     A subclass says its facts, and in ``prepare`` how its text is got. Those of its fields that are
-    an `option` are options of its ``script`` in data-prep/. ``recipe``: further fields of
-    `PrepareConfig`.
+    an `option` are options of its ``script`` in data-prep/.
     """
 
     script: ClassVar[str]
     langs: ClassVar[tuple[str, str]] = ("en", "de")
-    recipe: ClassVar[Mapping[str, Any]] = {}
 
     out: Path
 
@@ -62,9 +60,12 @@ class Corpus(SubwordOptions, ABC):
         valid: Path | None,
         test: Path,
         source: Mapping[str, Any] | None = None,
-        **more: Any,
+        **recipe: Any,
     ) -> Path:
-        """The data folder of the text that ``prepare`` has got; ``source``: for the manifest."""
+        """The data folder of the text that ``prepare`` has got.
+
+        ``source``: for the manifest. ``recipe``: further fields of `PrepareConfig`.
+        """
         shared = {each.name: getattr(self, each.name) for each in fields(SubwordOptions)}
         config = PrepareConfig(
             train=tuple(train),
@@ -74,8 +75,7 @@ class Corpus(SubwordOptions, ABC):
             target_lang=self.langs[1],
             out=self.out,
             **shared,
-            **self.recipe,
-            **more,
+            **recipe,
         )
         return prepare(config, report, source)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.files import sha256
@@ -51,7 +50,6 @@ class Multi30k(DownloadedCorpus):
     """The text of ``files``, or of the same names in ``folder``; no pair is dropped for lengths."""
 
     script = "multi30k_en_de.sh"
-    recipe: ClassVar = {"max_ratio": None, "punctuation": True}
 
     out: Path = default_out("runs/multi30k-data")
     vocab_size: int = merges(10000)
@@ -77,7 +75,8 @@ class Multi30k(DownloadedCorpus):
             "known_lines": _LINES,
         }
         train, valid, test = texts.values()
-        return self.make(report, [train], valid, test, source, lowercase=self.lowercase)
+        recipe = {"max_ratio": None, "punctuation": True, "lowercase": self.lowercase}
+        return self.make(report, [train], valid, test, source, **recipe)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import sacrebleu
 
@@ -123,7 +123,6 @@ class Wmt14(DownloadedCorpus):
     """
 
     script = "wmt14_en_de.sh"
-    recipe: ClassVar = {"punctuation": True}
 
     out: Path = default_out("runs/wmt14-data")
     vocab_size: int = merges(32000)
@@ -161,7 +160,7 @@ class Wmt14(DownloadedCorpus):
         }
         train = [self.original / part.prefix for part in parts]
         valid, test = (self.original / name for name in _NEWSTEST)
-        return self.make(report, train, valid, test, source)
+        return self.make(report, train, valid, test, source, punctuation=True)
 
     def _extract(self, steps: Manifest, parts: tuple[Part, ...], report: Report) -> dict[str, int]:
         def action(work: Path) -> Counts:
