@@ -26,7 +26,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.corpora.source import run_script
+from fairseq_mhe.prepare.corpora.known import run_script
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.pipeline import prepare
 from synthetic import write_corpus
