@@ -9,7 +9,7 @@ from fairseq_mhe.common.progress import Board
 
 # step, lines done, lines in all; done == total says that the step is finished
 Report = Callable[[str, int, int], None]
-_TITLES = {
+TITLES = {
     "clean": "check, tokenise, clean",
     "learn": "learn subwords",
     "segment": "split into subwords",
@@ -25,4 +25,4 @@ def silent(step: str, done: int, total: int) -> None:
 def shown_progress() -> Iterator[Report]:
     """Progress on stderr, which moves with the yielded `Report`."""
     with Board() as board:
-        yield lambda step, done, total: board.report(_TITLES.get(step, step), done, total)
+        yield lambda step, done, total: board.report(TITLES.get(step, step), done, total)
