@@ -1,1 +1,1 @@
-"""An English-German corpus from the translated documentation and interfaces in Debian's packages."""
+"""An English-German corpus of the documentation and interfaces in Debian's packages."""

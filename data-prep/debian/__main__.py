@@ -1,4 +1,4 @@
-"""``python -m debian``, data-prep/debian_en_de.sh: Debian's translated documentation as parallel text.
+"""``python -m debian``: Debian's translated documentation as text (debian_en_de.sh).
 
 The text is then made a data folder, unless --text-only ends before that. What the text is read with
 (requirements.txt) is imported when it is needed, so that --help works without it.
@@ -148,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--text-only",
         action="store_true",
-        help=f"end with the text, DATA/{ORIGINAL}/{{train,valid,test}}.{{en,de}}, for own_corpus.sh",
+        help=f"end with the text for own_corpus.sh, DATA/{ORIGINAL}/{{train,valid,test}}.{{en,de}}",
     )
     add_options(parser, Subwords, last=Subwords)
 

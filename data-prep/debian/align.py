@@ -1,4 +1,4 @@
-"""Blocks of text in two languages that belong together, by their order, their kind and their lengths."""
+"""Blocks of text in two languages that belong together, by order, kind and lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages through apt, with lists and a cache of its own: the system stays as it is, and no rights are needed."""
+"""Packages through apt, with lists and a cache of its own, without rights over the system."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Apt:
         """
         if shutil.which("apt-get") is None or shutil.which("apt-cache") is None:
             raise UserError(
-                "apt-get is not there, as on systems other than Debian and its like; name a --mirror to download from, "
-                "or a --folder with .deb files"
+                "apt-get is not there, as on systems other than Debian and its like; "
+                "name a --mirror to download from, or a --folder with .deb files"
             )
         if sources is not None and not sources.is_file():
             raise UserError(
@@ -107,7 +107,8 @@ class Apt:
             self._run("apt-get", "update", lists=self._new_lists)
             if not any(self._new_lists.glob("*_Packages*")):
                 raise UserError(
-                    "apt-get update brought no list of packages; see that 'apt-get update' works here"
+                    "apt-get update brought no list of packages; "
+                    "see that 'apt-get update' works here"
                 )
             self._new_lists.rename(self.lists)
         report("lists of packages", 1, 1)
@@ -129,7 +130,7 @@ class Apt:
         return list(stanzas(output.split("\n")))
 
     def download(self, stanzas_: Sequence[Stanza], out: Path, report: Report) -> list[Path]:
-        """The packages' files in the folder ``out``; what is there and right is not downloaded again.
+        """The packages' files in ``out``; what is there and right is not downloaded again.
 
         Raises:
             UserError: one cannot be had, or the disk is too small.

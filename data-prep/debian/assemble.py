@@ -26,7 +26,7 @@ def assemble(
     ``held_out``: pairs of valid, and of test.
 
     Raises:
-        UserError: packages are missing or damaged, the disk is too small, or there are too few pairs.
+        UserError: packages are missing or damaged, the disk is too small, or pairs are too few.
     """
     if held_out < 1:
         raise UserError(f"--held-out is {held_out}; valid and test need at least one pair each")

@@ -29,7 +29,7 @@ ESCAPED = {"\\n": "\n", "\\t": " ", '\\"': '"'}
 
 
 def messages(raw: bytes) -> Iterator[Pair]:
-    """Message and translation of each entry; of plurals the first with the first and the last with the last.
+    """Message and translation of each entry; of plurals the first and the last of both.
 
     Raises:
         OSError, ValueError, struct.error: it is no catalogue, or its text is not in the encoding
@@ -57,7 +57,7 @@ def messages(raw: bytes) -> Iterator[Pair]:
 
 
 def without_kde_marks(english: str, german: str) -> Pair:
-    """A pair without the context that KDE 3 has in the message itself, and without scripts in the translation."""
+    """A pair without KDE 3's context in the message, and without scripts in the translation."""
     original = KDE3_CONTEXT.sub("", english)
     if plural := KDE3_PLURAL.match(original):
         original, german = original[plural.end() :].split("\n")[0], german.split("\n")[0]
@@ -65,7 +65,7 @@ def without_kde_marks(english: str, german: str) -> Pair:
 
 
 def pieces(english: str, german: str) -> list[Pair]:
-    """The paragraphs of a message, or the lines of a list; nothing where the sides differ in their number."""
+    """The paragraphs of a message, or the lines of a list; none where their numbers differ."""
     sides = [_unescaped(text).strip() for text in (english, german)]
     for pattern in (EMPTY_LINE, re.compile("\n")):
         parts = [pattern.split(side) for side in sides]
@@ -89,7 +89,9 @@ def _unescaped(text: str) -> str:
 
 
 def read_catalogue(raw: bytes) -> Iterator[Pair]:
-    """Paragraphs of the messages of a catalogue (.mo), without accelerators and markup, places filled in by letters.
+    """Paragraphs of the messages of a catalogue (.mo), without accelerators and markup.
+
+    Places that a program fills in have letters.
 
     Raises:
         OSError, ValueError, struct.error: as `messages`.

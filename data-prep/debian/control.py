@@ -1,4 +1,4 @@
-"""Debian's control data: stanzas of fields, as in a package's control file, in Packages and in Translation files."""
+"""Debian's control data: stanzas of fields, in control, Packages and Translation files."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def read_stanzas(path: Path) -> Iterator[Stanza]:
 
 
 def source_of(stanza: Stanza) -> str:
-    """The source package that a package is built from; packages of one source share their documents."""
+    """The source package of a package; packages of one source share their documents."""
     return stanza.get("Source", stanza["Package"]).split()[0]

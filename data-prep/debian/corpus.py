@@ -56,7 +56,7 @@ CHUNK = 8  # documents that a process reads at a time
 
 @dataclass
 class Found:
-    """The clean pairs of some documents, what became of the others, and the documents that could not be read."""
+    """The clean pairs of some documents, what became of others, and documents not readable."""
 
     rows: list[Row] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
@@ -80,7 +80,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Task:
-    """Some documents of one kind: the archives and paths of each (English and German, or one), and its package."""
+    """Some documents of one kind.
+
+    Of each its package, and the archives and paths: English and German, or one.
+    """
 
     kind: str
     documents: tuple[tuple[str, tuple[tuple[Path, str], ...]], ...]
@@ -170,7 +173,7 @@ class Corpus:
             report("unpack packages", number, len(packed))
 
     def read(self, kind: str, workers: int, report: Report) -> Counts:
-        """The clean pairs of one kind of document, as DATA/pairs/KIND.tsv: package, English, German."""
+        """The clean pairs of one kind, as DATA/pairs/KIND.tsv: package, English, German."""
         if kind == DESCRIPTIONS:
             inputs: Any = {
                 lang: [sha256(path) for path in self.descriptions[lang]] for lang in LANGS

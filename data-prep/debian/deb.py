@@ -1,4 +1,4 @@
-"""What is inside a .deb file, read in memory: nothing of a package reaches the disk under a name of its choice."""
+"""What is inside a .deb file, read in memory: no name in it decides where a file is written."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DAMAGE = (
 
 @dataclass(frozen=True)
 class Package:
-    """A package's file and what identifies it. ``source``: the source package that it is built from."""
+    """A package's file and what identifies it; ``source``: what it is built from."""
 
     name: str
     version: str
@@ -68,7 +68,7 @@ def read_package(path: Path) -> Package:
 
 
 def read_documents(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Path in the package (usr/share/...) and content of each wanted regular file, in the package's order.
+    """Path (usr/share/...) and content of each wanted regular file, in the package's order.
 
     Raises:
         UserError: the file is damaged, or a member's path leads out of the package.
@@ -112,6 +112,7 @@ def _inner_path(package: Path, name: str) -> str:
     inner = posixpath.normpath(name.removeprefix("./"))
     if leads_out(inner):
         raise UserError(
-            f"{package} is refused: its member {name!r} leads out of the package; this is no file of Debian's"
+            f"{package} is refused: its member {name!r} leads out of the package; "
+            "this is no file of Debian's"
         )
     return inner

@@ -1,4 +1,4 @@
-"""Package descriptions: Debian's English ones and the translations of its Description Translation Project."""
+"""Package descriptions: Debian's English ones and those of its Description Translation Project."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ITEM = re.compile(r"\s*[-*o+•]\s+")
 
 
 def paragraphs(description: str) -> list[str]:
-    """The heading and the paragraphs of a description; items of its lists are paragraphs of their own."""
+    """The heading and paragraphs of a description; items of lists are paragraphs of their own."""
     heading, *lines = description.split("\n")
     found, current = [heading], list[str]()
     for line in lines:

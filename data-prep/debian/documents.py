@@ -45,7 +45,7 @@ LANGUAGE = re.compile(r"(?<=/)(?:C|en|en-US|de|de-DE)/|[-._](?:C|en|de)(?=[./])"
 
 @dataclass(frozen=True)
 class Document:
-    """A file in a package, both by their place: ``package`` is the package's number among those that are read."""
+    """A file in a package; ``package`` is its number among those that are read."""
 
     package: int
     path: str

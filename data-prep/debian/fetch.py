@@ -1,4 +1,4 @@
-"""Packages and translated descriptions brought together, through apt, from a mirror, or from a folder."""
+"""Packages and translated descriptions, through apt, from a mirror, or from a folder."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Origin:
 class Fetched:
     """What is there to read.
 
-    ``release``: where it is from, as "Debian bookworm". ``descriptions``: language -> Translation files. ``missing``:
-    the packages (or patterns) of the list that were not to be had.
+    ``release``: where it is from, as "Debian bookworm". ``descriptions``: language -> Translation
+    files. ``missing``: the packages (or patterns) of the list that were not to be had.
     """
 
     release: str
@@ -84,7 +84,8 @@ def refuse_missing(
         )
     if missing and not chosen:
         raise UserError(
-            f"{place} has none of the {len(missing)} packages of the list; is it an archive of Debian's?"
+            f"{place} has none of the {len(missing)} packages of the list; "
+            "is it an archive of Debian's?"
         )
 
 
@@ -101,7 +102,8 @@ def from_folder(folder: Path, named: Sequence[str], names: dict[Path, str]) -> F
     for path, name in sorted(names.items()):
         if name in first:
             raise UserError(
-                f"{first[name]} and {path.name} are both the package {name}; leave one of them there"
+                f"{first[name]} and {path.name} are both the package {name}; "
+                "leave one of them there"
             )
         first[name] = path
     chosen, missing = choose(named or list(first), first)
@@ -109,12 +111,13 @@ def from_folder(folder: Path, named: Sequence[str], names: dict[Path, str]) -> F
     descriptions = {lang: translation_files(folder, lang) for lang in LANGS}
     if not chosen and not all(descriptions.values()):
         raise UserError(
-            f"{folder} has no .deb file, nor Translation-en and Translation-de; put what is to be read there"
+            f"{folder} has no .deb file, nor Translation-en and Translation-de; "
+            "put what is to be read there"
         )
     return Fetched("folder", tuple(first[name] for name in chosen), descriptions, ())
 
 
 def translation_files(folder: Path, lang: str) -> tuple[Path, ...]:
-    """The Translation files of a language in a folder; names may begin with the place that they are from."""
+    """The Translation files of a language; their names may begin with the place they are from."""
     endings = tuple(f"Translation-{lang}{suffix}" for suffix in OPENERS)
     return tuple(sorted(path for path in folder.iterdir() if path.name.endswith(endings)))

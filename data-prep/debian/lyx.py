@@ -1,4 +1,4 @@
-"""LyX's manuals: the paragraphs of both languages' documents, without formulas, notes and commands."""
+"""LyX's manuals: paragraphs of both languages, without formulas, notes and commands."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MISSED = (
 
 
 def blocks(document: str) -> list[Block]:
-    """The paragraphs of a document. Of what is inset in one, styled text is read; a formula leaves a mark."""
+    """The paragraphs of a document. Of insets styled text is read; a formula leaves a mark."""
     found: list[Block] = []
     layout, lines = "", list[str]()
     insets: list[bool] = []  # of the open ones, whether their text is part of the paragraph

@@ -1,4 +1,4 @@
-"""Man pages: the paragraphs of both languages' troff source, without commands, fonts, tables and code."""
+"""Man pages: paragraphs of both languages' troff, without commands, fonts, tables and code."""
 
 # ruff: noqa: RUF001 - typographic characters are what the names stand for
 
@@ -37,10 +37,10 @@ ONE = {"-": "-", " ": " ", "~": " ", "0": " ", "e": "\\", "\\": "\\", ".": ".", 
 ONE |= dict.fromkeys("&|^/,%:c)!?{}dupz", "")
 # Name and character, in turn.
 _NAMED = """
-    aq ' dq " cq ’ oq ‘ lq “ rq ” em — en – hy - mi - :a ä :o ö :u ü :A Ä :O Ö :U Ü ss ß sz ß 'e é `a à Bq „ bq ‚ Fo
-    « Fc » fo ‹ fc › bu • co © rg ® tm ™ ha ^ ti ~ rs \\ ga ` la < ra > lB [ rB ] lC { rC } at @ sh # Do $ Eu € Po £
-    or | ba | sl / ** * pl + eq = <= ≤ >= ≥ != ≠ +- ± mu × -> → <- ← de ° mc µ sc § ... … R ® Tm ™ 'a á ^e ê C+ C++
-    -- — Aq '
+    aq ' dq " cq ’ oq ‘ lq “ rq ” em — en – hy - mi - :a ä :o ö :u ü :A Ä :O Ö :U Ü ss ß sz ß 'e é
+    `a à Bq „ bq ‚ Fo « Fc » fo ‹ fc › bu • co © rg ® tm ™ ha ^ ti ~ rs \\ ga ` la < ra > lB [ rB ]
+    lC { rC } at @ sh # Do $ Eu € Po £ or | ba | sl / ** * pl + eq = <= ≤ >= ≥ != ≠ +- ± mu × -> →
+    <- ← de ° mc µ sc § ... … R ® Tm ™ 'a á ^e ê C+ C++ -- — Aq '
 """
 NAMED = dict(zip(_NAMED.split()[::2], _NAMED.split()[1::2], strict=True))
 CODE_POINT = re.compile(r"u([0-9A-F]{4,6})")
@@ -154,8 +154,8 @@ class Page:
 def blocks(page: str) -> list[Block]:
     """The paragraphs, headings and terms of a page.
 
-    None of a page that only names another (``.so``), nor of one with BSD's macros (mdoc), which mark words, not text:
-    neither has a heading (``.SH``).
+    None of a page that only names another (``.so``), nor of one with BSD's macros (mdoc), which
+    mark words, not text: neither has a heading (``.SH``).
     """
     reader = Page()
     for line in page.split("\n"):

@@ -1,4 +1,4 @@
-"""What interface texts have besides text: accelerators, markup, and places that a program fills in."""
+"""What interface texts have besides text: accelerators, markup, places to be filled in."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ WORDS = {mark: re.compile(f"{PART}{mark}{PART}") for mark in MARKS}
 
 TAG = re.compile(r"</?([a-zA-Z][\w:-]*)(?:\s[^<>]*)?/?>")
 _INLINE = """
-    a abbr acronym application b bcode big bold center cite code command em email emphasis envar filename font
-    format header i icode img interface italic kbd keycap link markup message note numid nobr pre q ref resource s
-    shortcut small span strike strong style sub sup tt tooltip tx u ui warning
+    a abbr acronym application b bcode big bold center cite code command em email emphasis envar
+    filename font format header i icode img interface italic kbd keycap link markup message note
+    numid nobr pre q ref resource s shortcut small span strike strong style sub sup tt tooltip tx u
+    ui warning
 """
 INLINE = set(_INLINE.split())
 _BLOCK = """
-    blockquote body br dd div dl dt h1 h2 h3 h4 h5 h6 head hr html li meta nl ol p para qt subtitle table tbody td
-    th thead title tr ul list item
+    blockquote body br dd div dl dt h1 h2 h3 h4 h5 h6 head hr html li meta nl ol p para qt subtitle
+    table tbody td th thead title tr ul list item
 """
 BLOCK = set(_BLOCK.split())
 
@@ -51,7 +52,7 @@ LETTERS = "XYZ"  # what stands for the first, second and third place of a text
 
 
 def without_accelerators(english: str, german: str) -> Pair:
-    """A pair without the marks of keyboard shortcuts: ``&``, ``_`` and ``~`` (KDE and Qt, GTK, LibreOffice).
+    """A pair without marks of shortcuts: ``&``, ``_`` and ``~`` (KDE and Qt, GTK, LibreOffice).
 
     A word that is the same on both sides with the mark in it (``foo_bar``, ``AT&T``) is a name and
     keeps it. Of the others, a label has one; where a side has more, they are no shortcuts.
@@ -69,7 +70,7 @@ def _core(word: str) -> str:
 
 
 def _is_name(word: str, mark: str) -> bool:
-    """Whether a word that stands on both sides is one with the mark in its name, rather than a marked letter."""
+    """Whether a word that stands on both sides has the mark in its name, not on a letter."""
     return not (word.startswith(mark) and word.count(mark) == 1 and word[1:2].isupper())
 
 
@@ -86,7 +87,7 @@ def _without_mark(text: str, mark: str, names: set[str]) -> str:
 
 
 def without_markup(text: str) -> str:
-    """``text`` without the tags of HTML, Pango and KDE; a word in angle brackets that is none of these stays."""
+    """``text`` without the tags of HTML, Pango and KDE; another word in angle brackets stays."""
     closed = {match[1].lower() for match in TAG.finditer(text) if match[0].startswith("</")}
 
     def plain(match: re.Match[str]) -> str:
@@ -99,7 +100,10 @@ def without_markup(text: str) -> str:
 
 
 def masked(english: str, german: str) -> Pair | None:
-    """A pair with letters (X, Y, Z) where a program fills something in; None where the places differ or are unknown."""
+    """A pair with letters (X, Y, Z) where a program fills something in.
+
+    None where the places differ or are unknown.
+    """
     names = _names(english)
     if sorted(names) != sorted(_names(german)) or len(set(names)) > len(LETTERS):
         return None

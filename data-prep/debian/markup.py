@@ -1,4 +1,4 @@
-"""Help texts and books in DocBook, Mallard and HTML: the paragraphs of both languages' documents."""
+"""Help texts and books in DocBook, Mallard and HTML: paragraphs of both languages."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from debian.align import Block, align
 from debian.text import OBJECT, Pair, decode, plain
 
 _BLOCKS = """
-    p para simpara title titleabbrev subtitle h1 h2 h3 h4 h5 h6 td th entry dt dd li term caption desc item listitem
-    section sect1 sect2 sect3 sect4 sect5 chapter page note tip table row tr tbody thead div blockquote ul ol dl
-    variablelist itemizedlist orderedlist steps terms list varlistentry glossterm glossentry glossdef question
-    answer info prefaceinfo bookinfo articleinfo highlights procedure step figure screenshot br hr
+    p para simpara title titleabbrev subtitle h1 h2 h3 h4 h5 h6 td th entry dt dd li term caption
+    desc item listitem section sect1 sect2 sect3 sect4 sect5 chapter page note tip table row tr
+    tbody thead div blockquote ul ol dl variablelist itemizedlist orderedlist steps terms list
+    varlistentry glossterm glossentry glossdef question answer info prefaceinfo bookinfo articleinfo
+    highlights procedure step figure screenshot br hr
 """
 BLOCKS = set(_BLOCKS.split())
 _NO_TEXT = """
-    script style head nav pre programlisting screen literallayout synopsis cmdsynopsis funcsynopsis code_block
-    indexterm remark comment footnote authorgroup author othercredit credit legalnotice license copyright revhistory
-    keywordset toc shortcut
+    script style head nav pre programlisting screen literallayout synopsis cmdsynopsis funcsynopsis
+    code_block indexterm remark comment footnote authorgroup author othercredit credit legalnotice
+    license copyright revhistory keywordset toc shortcut
 """
 NO_TEXT = set(_NO_TEXT.split())
 REFERENCES = {
@@ -59,7 +60,7 @@ def read_entities(text: str) -> dict[str, str]:
 
 
 def resolved(entities: Entities, known: Entities | None = None) -> dict[str, str]:
-    """The entities with the values of those within them, and those that are ``known`` with their values already.
+    """The entities with the values of those within them, and those that are ``known`` already.
 
     One that is too long for a few words is its own name.
     """
@@ -71,7 +72,7 @@ def resolved(entities: Entities, known: Entities | None = None) -> dict[str, str
 
 
 def put_in(text: str, values: Entities) -> str:
-    """``text`` with its entities' values; an unknown one is its own name. XML's and HTML's own stay."""
+    """``text`` with its entities' values; an unknown one is its own name, XML's and HTML's stay."""
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
@@ -81,7 +82,7 @@ def put_in(text: str, values: Entities) -> str:
 
 
 class Reader(HTMLParser):
-    """Blocks of text between the tags that part them. Lenient, since HTML in packages is not always well formed."""
+    """Blocks of text between the tags that part them. Lenient: not all HTML is well formed."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -112,7 +113,7 @@ class Reader(HTMLParser):
             self._joint = JOINT[tag]
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element without content begins and ends. The name of another section is put in by who shows the text."""
+        """An element without content; who shows the text puts another section's name there."""
         if tag in BLOCKS and not self._hidden:
             self.end_block(tag)
         elif tag in REFERENCES and not self._hidden:
@@ -150,7 +151,7 @@ def blocks(document: str, entities: Entities) -> list[Block]:
 def read_markup(
     english: bytes, german: bytes, entities: tuple[Entities, Entities] = ({}, {})
 ) -> list[Pair]:
-    """Paragraphs of two documents that belong together; ``entities``: those of each language, `resolved`.
+    """Paragraphs of two documents that belong together; ``entities``: each language's, `resolved`.
 
     Raises:
         ValueError: one is not text.

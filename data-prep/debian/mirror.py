@@ -1,4 +1,4 @@
-"""Packages from a Debian mirror on systems without apt, each file verified by the checksums of the release."""
+"""Packages from a Debian mirror, without apt, each file verified by the release's checksums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def from_mirror(
     named: Sequence[str],
     report: Report,
 ) -> Fetched:
-    """Download ``named``, or else ``wanted``, packages of a release's main section into ``archives``.
+    """Download ``named``, or else ``wanted``, packages of a release's main into ``archives``.
 
     The release's own signature is not verified, so ``mirror`` should be one that is reached by
     https.
@@ -53,7 +53,8 @@ def from_mirror(
                     RemoteFile(f"{place}/{path}{suffix}", *known[f"{path}{suffix}"]), lists, report
                 )
         raise UserError(
-            f"{place}/InRelease names no {path}; is this a Debian mirror, and {release} a release of it?"
+            f"{place}/InRelease names no {path}; "
+            f"is this a Debian mirror, and {release} a release of it?"
         )
 
     packages: dict[str, Stanza] = {}

@@ -1,4 +1,4 @@
-"""Pairs into train, valid and test: by package, so that no document is on both sides, and without near-duplicates."""
+"""Pairs into train, valid and test, by package: no document on both sides, no near-duplicates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from debian.text import Pair
 from fairseq_mhe.common.errors import UserError
 
-LARGEST = 5  # a package may have one in so many of the pairs of a held-out set, so that these are of several packages
+# A package may have one in so many of a held-out set's pairs, so that several packages are in it.
+LARGEST = 5
 NOT_LETTERS = re.compile(r"[\W\d_]+")
 HELD_OUT = ("test", "valid")
 
@@ -27,7 +28,7 @@ class Row:
 
 @dataclass
 class Splits:
-    """The pairs of each split, the packages of those that are held out, and what was left out for which reason."""
+    """The pairs of each split, the packages of those held out, and what was left out and why."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     packages: dict[str, list[str]] = field(default_factory=dict)
@@ -78,7 +79,8 @@ def split(rows: Sequence[Row], held_out: int) -> Splits:
             chosen += _one_of_a_kind(fresh, chosen, splits.counts)
         if len(chosen) < held_out:
             raise UserError(
-                f"{len(distinct):,} pairs are too few to hold out {held_out:,} for {name}, of packages with at most "
+                f"{len(distinct):,} pairs are too few to hold out {held_out:,} for {name}, "
+                "of packages with at most "
                 f"{held_out // LARGEST:,} each; take more packages, or a smaller --held-out"
             )
         splits.counts["held_out_surplus"] += len(chosen) - held_out
@@ -90,7 +92,7 @@ def split(rows: Sequence[Row], held_out: int) -> Splits:
 
 
 class Candidates:
-    """Packages of up to ``most`` pairs, in their order, by the kind that most of their pairs are of."""
+    """Packages of up to ``most`` pairs, in order, by the kind of most of their pairs."""
 
     def __init__(self, by_package: Mapping[str, Sequence[Row]], most: int) -> None:
         self._waiting: dict[str, deque[str]] = {}
@@ -102,7 +104,7 @@ class Candidates:
         self._shares = {kind: totals[kind] / totals.total() for kind in self._waiting}
 
     def next(self, chosen: Sequence[Row]) -> str | None:
-        """The next package, of the kind that ``chosen`` lacks most; None where there is none left."""
+        """The next package, of the kind that ``chosen`` lacks most; None where none is left."""
         have = Counter(row.kind for row in chosen)
         lacking = {
             kind: share * len(chosen) - have[kind]
@@ -120,7 +122,7 @@ def _without(known: set[str], rows: Sequence[Row], counts: Counter[str], name: s
 
 
 def _one_of_a_kind(rows: Sequence[Row], chosen: Sequence[Row], counts: Counter[str]) -> list[Row]:
-    """The rows whose English is no near-duplicate of one before them, so that no sentence is tested twice."""
+    """The rows whose English is no near-duplicate of one before, so that none is tested twice."""
     seen = {key(row.pair[0]) for row in chosen}
     fresh: list[Row] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Text as all readers return it: decoded, plain, on one line; and cut into sentences where both sides can be."""
+"""Text as all readers return it: decoded, plain, on one line; and cut into sentences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def decode(raw: bytes) -> str:
 
 
 def plain(text: str) -> str:
-    """``text`` in Unicode's composed form, without invisible characters, with single spaces for all white space."""
+    """``text`` in Unicode's composed form, without invisible characters, with single spaces."""
     return SPACE.sub(" ", unicodedata.normalize("NFC", text).translate(INVISIBLE)).strip()
 
 
@@ -54,7 +54,7 @@ def sentences(paragraph: str) -> list[str]:
 
 
 def sentence_pairs(english: str, german: str) -> list[Pair]:
-    """A paragraph's sentences where both sides have as many, of like lengths; else the paragraph as it is."""
+    """A paragraph's sentences where both sides have as many, of like lengths; else itself."""
     sides = sentences(english), sentences(german)
     if len(sides[0]) != len(sides[1]):
         return [(english, german)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Regenerate pairs.tsv.bz2: English-German interface texts of Home Assistant, from the wheel of one release.
+"""Regenerate pairs.tsv.bz2: interface texts of Home Assistant, from the wheel of one release.
 
 Standard library only. The same wheel always gives the same bytes: the order is fixed by names, the
 split by hashes, and bzip2's output has not changed since 2000 (that of zlib and liblzma depends on
@@ -59,7 +59,7 @@ CODE = re.compile(
 
 
 class Pair(NamedTuple):
-    """One translation: the integration it comes from and its two sides, each one line of plain text."""
+    """One translation: the integration it comes from and its two sides, each one line of text."""
 
     integration: str
     en: str
@@ -118,12 +118,12 @@ def segments(en: str, de: str) -> list[tuple[str, str]] | None:
 
 
 def words(text: str) -> list[str]:
-    """The words of ``text`` that hold a letter, in lower case and without the punctuation around them."""
+    """The words of ``text`` that hold a letter, in lower case and without punctuation."""
     return [word for token in text.split() if (word := normalised(token))]
 
 
 def is_copied(en: str, de: str) -> bool:
-    """Whether most words are the same in both languages: lists of names and models, untranslated text."""
+    """Whether most words are the same in both languages: names and models, untranslated text."""
     en_words, de_words = words(en), words(de)
     copied = sum((Counter(en_words) & Counter(de_words)).values())
     return copied > MAX_COPIED_SHARE * max(len(en_words), len(de_words))
@@ -192,7 +192,7 @@ def clean(messages: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
 
 
 def family(integration: str) -> str:
-    """What related integrations have in common, as victron_ble and victron_gx: their name's first word."""
+    """What related integrations (victron_ble, victron_gx) share: their name's first word."""
     return integration.split("_")[0]
 
 
@@ -209,7 +209,7 @@ def split_of(name: str, size: int) -> str:
 
 
 def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
-    """Each English text once, with the German one that most integrations give it (the first of equals)."""
+    """Each English text once, with the German that most integrations give (the first of equals)."""
     translations: dict[str, Counter[str]] = defaultdict(Counter)
     first: dict[tuple[str, str], Pair] = {}
     for pair in pairs:
@@ -221,7 +221,7 @@ def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
 def held_out(
     pairs: Iterable[Pair], seen: Iterable[Pair], name: str, counts: Counter[str]
 ) -> list[Pair]:
-    """``pairs`` without short labels, repetitions, and everything whose one side occurs in ``seen``."""
+    """``pairs`` without short labels, repetitions, and all whose one side occurs in ``seen``."""
     sources = {normalised(pair.en) for pair in seen}
     targets = {normalised(pair.de) for pair in seen}
     kept = []
@@ -271,7 +271,8 @@ def verify(wheel: Path) -> None:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != WHEEL_SHA256:
         raise ExtractError(
-            f"{wheel} has sha256 {found}, not {WHEEL_SHA256}: a wrong or damaged file; fetch it again"
+            f"{wheel} has sha256 {found}, not {WHEEL_SHA256}: a wrong or damaged file; "
+            "fetch it again"
         )
 
 
@@ -284,16 +285,9 @@ def download(folder: Path) -> Path:
     wheel = folder / WHEEL
     if not wheel.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        options = [
-            "--no-deps",
-            "--ignore-requires-python",
-            "--only-binary",
-            ":all:",
-            "--dest",
-            str(folder),
-        ]
+        options = ["--no-deps", "--ignore-requires-python", "--only-binary", ":all:"]
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "download", *options, RELEASE],
+            [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), RELEASE],
             capture_output=True,
             text=True,
             check=False,
@@ -366,9 +360,8 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     for name, count in counts.items():
         print(f"{count:>8,}  {name}")
-    print(
-        f"{len(table):>8,}  bytes in {args.out / 'pairs.tsv.bz2'}, sha256 {hashlib.sha256(table).hexdigest()}"
-    )
+    checksum = hashlib.sha256(table).hexdigest()
+    print(f"{len(table):>8,}  bytes in {args.out / 'pairs.tsv.bz2'}, sha256 {checksum}")
     return 0
 
 

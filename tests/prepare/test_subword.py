@@ -1,4 +1,4 @@
-"""Tests of the subword models: learnt from the text they are given, the same every time, nothing lost by applying."""
+"""Tests of the subword models: subword-nmt's, the same every time, nothing lost by applying."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def lines(corpus: dict[str, Pairs]) -> list[str]:
 
 
 def test_bpe_is_subword_nmts_own(tmp_path: Path, lines: list[str]) -> None:
-    """The reference: subword-nmt learning from the text itself, and segmenting with those merges."""
+    """The reference: subword-nmt learning from the text, and segmenting with those merges."""
     codes = io.StringIO()
     learn_bpe(io.StringIO("\n".join(lines)), codes, 100)
     learn_bpe_model(counted(lines), 100, tmp_path / "codes")

@@ -1,4 +1,4 @@
-"""What these tests share: tiny packages and catalogues, made here, and a folder with some of every kind."""
+"""What these tests share: tiny packages and catalogues, and a folder with some of every kind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def ar(members: Mapping[str, bytes]) -> bytes:
 def control(name: str, version: str = "1.0-1", source: str | None = None) -> str:
     """A package's control file."""
     origin = f"Source: {source}\n" if source else ""
-    return f"Package: {name}\n{origin}Version: {version}\nArchitecture: all\nDescription: a test\n It is one.\n"
+    identity = f"Package: {name}\n{origin}Version: {version}\nArchitecture: all\n"
+    return f"{identity}Description: a test\n It is one.\n"
 
 
 def write_deb(

@@ -1,4 +1,4 @@
-"""A tiny Debian archive with the packages and descriptions of a folder, as apt and mirrors have it."""
+"""A tiny Debian archive with a folder's packages and descriptions, as apt and mirrors have it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.data_prep.debian.conftest import control
 
 
 def write_repository(folder: Path, out: Path, release: str) -> Path:
-    """Make the archive in ``out``; ``release``: the name of the file that lists the others (InRelease or Release)."""
+    """Make the archive in ``out``; ``release``: what lists the files, InRelease or Release."""
     suite = "test"
     lists = out / "dists" / suite / "main"
     for architecture in ("amd64", "arm64", "i386", "armhf", "riscv64", "ppc64el", "s390x"):
@@ -31,7 +31,8 @@ def write_repository(folder: Path, out: Path, release: str) -> Path:
             package.source if package.source != package.name else None,
         )
         stanzas.append(
-            f"{stanza}Filename: pool/{name}\nSize: {path.stat().st_size}\nSHA256: {package.sha256}\n"
+            f"{stanza}Filename: pool/{name}\n"
+            f"Size: {path.stat().st_size}\nSHA256: {package.sha256}\n"
         )
     packages = lzma.compress("\n".join(stanzas).encode())
     for place in lists.glob("binary-*"):
@@ -53,7 +54,8 @@ def write_repository(folder: Path, out: Path, release: str) -> Path:
         place.name.removeprefix("binary-") for place in sorted(lists.glob("binary-*"))
     )
     (top / release).write_text(
-        f"Origin: Test\nLabel: Test\nSuite: {suite}\nCodename: {suite}\nDate: Sat, 01 Jan 2022 00:00:00 UTC\n"
+        f"Origin: Test\nLabel: Test\nSuite: {suite}\nCodename: {suite}\n"
+        "Date: Sat, 01 Jan 2022 00:00:00 UTC\n"
         f"Architectures: {architectures}\nComponents: main\nSHA256:\n{checksums}"
     )
     return out

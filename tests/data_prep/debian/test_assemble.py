@@ -1,4 +1,4 @@
-"""Tests of the whole way: from packages to a data folder, killed and gone on with, and what is told."""
+"""Tests of the whole way: from packages to a data folder, killed and gone on with."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ import pytest
 from debian.control import read_stanzas, source_of, stanzas
 from fairseq_mhe.common.errors import UserError
 
-TEXT = "# a comment\nPackage: a\nSource: b (1.0)\nDescription: one: two\n more\n .\n end\n\n\nPackage: c\n"
+TEXT = "# a comment\nPackage: a\nSource: b (1.0)\nDescription: one: two\n more\n .\n end\n\n\n"
+TEXT += "Package: c\n"
 
 
 def test_stanzas(tmp_path: Path) -> None:

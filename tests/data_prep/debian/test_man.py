@@ -77,7 +77,8 @@ def test_old_pages_are_latin_1_and_others_refused() -> None:
 
 def test_mdoc_and_redirections_are_left_alone() -> None:
     mdoc = gzip.compress(
-        b".Dd March 1, 2020\n.Dt X 1\n.Sh NAME\n.Nm x\n.Nd a page\n.Sh DESCRIPTION\nSome text here.\n"
+        b".Dd March 1, 2020\n.Dt X 1\n.Sh NAME\n.Nm x\n.Nd a page\n"
+        b".Sh DESCRIPTION\nSome text here.\n"
     )
     assert read_man(mdoc, mdoc) == []
     assert read_man(gzip.compress(b".so man1/y.1\n"), man("A text.")) == []

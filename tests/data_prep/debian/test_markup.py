@@ -6,7 +6,8 @@ from debian.markup import blocks, read_entities, read_markup, resolved
 
 
 def test_paragraphs_and_no_code() -> None:
-    document = """<?xml version="1.0"?><!DOCTYPE book [<!ENTITY app "<application>&kde; App</application>">]>
+    document = """<?xml version="1.0"?>
+    <!DOCTYPE book [<!ENTITY app "<application>&kde; App</application>">]>
     <book><title>The &app;</title><!-- a comment --><para>Some <emphasis>text</emphasis>
     &amp; more&nbsp;&lt;here&gt;.</para><programlisting>int x;</programlisting>
     <itemizedlist><listitem><para>An item</para></listitem></itemizedlist></book>"""
@@ -29,12 +30,14 @@ def test_entities_are_those_of_the_language() -> None:
 
 
 def test_paths_through_menus_have_their_parts_apart() -> None:
-    document = """<para>Use <menuchoice><shortcut><keycap>F2</keycap></shortcut><guimenu>File</guimenu>
+    document = """<para>Use
+    <menuchoice><shortcut><keycap>F2</keycap></shortcut><guimenu>File</guimenu>
     <guimenuitem>Save</guimenuitem></menuchoice>, <keycombo>&Ctrl;<keycap>S</keycap></keycombo>
     or <guimenu>Edit</guimenu><keycap>X</keycap>.</para>"""
     entities = {"Ctrl": "<keycap>Strg</keycap>"}
     assert blocks(document, entities) == [("para", "Use File → Save, Strg+S or EditX.")]
-    document = "<p>Use <guiseq><gui>File</gui><gui>Save</gui></guiseq>, <keyseq><key>Ctrl</key><key>S</key></keyseq>.</p>"
+    document = "<p>Use <guiseq><gui>File</gui><gui>Save</gui></guiseq>, "
+    document += "<keyseq><key>Ctrl</key><key>S</key></keyseq>.</p>"
     assert blocks(document, {}) == [("p", "Use File → Save, Ctrl+S.")]
 
 

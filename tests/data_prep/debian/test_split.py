@@ -13,7 +13,7 @@ HELD_OUT = 20
 
 
 def rows() -> list[Row]:
-    """300 packages of 1 to 4 pairs, of two kinds, and one large package; some pairs are near-duplicates of others."""
+    """300 packages of 1 to 4 pairs, of two kinds, and a large one; with near-duplicates."""
     chance = random.Random(1)
     found = [
         Row(
