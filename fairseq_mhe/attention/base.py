@@ -1,4 +1,4 @@
-"""The shell that fairseq talks to: calling convention, cache, masks and weights, once for all kinds."""
+"""The shell that fairseq talks to: calling convention, cache, masks, weights, written once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class Attention(FairseqIncrementalState, Sublayer):
       and W_O.
 
     T query positions, S key positions, B sentences, C, H, d, Hk and Hv as :class:`Sublayer` has
-    them, which also says what a kind may say besides. As they stand here, the hooks are those of plain projections (see :meth:`project`).
+    them, which also says what a kind may say besides. As they stand here, the hooks are those of
+    plain projections (see :meth:`project`).
     """
 
     def queries(self, x: Tensor) -> Tensor:
@@ -110,7 +111,7 @@ class Attention(FairseqIncrementalState, Sublayer):
         incremental_state: IncrementalState | None,
         static_kv: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The keys (B', Hk, S, dk), values (B', Hv, S, dv) and padding (B', S) to attend to, cached ones among them."""
+        """The keys (B', Hk, S, dk), values (B', Hv, S, dv) and padding (B', S), cached ones too."""
         cache = self._cache(incremental_state)
         if cache is None or not (static_kv and cache.filled):
             if self.self_attention:
@@ -127,7 +128,7 @@ class Attention(FairseqIncrementalState, Sublayer):
         return cache.key, cache.value, cache.padding
 
     def _cache(self, incremental_state: IncrementalState | None) -> KeyValueCache | None:
-        """This module's cache in ``incremental_state``, made empty on first use; None outside incremental decoding."""
+        """This module's cache, made empty on first use; None outside incremental decoding."""
         if incremental_state is None:
             return None
         buffer = self._get_input_buffer(incremental_state)
@@ -157,7 +158,7 @@ class Attention(FairseqIncrementalState, Sublayer):
     def reorder_incremental_state(
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> IncrementalState:
-        """Row i of the cache becomes what row ``new_order[i]`` was; ``new_order``: (new B,) hypothesis indices."""
+        """Row i of the cache becomes what row ``new_order[i]`` was, for hypotheses (new B,)."""
         cache = self._cache(incremental_state)
         if cache is not None and cache.filled:
             cache.reorder(new_order)

@@ -1,4 +1,4 @@
-"""What incremental decoding keeps of one attention sublayer: keys, values, padding; appended to and reordered."""
+"""What incremental decoding keeps of one sublayer: keys, values, padding; appended, reordered."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class KeyValueCache(dict[str, Tensor | None]):
         self.update(prev_key=key, prev_value=value, prev_key_padding_mask=padding)
 
     def reorder(self, new_order: Tensor) -> None:
-        """Select rows by ``new_order`` (new B * beam,), which counts query rows; one that moves nothing is free."""
+        """Select rows by ``new_order`` (new B * beam,) of query rows; free where nothing moves."""
         rows, _ = sentence_order(new_order, self.key.size(0), self.beam)
         if rows is None:
             return
@@ -102,7 +102,7 @@ def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor
 def _joined_padding(
     old: Tensor | None, new: Tensor | None, old_length: int, key: Tensor
 ) -> Tensor | None:
-    """(B, S) and (B, T) -> (B, S + T), with None standing for no padding; ``key`` is the new (B, Hk, T, dk)."""
+    """(B, S) and (B, T) -> (B, S + T); None is no padding; ``key`` is the new (B, Hk, T, dk)."""
     if old is None and new is None:
         return None
     if old is None:

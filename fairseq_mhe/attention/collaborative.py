@@ -1,12 +1,14 @@
-"""Collaborative multi-head attention: Cordonnier, Loukas & Jaggi 2020, section 3.1, equation 7 (arXiv 2006.16362).
+"""Collaborative multi-head attention: Cordonnier, Loukas & Jaggi 2020 (arXiv 2006.16362).
 
-Scores of head i: X W_Q diag(m_i) W_K^T Y^T / sqrt(d), with W_Q, W_K in R^{C x D} shared by all
-heads and a mixing vector m_i in R^D a head; values as in MHA; output concat(heads) W_O. Parameters
-without biases: (C + kdim + n) D for the scores, vdim n d + n d C for the rest.
+Section 3.1, equation 7: scores of head i: X W_Q diag(m_i) W_K^T Y^T / sqrt(d), with W_Q, W_K in
+R^{C x D} shared by all heads and a mixing vector m_i in R^D a head; values as in MHA; output
+concat(heads) W_O. Parameters without biases: (C + kdim + n) D for the scores, vdim n d + n d C for
+the rest.
 
-The mixing vectors stand between query and key, so it makes no difference to the result which of the two they multiply:
-the paper writes the query, the authors' fairseq fork the key. On the query, one key head serves all heads. As in that
-fork, scores are scaled by (C / n)^-0.5 whatever D is, and mixing vectors start Xavier uniform.
+The mixing vectors stand between query and key, so it makes no difference to the result which of
+the two they multiply: the paper writes the query, the authors' fairseq fork the key. On the query,
+one key head serves all heads. As in that fork, scores are scaled by (C / n)^-0.5 whatever D is, and
+mixing vectors start Xavier uniform.
 
 With biases, the query's and key's leave one term that softmax does not ignore: 1 v_i^T Y^T with v_i
 = W_K^i b_Q^i in R^{kdim} (section 3.3). It is a projection of the key input to one number a head,
@@ -29,7 +31,7 @@ from fairseq_mhe.attention.sublayer import Option
 
 
 class CollaborativeAttention(Attention):
-    """Shared queries and keys of width D, mixed by every head; values per head; one cached key head.
+    """Shared queries and keys of width D, mixed by every head; one cached key head; own values.
 
     D is C / 4 unless given, which lost no BLEU in the authors' WMT17 experiment.
     """
@@ -74,7 +76,10 @@ class CollaborativeAttention(Attention):
         self.key_head_dim = width + (num_heads if self.bias else 0)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i; with biases (B, n, T, D + n), head i picking its content term."""
+        """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i.
+
+        With biases (B, n, T, D + n), head i picking its content term.
+        """
         shared = self.q_proj(x).transpose(0, 1).contiguous().unsqueeze(1)  # (B, 1, T, D)
         mixed = shared * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
@@ -86,7 +91,7 @@ class CollaborativeAttention(Attention):
         return torch.cat((mixed, picks), dim=-1)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D), with biases (B, 1, S, D + n), and (B, n, S, d)."""
+        """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D), (B, n, S, d); with biases D + n for D."""
         shared = self.k_proj(key)  # (S, B, D)
         if self.content_proj is not None:
             shared = torch.cat((shared, self.content_proj(key)), dim=-1)  # (S, B, D + n)

@@ -1,4 +1,4 @@
-"""The CP (PARAFAC) decomposition that collaborative attention and MHE-Mul are found by, from tensorly, well begun."""
+"""The CP (PARAFAC) decomposition by which heads get shared components: tensorly's, well begun."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Components:
     iterations: int
 
     def balanced(self) -> Components:
-        """The same, query and key of each component equally long, and its largest mixing entry 1."""
+        """The same, query and key of each component equally long, its largest mixing entry 1."""
         largest = self.mixing.gather(0, self.mixing.abs().argmax(dim=0, keepdim=True)).squeeze(
             0
         )  # (D,), signed
@@ -57,7 +57,7 @@ def decompose(
     iterations: int,
     advance: Callable[[], None] = lambda: None,
 ) -> Components:
-    """Approximate ``forms`` (n, A, B), each of rank ``rank`` at most, by ``dimensions`` shared components.
+    """Approximate ``forms`` (n, A, B) of at most ``rank`` by ``dimensions`` shared components.
 
     With ``dimensions`` = n * ``rank`` the heads' own components, side by side, are exact. With
     fewer, alternating least squares with line search goes on from the largest of them. (Measured on
@@ -75,7 +75,7 @@ def decompose(
 
 
 def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
-    """The largest singular components of the heads, each used by its own head alone; zeros where there are too few."""
+    """The heads' largest singular components, each for its own head alone; zeros if too few."""
     heads, rows, columns = forms.shape
     u, s, v = torch.linalg.svd(forms, full_matrices=False)
     u, s, v = u[:, :, :rank], s[:, :rank], v[:, :rank]  # (n, A, rank), (n, rank), (n, rank, B)

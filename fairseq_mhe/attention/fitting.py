@@ -120,7 +120,7 @@ class Problem:
         return parameters
 
     def shared_values(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The best value projection (1, d, M) for ``outputs`` (n, C, M), and they through it (n, C, d)."""
+        """The best values (1, d, M) for ``outputs`` (n, C, M), and they through it (n, C, d)."""
         rows, factors = shared_rows(outputs, self.of_value, self.width)
         return rows.unsqueeze(0), factors
 

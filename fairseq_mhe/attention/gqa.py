@@ -1,4 +1,4 @@
-"""Grouped-query and multi-query attention: Ainslie et al. 2023, section 2.2; Shazeer 2019, section 3.
+"""Grouped-query attention, Ainslie et al. 2023, section 2.2; multi-query, Shazeer 2019, section 3.
 
 Head i of group j: softmax(X W_Q^i (Y W_K^j)^T / sqrt(d)) Y W_V^j, with n / g heads a group; MQA has
 one group. Parameters without biases: 2 C n d + kdim g d + vdim g d; for MQA with n d = C: 2 C^2 + 2

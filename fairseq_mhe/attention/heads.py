@@ -1,4 +1,4 @@
-"""Any sublayer written out as ordinary heads: exact, in float64, with all that follows from them."""
+"""A sublayer written out as ordinary heads: exact, in float64, with all that follows from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Projection = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Heads:
-    """Head i is softmax(scale (query_i x + query_bias_i) (key_i y + key_bias_i)) (value_i y + value_bias_i).
+    """Head i is softmax(scale q_i k_i) v_i of inputs x and y.
+
+    q_i = query_i x + query_bias_i, k_i = key_i y + key_bias_i, v_i = value_i y + value_bias_i.
 
     With n heads, k and v the width of keys and values, C the model's width, M the memory's (all
     float64): ``query`` (n, k, C), ``query_bias`` (n, k), ``key`` (n, k, M), ``key_bias`` (n, k),
@@ -39,7 +41,7 @@ class Heads:
     def of(
         cls, attention: Attention, query: Projection, key: Projection, value: Projection
     ) -> Heads:
-        """The heads of a sublayer with these projections, its own output projection and its scale."""
+        """The heads of a sublayer with these projections, its output projection and its scale."""
         layer: Any = attention.out_proj
         output = layer.weight.detach().double()
         output = output.unflatten(1, (attention.num_heads, -1)).transpose(0, 1)  # (n, C, d)
@@ -47,7 +49,7 @@ class Heads:
 
     @classmethod
     def of_projections(cls, attention: Attention) -> Heads:
-        """The heads of ``q_proj``, ``k_proj`` and ``v_proj``, each copied for the heads that share it."""
+        """The heads of ``q_proj``, ``k_proj``, ``v_proj``, copied for the heads that share them."""
         a: Any = attention
         return cls.of(
             attention,
@@ -91,7 +93,7 @@ class Heads:
         )
 
     def of_width(self, width: int) -> Heads:
-        """The same heads with keys and values of ``width`` by adding zeros, scaled by width ** -0.5.
+        """The same heads, filled up to ``width`` by zeros and scaled by width ** -0.5.
 
         Raises:
             ValueError: keys or values are wider than that.

@@ -1,4 +1,4 @@
-"""The attention product itself: a plain reference to test against, and the fast paths that equal it."""
+"""The attention product itself: a reference to test against, and the fast paths that equal it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def attend_reference(
     key_padding_mask: Tensor | None = None,
     attn_mask: Mask | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The plain equation, H_i = softmax(Q_i K_i^T * scale) V_i, with every head and hypothesis written out.
+    """The plain equation, H_i = softmax(Q_i K_i^T * scale) V_i, every head and row written out.
 
     Args: as :func:`attend`. Returns: heads (N, H, T, dv) and weights (N, H, T, S).
     """
@@ -170,7 +170,7 @@ def _attend_plainly(
     need_weights: bool,
     need_row_sums: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Scores, softmax (in float32 at least, as fairseq does) and weighted sum as separate steps; see :func:`attend`."""
+    """:func:`attend` in separate steps; its softmax is in float32 at least, as fairseq's is."""
     scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)
     weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(
         scores.dtype
@@ -193,7 +193,7 @@ def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
 
 
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
-    """(N, H, T, d) -> (B, K, R, d): rows that read the same of K kept heads of a sentence, in one line.
+    """(N, H, T, d) -> (B, K, R, d): rows that read the same of K kept heads, in one line.
 
     A view where a sentence has one row or one head is kept and ``x`` is contiguous; else only ``x``
     itself is copied.
@@ -209,7 +209,7 @@ def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
 
 
 def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
-    """(B, K, R, e) -> (N, H, T, e), the inverse of :func:`_fold` for queries of ``shape`` (N, H, T, ...)."""
+    """(B, K, R, e) -> (N, H, T, e): undoes :func:`_fold` of queries of ``shape`` (N, H, T, ...)."""
     rows, heads, length = shape[:3]
     sentences, kept, _, width = x.shape
     if rows == sentences or kept == 1:
@@ -225,7 +225,9 @@ def _allowed(
     key_padding_mask: Tensor | None,
     attn_mask: Mask | None,
 ) -> Tensor | None:
-    """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``: true or 0 where a query may look.
+    """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``.
+
+    It is true or 0 where a query may look.
 
     Returns: None, (B, 1, 1, S), (R, S) or (B, 1, R, S).
     """

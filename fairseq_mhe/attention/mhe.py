@@ -132,7 +132,7 @@ class MHEMul(_HeadEmbeddingAttention):
         return self.shared_query(x) * factor.unsqueeze(1)
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
-        """(B, n, T, d) -> (T, B, C): each head times (1 + e_i^V), which any weights pass through."""
+        """(B, n, T, d) -> (T, B, C): each head times (1 + e_i^V), which weights pass through."""
         factor = self.head_embedding_offset + self.value_embedding  # (n, d)
         return self.out_proj(join_heads(heads * factor.unsqueeze(1)))
 

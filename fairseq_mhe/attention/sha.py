@@ -1,4 +1,4 @@
-"""Single-head attention, its head repeated n times before W_O: SHA of Xue & Aletras 2023, section 4.
+"""Single-head attention, repeated n times before W_O: SHA of Xue & Aletras 2023, section 4.
 
 H = softmax(X W_Q (Y W_K)^T / sqrt(d)) Y W_V; output concat(H, ..., H) W_O: MHE without head
 embeddings. Parameters without biases: C d + kdim d + vdim d + n d C.

@@ -1,4 +1,4 @@
-"""What a kind of attention says beside its hooks: sizes, options, projections, its heads, its start."""
+"""What a kind of attention says beside its hooks: sizes, options, projections, heads, a start."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class Option:
 class Sublayer(nn.Module):
     """The sizes, options and projections of one attention sublayer.
 
-    C ``embed_dim``, H ``num_heads``, d ``head_dim``, Hk and Hv the key and value heads that are kept
-    (``key_heads``, ``value_heads``); ``key_head_dim`` is the width of a kept key.
+    C ``embed_dim``, H ``num_heads``, d ``head_dim``, Hk and Hv the key and value heads that are
+    kept (``key_heads``, ``value_heads``); ``key_head_dim`` is the width of a kept key.
 
     Args:
         embed_dim: width C of queries and output.
@@ -152,7 +152,7 @@ class Sublayer(nn.Module):
 
     @property
     def cached_values(self) -> int:
-        """Numbers kept in the cache for one position: Hk dk + Hv dv, or the keys alone where they are the values."""
+        """Numbers cached for one position: Hk dk + Hv dv, or Hk dk where keys are the values."""
         keys = self.key_heads * self.key_head_dim
         return keys if self.keys_are_values else keys + self.value_heads * self.head_dim
 
@@ -222,7 +222,8 @@ class Sublayer(nn.Module):
 
     def extra_repr(self) -> str:
         """Sizes, for printing a model."""
-        return f"heads={self.num_heads}, head_dim={self.head_dim}, kept={self.key_heads}+{self.value_heads}"
+        kept = f"{self.key_heads}+{self.value_heads}"
+        return f"heads={self.num_heads}, head_dim={self.head_dim}, kept={kept}"
 
 
 def _checked_head_dim(embed_dim: int, num_heads: int, head_dim: int | None) -> int:
@@ -231,7 +232,8 @@ def _checked_head_dim(embed_dim: int, num_heads: int, head_dim: int | None) -> i
     if head_dim is None:
         if embed_dim % num_heads:
             raise ValueError(
-                f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}: change one of them"
+                f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}: "
+                "change one of them"
             )
         return embed_dim // num_heads
     if head_dim < 1:

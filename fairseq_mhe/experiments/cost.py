@@ -1,4 +1,4 @@
-"""``fairseq-mhe cost``: what a row with a kind of attention costs: parameters, multiply-adds, key/value cache."""
+"""``fairseq-mhe cost``: parameters, multiply-adds and cache of a row with a kind of attention."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from rich.console import Console
 from rich.table import Table
 
 from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention.sublayer import Option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import CacheBytes, Cost, cache_bytes, costs
-from fairseq_mhe.models.options import PLACES, kinds
+from fairseq_mhe.models.options import PLACES, kind_options, kinds
 
 #: Bytes of a number.
 BYTES = {"float32": 4, "float16": 2}
-#: Options that are the model's.
-MODEL_OPTIONS = (*PLACES.values(), "attention_kv_heads", "collaborative_dim")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,20 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{place}-attention", metavar="KIND", help=f"another kind of {place} attention"
         )
-    parser.add_argument(
-        "--kv-heads",
-        "--attention-kv-heads",
-        dest="attention_kv_heads",
-        type=int,
-        metavar="G",
-        help="gqa: kept heads",
-    )
-    parser.add_argument(
-        "--collaborative-dim",
-        type=int,
-        metavar="D",
-        help="collaborative: width of queries and keys",
-    )
+    for name, (option, users) in _sizes().items():
+        flags = dict.fromkeys(f"--{flag.replace('_', '-')}" for flag in (option.name, name))
+        parser.add_argument(
+            *flags, dest=name, type=int, metavar="N", help=f"{', '.join(users)}: {option.help}"
+        )
     for name, default, what in (
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
@@ -73,7 +63,8 @@ def run(args: argparse.Namespace) -> None:
     for name in ("source", "target", "beam"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name} must be 1 or more, not {getattr(args, name)}")
-    given = {name: getattr(args, name) for name in MODEL_OPTIONS if getattr(args, name) is not None}
+    names = (*PLACES.values(), *_sizes())
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
     parts = costs(model, args.source, (args.target + 1) / 2)
     cache = cache_bytes(model, BYTES[args.dtype])
@@ -81,6 +72,12 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(_report(args, parts, cache), indent=2))
     else:
         _show(args, parts, cache)
+
+
+def _sizes() -> dict[str, tuple[Option, list[str]]]:
+    """Options of some kinds that change what a model costs: whole numbers."""
+    found = kind_options().items()
+    return {k: v for k, v in found if v[0].type is int and len(v[1]) < len(VARIANTS)}
 
 
 def _totals(parts: dict[str, Cost]) -> tuple[Cost, Cost]:
@@ -138,11 +135,13 @@ def _show(args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes) -
     console = Console(highlight=False)
     console.print(table)
     console.print(
-        f"Multiply-adds of projections, scores and weighted sums, for sentences of {args.source} source and "
-        f"{args.target} target tokens: a source token's once a sentence, a target token's for each hypothesis, where "
-        f"it sees {(args.target + 1) / 2:g} target tokens on average.\n"
+        "Multiply-adds of projections, scores and weighted sums, for sentences of "
+        f"{args.source} source and {args.target} target tokens: a source token's once a sentence, "
+        f"a target token's for each hypothesis, where it sees {(args.target + 1) / 2:g} target "
+        "tokens on average.\n"
         f"Keys and values kept in {args.dtype}: {cache.per_source_token:,} bytes a source token, "
         f"{cache.per_target_token:,} bytes a target token of each hypothesis; "
         f"{cache.per_sentence(args.source, args.target):,} bytes a sentence, "
-        f"{cache.per_sentence(args.source, args.target, args.beam):,} bytes with a beam of {args.beam}."
+        f"{cache.per_sentence(args.source, args.target, args.beam):,} bytes with a beam of "
+        f"{args.beam}."
     )

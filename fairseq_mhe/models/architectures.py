@@ -1,4 +1,4 @@
-"""The rows of the paper's table (Xue & Aletras 2023, machine translation) and smaller sizes, as architectures."""
+"""The rows of the paper's translation table (Xue & Aletras 2023) and smaller: ``--arch``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a built model costs: parameters, bytes of key/value cache while decoding, and multiply-adds."""
+"""What a built model costs: parameters, bytes of key/value cache in decoding, multiply-adds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairseq_mhe.models.options import PLACES
 
 
 def attention_parameters(model: nn.Module) -> int:
-    """Parameters of the attention sublayers (encoder self, decoder self, cross), as the paper's #Params counts them."""
+    """Parameters of all attention sublayers (encoder, decoder, cross), the paper's #Params."""
     return sum(p.numel() for attention in _attentions(model) for p in attention.parameters())
 
 
@@ -37,12 +37,12 @@ class CacheBytes:
     per_source_token: int
 
     def per_sentence(self, source_tokens: int, target_tokens: int, beam: int = 1) -> int:
-        """Bytes held for one sentence after ``target_tokens`` steps of a search with ``beam`` hypotheses."""
+        """Bytes held for a sentence after ``target_tokens`` steps with ``beam`` hypotheses."""
         return self.per_source_token * source_tokens + self.per_target_token * target_tokens * beam
 
 
 def cache_bytes(model: nn.Module, bytes_per_value: int = 4) -> CacheBytes:
-    """The cache of a model whose numbers take ``bytes_per_value`` (4: float32, 2: half precision)."""
+    """The cache of a model; ``bytes_per_value``: 4 in float32, 2 in half precision."""
     decoder = list(_attentions(model.get_submodule("decoder")))
     target, source = (
         sum(
@@ -120,7 +120,7 @@ def _counted(run: Callable[[], Tensor | tuple[Tensor, Tensor]]) -> int:
 
 
 def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
-    """The cost of the attention in each place (of ``PLACES``), and of all that is not attention under "rest".
+    """The cost of the attention in each place (of ``PLACES``), and of all else under "rest".
 
     Args:
         model: an encoder-decoder Transformer of this package, its parameters possibly without

@@ -1,4 +1,4 @@
-"""Adam with a weight decay of its own for head embeddings: ``--optimizer adam_mhe --head-embedding-weight-decay X``."""
+"""``--optimizer adam_mhe``: Adam with a weight decay of its own for head embeddings."""
 
 # No annotations from __future__: fairseq reads the option's type at run time.
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class AdamMHEConfig(FairseqAdamConfig):
 
 @register_optimizer("adam_mhe", dataclass=AdamMHEConfig)
 class AdamMHE(FairseqAdam):
-    """fairseq's Adam, whose decay is decoupled from the gradient (Loshchilov and Hutter 2019), with two groups."""
+    """fairseq's Adam, with decoupled decay (Loshchilov and Hutter 2019), in two groups."""
 
     def __init__(self, cfg: AdamMHEConfig, params: Iterable[nn.Parameter]) -> None:
         every = list(params)
@@ -34,8 +34,8 @@ class AdamMHE(FairseqAdam):
         with one_clear_line():
             if not embeddings:
                 raise UserError(
-                    "--optimizer adam_mhe finds no head embeddings: take mhe_mul or mhe_add, or --optimizer adam; with "
-                    "--fp16 give --fp16-no-flatten-grads too"
+                    "--optimizer adam_mhe finds no head embeddings: take mhe_mul or mhe_add, or "
+                    "--optimizer adam; with --fp16 give --fp16-no-flatten-grads too"
                 )
         rest = [p for p in every if getattr(p, "param_group", None) != PARAM_GROUP]
         super().__init__(

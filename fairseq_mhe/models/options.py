@@ -1,4 +1,4 @@
-"""The options of our model, and what attention they choose: fairseq's, ours, and those that kinds declare."""
+"""The options of our model: fairseq's, ours, those of kinds; and the attention that they choose."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ TransformerMHEConfig = make_dataclass(
 
 
 def flat(cfg: Any) -> argparse.Namespace:
-    """Flat options as a namespace of plain values, with this model's defaults for those not given."""
+    """Flat options as a namespace of plain values, this model's defaults where none are given."""
     given = (
         OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
         if isinstance(cfg, DictConfig)

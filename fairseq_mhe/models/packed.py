@@ -1,4 +1,4 @@
-"""Linear layers for inference on the CPU, with weights laid out once as the kernel reads them, in float32 or int8."""
+"""Linear layers for inference on the CPU, whose weights are packed once, in float32 or int8."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GREATEST = 127
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer with the parameters of another one, and a copy of its weight packed for oneDNN.
+    """A linear layer with the parameters of another, and a copy of its weight packed for oneDNN.
 
     Without gradients, on the CPU and in float32, it multiplies by the packed copy, which is made
     anew after the weight has changed, and dropped when the model is moved. Everywhere else it is a
@@ -73,8 +73,9 @@ class PackedLinear(nn.Linear):
 
 
 class Int8Linear(PackedLinear):
-    """The same with 8-bit integers: an approximation, several times as fast, whose copy is a quarter of the weight.
+    """The same with 8-bit integers: an approximation, several times as fast.
 
+    The copy is a quarter of the weight.
     Each output feature's weights are rounded to multiples of a 127th of the greatest of them, the
     inputs of a call to 128 levels between their least and their greatest (FBGEMM's dynamic
     quantisation; 8 bits would overflow where a processor has no VNNI). So what a sentence gets
@@ -110,16 +111,16 @@ def _packs(x: Tensor) -> bool:
 
 
 def int8_available() -> bool:
-    """Whether torch has 8-bit integer products for this processor that :class:`Int8Linear` was made for."""
+    """Whether torch has the 8-bit products of :class:`Int8Linear` for this processor."""
     return torch.backends.quantized.engine in ("x86", "fbgemm") and hasattr(
         torch, "quantize_per_channel"
     )
 
 
 def pack_linears(model: nn.Module, int8: bool = False) -> None:
-    """Replace every linear layer of ``model`` that is worth it by a packed one, in place; parameters stay the same.
+    """Replace each linear layer of ``model`` that is worth it by a packed one, in place.
 
-    Does nothing where torch was built without oneDNN.
+    Parameters stay the same. Does nothing where torch was built without oneDNN.
 
     Args:
         model: ready for inference.
@@ -130,7 +131,8 @@ def pack_linears(model: nn.Module, int8: bool = False) -> None:
     """
     if int8 and not (_packs(next(model.parameters())) and int8_available()):
         raise ValueError(
-            "int8_generation is for a float32 model on an x86 processor: leave it out, or use --cpu and no --fp16"
+            "int8_generation is for a float32 model on an x86 processor: leave it out, or use "
+            "--cpu and no --fp16"
         )
     if not int8 and not (
         torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")

@@ -74,7 +74,7 @@ class DecoderLayer(TransformerDecoderLayerBase):
 
 
 def _wrapped(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """Activation checkpointing and sharding, as fairseq's build_encoder_layer and build_decoder_layer add them."""
+    """Activation checkpointing and sharding, as fairseq's build_encoder_layer adds them."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
     return fsdp_wrap(
@@ -83,7 +83,7 @@ def _wrapped(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
 
 
 class Encoder(TransformerEncoderBase):
-    """fairseq's encoder with our layers; its output is kept once a sentence, however many hypotheses share it."""
+    """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         """Called by fairseq's constructor."""
@@ -117,7 +117,7 @@ class Encoder(TransformerEncoderBase):
 
 
 class Decoder(TransformerDecoderBase):
-    """fairseq's decoder with our layers, which computes attention weights only where someone will see them."""
+    """fairseq's decoder with our layers; attention weights are computed only for who sees them."""
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(cfg, *args, **kwargs)
@@ -151,7 +151,7 @@ class Decoder(TransformerDecoderBase):
         alignment_layer: int | None = None,
         alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As fairseq's, but no weights are computed where nobody asked: (B, T, C) and {"attn", "inner_states"}."""
+        """As fairseq's, without weights that nobody wants: (B, T, C), {"attn", "inner_states"}."""
         wanted = self.need_attn_in_training if self.training else self.need_attn
         if alignment_layer is None and not wanted:
             alignment_layer = NO_LAYER
@@ -171,7 +171,7 @@ class Decoder(TransformerDecoderBase):
 
 @register_model(MODEL_NAME, dataclass=TransformerMHEConfig)
 class TransformerMHEModel(TransformerModelBase):
-    """fairseq's encoder-decoder Transformer whose attention sublayers are any of ``fairseq_mhe.attention.VARIANTS``."""
+    """fairseq's encoder-decoder Transformer with any of ``VARIANTS`` as its attention."""
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -182,7 +182,7 @@ class TransformerMHEModel(TransformerModelBase):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> TransformerMHEModel:
-        """Build from flat options, be they fairseq-train's, a checkpoint's or a hydra configuration's."""
+        """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
         with one_clear_line(ValueError):
             options = flat(cfg)
@@ -232,6 +232,7 @@ class TransformerMHEModel(TransformerModelBase):
             if expected != found:
                 break
         return (
-            f"the checkpoint is not of this model: {name} is {found} in the checkpoint, {expected} in the model;"
-            " use the --arch, --attention and dictionary it was trained with, or another --save-dir"
+            f"the checkpoint is not of this model: {name} is {found} in the checkpoint, "
+            f"{expected} in the model; use the --arch, --attention and dictionary it was trained "
+            "with, or another --save-dir"
         )
