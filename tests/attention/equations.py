@@ -1,4 +1,5 @@
-"""Each kind of attention as its paper writes it, head by head, in plain tensor math; no code of the package is used.
+"""Each kind of attention as its paper writes it, head by head, in plain tensor math; no code of the
+package is used.
 
 Every function takes the sublayer (for its weights only), the query input X (T, B, C), the key/value
 input Y (S, B, C') and a boolean mask (B, T, S), true where a query must not look; it returns the
@@ -86,7 +87,9 @@ def sha(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 
 def gqa(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Ainslie et al. 2023, section 2.2: heads i of a group share key and value head i // (n / g)."""
+    """Ainslie et al. 2023, section 2.2: heads i of a group share key and value head i // (n /
+    g).
+    """
     n, g = layer.num_heads, layer.key_heads
     k, v = _slices(_linear(layer.k_proj, y), g), _slices(_linear(layer.v_proj, y), g)
     groups = [i // (n // g) for i in range(n)]
@@ -117,7 +120,9 @@ def el(layer, x: Tensor, y: Tensor, mask: Tensor):
 
 
 def collaborative(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Cordonnier et al. 2020, equation 7, with the mixing on the keys, and the content term of section 3.3 as a sum."""
+    """Cordonnier et al. 2020, equation 7, with the mixing on the keys, and the content term of
+    section 3.3 as a sum.
+    """
     q, k = _linear(layer.q_proj, x), _linear(layer.k_proj, y)
     values = _slices(_linear(layer.v_proj, y), layer.num_heads)
     scale = 1 / math.sqrt(layer.embed_dim / layer.num_heads)

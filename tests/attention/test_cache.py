@@ -1,4 +1,6 @@
-"""The cache: appending, reordering, what it counts, and what an order means where rows are kept once a sentence."""
+"""The cache: appending, reordering, what it counts, and what an order means where rows are kept
+once a sentence.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Least squares are the least: nothing near a fit has a smaller error, on the inputs that it was made for."""
+"""Least squares are the least: nothing near a fit has a smaller error, on the inputs that it was
+made for.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def make_heads() -> Heads:
 
 
 def make_inputs() -> tuple[Tensor, Inputs]:
-    """400 vectors (400, C), some directions of which vary more than others and whose mean is not 0; their moments."""
+    """400 vectors (400, C), some directions of which vary more than others and whose mean is not 0;
+    their moments.
+    """
     generator = torch.Generator().manual_seed(4)
     scale = torch.linspace(0.2, 2, C, dtype=torch.float64)
     x = torch.randn(400, C, generator=generator, dtype=torch.float64) * scale + 0.5
@@ -44,7 +48,9 @@ def made(attention: Attention, parameters: dict[str, Tensor]) -> Heads:
 
 
 def errors(heads: Heads, other: Heads, x: Tensor) -> tuple[float, float]:
-    """Mean square errors over pairs of ``x`` (P, C): of scores, but for what a softmax ignores, and of outputs."""
+    """Mean square errors over pairs of ``x`` (P, C): of scores, but for what a softmax ignores, and
+    of outputs.
+    """
 
     def scores(h: Heads) -> Tensor:
         query = torch.einsum("pc,nkc->npk", x, h.query) + h.query_bias.unsqueeze(1)
@@ -63,7 +69,9 @@ def errors(heads: Heads, other: Heads, x: Tensor) -> tuple[float, float]:
 
 @pytest.mark.parametrize("kind", ["mqa", "gqa", "mhe_mul"])
 def test_nothing_near_is_better(kind: str) -> None:
-    """(MHE-Add's one score for all heads is fitted to their mean, which is no least square of each.)"""
+    """(MHE-Add's one score for all heads is fitted to their mean, which is no least square of
+    each.)
+    """
     heads, (x, inputs) = make_heads(), make_inputs()
     found = new(kind).fitted(heads, inputs, iterations=3000).parameters
     best = errors(heads, made(new(kind), found), x)

@@ -135,7 +135,9 @@ class LargestTensor(TorchDispatchMode):
 def test_one_decoding_step_never_writes_the_heads_out(
     key_heads: int, value_heads: int, beam: int
 ) -> None:
-    """One query against S keys writes scores (S a head and hypothesis), but no copy of the cache, expanded or not."""
+    """One query against S keys writes scores (S a head and hypothesis), but no copy of the cache,
+    expanded or not.
+    """
     sentences, heads, keys, width = 3, 8, 50, 64
     q = random(sentences * beam, heads, 1, width, dtype=torch.float32)
     k = random(sentences, key_heads, keys, width, dtype=torch.float32)

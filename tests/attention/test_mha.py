@@ -1,4 +1,6 @@
-"""``mha`` against fairseq's own MultiheadAttention with the same weights: outputs, weights and gradients."""
+"""``mha`` against fairseq's own MultiheadAttention with the same weights: outputs, weights and
+gradients.
+"""
 
 from __future__ import annotations
 

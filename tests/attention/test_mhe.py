@@ -80,7 +80,9 @@ def test_offset_zero_multiplies_by_the_embedding_alone() -> None:
 
 
 def test_offset_one_keeps_heads_alive_at_the_start() -> None:
-    """The reason the paper gives for the 1: without it queries, keys and values vanish where embeddings are near 0."""
+    """The reason the paper gives for the 1: without it queries, keys and values vanish where
+    embeddings are near 0.
+    """
     torch.manual_seed(0)
     with_one = build_attention("mhe_mul", 64, 4, self_attention=True)
     torch.manual_seed(0)

@@ -1,4 +1,6 @@
-"""How the kinds contain each other: with the right weights one is another exactly, whatever the shapes."""
+"""How the kinds contain each other: with the right weights one is another exactly, whatever the
+shapes.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +181,9 @@ def test_relation(
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize("place", PLACES)
 def test_relation_needs_those_weights(relation: str, place: str) -> None:
-    """With weights of its own the other layer does something else: the relation is not one between any two layers."""
+    """With weights of its own the other layer does something else: the relation is not one between
+    any two layers.
+    """
     kind, convert = RELATIONS[relation]
     sizes = {"place": place, "embed_dim": 24, "num_heads": 4, "bias": False}
     one = make_layer(kind, **sizes)

@@ -146,7 +146,9 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
 def test_any_beam_reordering_equals_recomputing(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
-    """Self-attention: hypotheses are copied and dropped, sentences finish; the cache must follow exactly."""
+    """Self-attention: hypotheses are copied and dropped, sentences finish; the cache must follow
+    exactly.
+    """
     layer = make_layer(kind, "decoder")
     history = random(
         1, sentences * beam, EMBED_DIM
@@ -173,7 +175,9 @@ def test_any_beam_reordering_equals_recomputing(
 def test_cross_attention_kept_once_a_sentence(
     data: st.DataObject, kind: str, beam: int, sentences: int
 ) -> None:
-    """One row of keys a sentence, however many hypotheses read it, through any reordering, equals one row each."""
+    """One row of keys a sentence, however many hypotheses read it, through any reordering, equals
+    one row each.
+    """
     layer = make_layer(kind, "cross")
     memory = random(S, sentences, EMBED_DIM, seed=1)
     padding = right_padding(sentences, S)
@@ -203,7 +207,9 @@ def test_cross_attention_kept_once_a_sentence(
 
 @st.composite
 def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
-    """What beam search asks for (some sentences go on, hypotheses come from their own sentence's), or any order."""
+    """What beam search asks for (some sentences go on, hypotheses come from their own sentence's),
+    or any order.
+    """
     if draw(st.booleans()):
         return draw(st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses))
     groups = range(hypotheses // beam)
@@ -282,7 +288,9 @@ def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 2e-2), (torch.bfloat16, 1.5e-1)])
 def test_half_precision(kind: str, place: str, dtype: torch.dtype, tolerance: float) -> None:
-    """Near the float64 result computed from the same rounded weights; half has 11 bits, bfloat16 8."""
+    """Near the float64 result computed from the same rounded weights; half has 11 bits,
+    bfloat16 8.
+    """
     layer = make_layer(kind, place, dtype=dtype)
     x, y = inputs(place, dtype)
     padding = right_padding(B, y.size(0))
@@ -308,7 +316,9 @@ def test_half_precision_gradients_are_finite(kind: str, place: str) -> None:
 
 
 def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
-    """With dropped weights W' of a known draw, the output is concat_i(W'_i V_i) W_O with the paper's V_i."""
+    """With dropped weights W' of a known draw, the output is concat_i(W'_i V_i) W_O with the
+    paper's V_i.
+    """
     layer = make_layer(kind, "encoder").train()
     layer.dropout = 0.5
     x = random(T, B, EMBED_DIM)

@@ -1,4 +1,6 @@
-"""How much a sublayer writes, in bytes and operators rather than seconds, so that no loss of speed hides."""
+"""How much a sublayer writes, in bytes and operators rather than seconds, so that no loss of speed
+hides.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ FLOAT = 4
 
 
 class Work(TorchDispatchMode):
-    """Counts operators that are no views, the bytes they write to new memory, and what attention kernels were given."""
+    """Counts operators that are no views, the bytes they write to new memory, and what attention
+    kernels were given.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +55,9 @@ def _layer(kind: str, place: str) -> Attention:
 
 @torch.no_grad()
 def _after_many_steps(kind: str, place: str) -> tuple[Attention, dict, dict[str, Any]]:
-    """A sublayer with ``PAST`` positions cached, and what its next step is called with besides the query."""
+    """A sublayer with ``PAST`` positions cached, and what its next step is called with besides the
+    query.
+    """
     layer, state = _layer(kind, place), {}
     if place == "cross":
         memory = random(PAST, SENTENCES, WIDTH, dtype=torch.float32)
@@ -128,7 +134,9 @@ def test_a_reorder_writes_exactly_the_cache(kind: str) -> None:
 
 @pytest.mark.parametrize("place", ["decoder", "cross"])
 def test_head_embeddings_cost_a_few_operators_on_top_of_multi_query(place: str) -> None:
-    """The embeddings' own: two sums and two products for the queries, a sum and a product for the heads."""
+    """The embeddings' own: two sums and two products for the queries, a sum and a product for the
+    heads.
+    """
     counts = {}
     for kind in ("mqa", "mhe_mul", "mhe_add"):
         layer, _, rest = _after_many_steps(kind, place)

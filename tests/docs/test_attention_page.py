@@ -1,4 +1,6 @@
-"""docs/attention.md says what is true: its numbers are counted, its example is run through the suite of every kind."""
+"""docs/attention.md says what is true: its numbers are counted, its example is run through the
+suite of every kind.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ MASKED = [("cross", mask_kind) for mask_kind in ("causal", "boolean", "float")]
 def value(formula: str, **sizes: int) -> int:
     """A formula of the page, such as 2·C·n·d + n·D, with numbers for its letters."""
     assert re.fullmatch(r"[CndgD0-9·+() ]+", formula)
-    return eval(formula.replace("·", "*"), {"__builtins__": {}}, sizes)  # noqa: S307 - checked letter by letter above
+    product = formula.replace("·", "*")
+    return eval(product, {"__builtins__": {}}, sizes)  # noqa: S307 - checked above
 
 
 def test_every_kind_has_a_row_and_a_section() -> None:
@@ -142,7 +145,9 @@ def test_the_example_is_short() -> None:
 
 
 def suite() -> Iterator[tuple[str, dict[str, object]]]:
-    """Every test of the kinds' suite, with every value of its arguments, as far as they are not drawn at random."""
+    """Every test of the kinds' suite, with every value of its arguments, as far as they are not
+    drawn at random.
+    """
     values = {
         "place": PLACES,
         "padded": [False, True],
@@ -277,7 +282,9 @@ def test_the_documented_line_for_our_own_commands(registered: Path) -> None:
 def test_cost_and_params_know_the_example(
     registered: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Three projections' worth of parameters, but four of multiply-adds a token: one serves twice."""
+    """Three projections' worth of parameters, but four of multiply-adds a token: one serves
+    twice.
+    """
     assert cli.main(["cost", "base", NEW, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     square = 512 * 512

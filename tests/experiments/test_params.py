@@ -1,4 +1,6 @@
-"""Counts of what is really built, against the published numbers and the formulas they follow from."""
+"""Counts of what is really built, against the published numbers and the formulas they follow
+from.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def test_every_kind_is_counted_in_the_bert_base_setting(capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("kind", report.BERT_BASE)
 def test_counts_are_the_published_ones(kind: str) -> None:
-    """To the printed digits, but for mha, of which the paper prints 0.01 million more than its formula gives."""
+    """To the printed digits, but for mha, of which the paper prints 0.01 million more than its
+    formula gives.
+    """
     count = attention_parameters(build_setting("bert-base", kind))
     published = float(report.BERT_BASE[kind])
     assert count / 1e6 == pytest.approx(published, abs=0.015 if kind == "mha" else 0.00501)

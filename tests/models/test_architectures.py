@@ -76,7 +76,9 @@ def test_bare_name_is_the_base_row_and_given_values_win() -> None:
 
 
 def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
-    """The same parameters, by name and shape, as fairseq's own architecture, and the same norms after sublayers."""
+    """The same parameters, by name and shape, as fairseq's own architecture, and the same norms
+    after sublayers.
+    """
     ours = build_on_meta("iwslt", "mha", attention_bias=True)
     words = ["data", "--arch", "transformer_iwslt_de_en", "--share-all-embeddings"]
     args = options.parse_args_and_arch(options.get_training_parser(), words)

@@ -1,4 +1,6 @@
-"""fairseq-train with attention options that cannot work: one clear line at start-up, before any data is read."""
+"""fairseq-train with attention options that cannot work: one clear line at start-up, before any
+data is read.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ BAD = [
     ("--attention gqa --attention-kv-heads 0", "kv_heads 0 does not divide num_heads 8"),
     ("--cross-attention gqa --attention-kv-heads -2", "kv_heads -2 does not divide num_heads 8"),
     (
-        "--attention gqa --decoder-attention-heads 6 --decoder-embed-dim 516 --attention-kv-heads 4",
+        "--attention gqa --decoder-attention-heads 6 --decoder-embed-dim 516 "
+        "--attention-kv-heads 4",
         "num_heads 6",
     ),
     (
@@ -58,7 +61,8 @@ BAD = [
     ),
     (
         "--attention mha --decoder-attention skv --collaborative-dim 8",
-        "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one of: collaborative",
+        "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one of: "
+        "collaborative",
     ),
     (
         "--attention el --attention-head-dim 32",
@@ -89,7 +93,9 @@ GOOD = [
 
 
 def parse(words: str) -> None:
-    """What fairseq-train does before it touches data: its own parser, with the architecture's defaults."""
+    """What fairseq-train does before it touches data: its own parser, with the architecture's
+    defaults.
+    """
     parser = options.get_training_parser()
     arguments = [NO_DATA, "--arch", "transformer_mhe_base", *words.split()]
     options.parse_args_and_arch(parser, input_args=arguments)

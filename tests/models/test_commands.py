@@ -1,4 +1,6 @@
-"""fairseq's own commands with the user-dir: training, resuming, every way of decoding, bad checkpoints."""
+"""fairseq's own commands with the user-dir: training, resuming, every way of decoding, bad
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +225,8 @@ def test_hydra_train(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "mhe.yaml").write_text(f"""
 common: {{user_dir: {USER_DIR}, cpu: true}}
 task: {{_name: translation, data: {folder / "bin"}, source_lang: en, target_lang: de}}
-model: {{_name: transformer_mhe_tiny, attention: mhe_mul, cross_attention: mha, share_all_embeddings: true}}
+model: {{_name: transformer_mhe_tiny, attention: mhe_mul, cross_attention: mha,
+  share_all_embeddings: true}}
 criterion: {{_name: label_smoothed_cross_entropy, label_smoothing: 0.1}}
 optimizer: {{_name: adam}}
 lr_scheduler: {{_name: inverse_sqrt, warmup_updates: 10}}

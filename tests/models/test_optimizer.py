@@ -1,4 +1,6 @@
-"""``adam_mhe`` is fairseq's Adam but for the weight decay of head embeddings, in every precision, and resumes."""
+"""``adam_mhe`` is fairseq's Adam but for the weight decay of head embeddings, in every precision,
+and resumes.
+"""
 
 from __future__ import annotations
 

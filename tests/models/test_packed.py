@@ -38,7 +38,9 @@ def _plain(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
 
 
 def _rounded(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
-    """The product of what is left of weights and inputs after rounding, as the docstring of Int8Linear says."""
+    """The product of what is left of weights and inputs after rounding, as the docstring of
+    Int8Linear says.
+    """
     weight = layer.weight.detach()
     step = weight.abs().amax(1, keepdim=True) / 127
     least, greatest = min(0.0, x.min().item()), max(0.0, x.max().item())

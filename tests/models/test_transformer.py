@@ -1,4 +1,6 @@
-"""The model: equal to fairseq's own where it must be, the same in every way of decoding, clear about bad options."""
+"""The model: equal to fairseq's own where it must be, the same in every way of decoding, clear
+about bad options.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +76,9 @@ def test_step_by_step_decoding_equals_teacher_forcing(attention: str) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"len_penalty": 0.6, "beam_size": 7}])
 def test_beam_search_scores_are_those_of_the_full_model(attention: str, options: dict) -> None:
-    """Every hypothesis's token scores equal a fresh forward pass over it: cache, reordering and sharing are exact."""
+    """Every hypothesis's token scores equal a fresh forward pass over it: cache, reordering and
+    sharing are exact.
+    """
     model, batch = make_model(attention=attention), make_batch()
     eos = make_dictionary().eos()
     for row, hypotheses in enumerate(search([model], batch, **options)):
@@ -88,7 +92,9 @@ def test_beam_search_scores_are_those_of_the_full_model(attention: str, options:
 
 
 def test_beam_search_shares_the_encoder_output(attention: str) -> None:
-    """While five sentences are searched with a beam of 4, no cross-attention key exists more than five times."""
+    """While five sentences are searched with a beam of 4, no cross-attention key exists more than
+    five times.
+    """
     model, batch = make_model(attention=attention), make_batch()
     rows = []
     attend = model.decoder.layers[0].encoder_attn.forward
@@ -239,7 +245,9 @@ def test_state_dict_round_trip(attention: str) -> None:
 
 
 def test_stored_configuration_is_plain() -> None:
-    """What a checkpoint keeps of the model's options is numbers, strings and None, so that it loads anywhere."""
+    """What a checkpoint keeps of the model's options is numbers, strings and None, so that it loads
+    anywhere.
+    """
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from omegaconf import OmegaConf
 

@@ -1,0 +1,162 @@
+"""What ``cost`` states, against the tensors that a beam search holds and the operations that a
+forward pass makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.models.counting import Cost, attention_work, cache_bytes, costs
+from tests.attention.conftest import make_layer
+from tests.fixtures.models import make_dictionary, make_model, search
+
+SENTENCES, SOURCE, BEAM = 3, 7, 4
+TARGET = 13  # the most that `search` lets a hypothesis have, its end included
+KINDS = sorted(VARIANTS)
+#: Several sizes that no two kinds share by chance; mixed places; biases, which add to
+#: collaborative's keys.
+MODELS = [
+    *({"attention": kind} for kind in KINDS),
+    {"attention": "collaborative", "attention_bias": True, "collaborative_dim": 5},
+    {"attention": "gqa", "attention_kv_heads": 4},
+    {"attention": "mhe_mul", "attention_head_dim": 3},
+    {
+        "attention": "mha",
+        "encoder_attention": "sha",
+        "cross_attention": "skv",
+        "encoder_embed_dim": 24,
+        "share_all_embeddings": False,
+    },
+]
+
+
+def sources() -> dict[str, Tensor]:
+    """Sentences of equal length, so that there is no padding."""
+    words = torch.randint(
+        4, len(make_dictionary()), (SENTENCES, SOURCE), generator=torch.Generator().manual_seed(1)
+    )
+    return {"src_tokens": words, "src_lengths": torch.full((SENTENCES,), SOURCE)}
+
+
+def state_after_each_step(model: nn.Module) -> list[dict[str, Any]]:
+    """fairseq's incremental state after every step of a beam search in which no sentence ends
+    before the last step.
+    """
+    states: list[dict[str, Any]] = []
+    decode = model.decoder.forward
+
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        out = decode(*args, **kwargs)
+        states.append({name: dict(buffer) for name, buffer in kwargs["incremental_state"].items()})
+        return out
+
+    model.decoder.forward = spy
+    search([model], sources(), beam_size=BEAM, min_len=TARGET - 1)
+    return states
+
+
+def bytes_held(buffers: list[dict[str, Tensor | None]]) -> int:
+    """Bytes of the storages behind all keys and values, a storage that serves several once within
+    its sublayer.
+    """
+    total = 0
+    for buffer in buffers:
+        held = [buffer[name].untyped_storage() for name in ("prev_key", "prev_value")]
+        total += sum({storage.data_ptr(): storage.nbytes() for storage in held}.values())
+    return total
+
+
+@pytest.mark.parametrize("options", MODELS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_cache_is_what_a_beam_search_holds(options: dict, dtype: torch.dtype) -> None:
+    model = make_model(**options).to(dtype)
+    stated = cache_bytes(model, torch.finfo(dtype).bits // 8)
+    steps = state_after_each_step(model)
+    assert len(steps) == TARGET
+    for step, state in enumerate(steps, start=1):
+        buffers = [buffer for buffer in state.values() if "prev_key" in buffer]
+        assert len(buffers) == 4
+        assert bytes_held(buffers) == SENTENCES * stated.per_sentence(SOURCE, step, BEAM)
+
+
+def test_el_shares_the_encoders_output_while_all_sentences_are_searched() -> None:
+    """Its cross-attention's keys are the encoder's output itself; each sublayer has a copy once a
+    sentence has left.
+    """
+    *_, state = state_after_each_step(make_model(attention="el"))
+    cross = [
+        buffer["prev_key"] for buffer in state.values() if buffer["prev_key"].size(0) == SENTENCES
+    ]
+    assert len(cross) == 2
+    assert len({key.untyped_storage().data_ptr() for key in cross}) == 1
+
+
+def flops(run: Callable[[], Any]) -> int:
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops()
+
+
+@pytest.mark.parametrize("options", MODELS, ids=str)
+def test_multiply_adds_of_a_forward_pass(options: dict) -> None:
+    """Exactly, where every target token attends to all, as the kernel computes a causal mask."""
+    model = make_model(**options)
+    inputs = {**sources(), "prev_output_tokens": torch.full((SENTENCES, TARGET), 5)}
+    total = sum(costs(model, SOURCE, past=TARGET).values(), Cost())
+    expected = SENTENCES * (SOURCE * total.source + TARGET * total.target)
+    model.make_generation_fast_(need_attn=False)
+    assert flops(lambda: model(**inputs)) == 2 * expected
+
+
+@pytest.mark.parametrize("options", MODELS, ids=str)
+def test_multiply_adds_of_decoding_step_by_step(options: dict) -> None:
+    """Exactly: each of the cached steps attends to one more target token, (T + 1) / 2 on
+    average.
+    """
+    model = make_model(**options)
+    inputs = sources()
+    previous = torch.full((SENTENCES, TARGET), 5)
+
+    def decode() -> None:
+        memory = model.encoder(**inputs)
+        state: dict = {}
+        for step in range(1, TARGET + 1):
+            model.decoder(previous[:, :step], memory, incremental_state=state)
+
+    model.make_generation_fast_(need_attn=False)
+    total = sum(costs(model, SOURCE, past=(TARGET + 1) / 2).values(), Cost())
+    assert flops(decode) == 2 * SENTENCES * (SOURCE * total.source + TARGET * total.target)
+
+
+# C, n, d = 24, 4, 6; g = 2 kept heads of gqa, D = 6 of collaborative. Per query, per key, per pair
+# of both.
+FORMULAS = {
+    "mha": (2 * 24 * 24, 2 * 24 * 24, 2 * 24),
+    "mhe_mul": (24 * 6 + 24 * 24, 2 * 24 * 6, 2 * 24),
+    "mhe_add": (24 * 6 + 24 * 24, 2 * 24 * 6, 2 * 24),
+    "sha": (2 * 24 * 6, 2 * 24 * 6, 2 * 6),
+    "mqa": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),
+    "gqa": (2 * 24 * 24, 2 * 24 * 2 * 6, 2 * 24),
+    "skv": (2 * 24 * 24, 24 * 24, 2 * 24),
+    "el": (2 * 24 * 24, 0, 2 * 24),
+    "collaborative": (24 * 6 + 24 * 24, 24 * 6 + 24 * 24, 4 * 6 + 24),
+}
+
+
+def test_work_of_a_sublayer_is_the_formula(kind: str) -> None:
+    work = attention_work(make_layer(kind))
+    assert (work.query, work.key, work.pair) == FORMULAS[kind]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Every kind of attention."""
+    return request.param
