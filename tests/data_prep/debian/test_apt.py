@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -24,7 +25,7 @@ def sources(folder: Path, tmp_path: Path) -> Path:
         folder, tmp_path / "archive", "Release"
     )  # an InRelease would have to be signed
     path = tmp_path / "test.list"
-    path.write_text(f"deb [trusted=yes] file:{archive} test main\n")
+    path.write_text(f"deb [trusted=yes] file:{quote(str(archive))} test main\n")
     return path
 
 

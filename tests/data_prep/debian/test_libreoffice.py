@@ -6,7 +6,8 @@ from debian.libreoffice import read_libreoffice
 
 PAGE = """<html><head><title>x</title></head><body><p>No number</p><h1 id="hd_id1">{0}</h1>
 <p id="par_id2">{1} <span class="switchinline"><span hidden="true" id="MACx" class="MAC"
->{2}</span><span hidden="true" id="defaultx">{3}</span></span>+Z.</p>{4}<script>var x;</script></body></html>"""
+>{2}</span><span hidden="true"
+id="defaultx">{3}</span></span>+Z.</p>{4}<script>var x;</script></body></html>"""
 
 
 def test_paragraphs_of_the_same_number() -> None:
