@@ -13,7 +13,7 @@ from fairseq_mhe.common.errors import UserError
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
-    """Unpack ``members``, named as in the archive (tar, compressed or not), into the folder ``out``.
+    """Unpack ``members``, named as in the tar archive (compressed or not), into the folder ``out``.
 
     Their content is copied into files of those names, so that no link, owner or mode of the
     archive's takes effect; tarfile's own filters for that are not in Python 3.11 before 3.11.4,
@@ -44,7 +44,7 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
 
 
 def leads_out(name: str) -> bool:
-    """Whether a member of this normalised name would be written outside of the folder it is unpacked into."""
+    """Whether a member of this normalised name would be written outside of its folder."""
     return posixpath.isabs(name) or name.split("/")[0] == ".."
 
 

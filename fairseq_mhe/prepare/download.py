@@ -1,4 +1,4 @@
-"""Files from the network: gone on with where they broke off, used only when their size and SHA-256 are right."""
+"""Files from the network: continued where they broke off, used only when their SHA-256 is right."""
 
 from __future__ import annotations
 
@@ -44,11 +44,10 @@ def obtain(file: RemoteFile, folder: Path, report: Report, mirror: str | None = 
 def obtain_all(
     files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None = None
 ) -> list[Path]:
-    """The verified files in ``folder``; those not there are downloaded (from ``mirror``/NAME if a mirror is given).
+    """The verified files in ``folder``; missing ones are downloaded (from ``mirror``/NAME).
 
     Raises:
-        UserError: one is another file than it should be or cannot be had, or the disk has no room
-        for all of them.
+        UserError: a file is another one or cannot be had, or the disk has no room for all.
     """
     missing = [file for file in files if not (folder / file.name).exists()]
     what = missing[0].name if len(missing) == 1 else f"{len(missing)} files"
@@ -74,9 +73,8 @@ class _Bar:
 
     def received(self, have: int, size: int) -> None:
         """``have`` of the ``size`` bytes of one file."""
-        total = max(
-            self.total, self.finished + size
-        )  # more than was expected where a size was not known
+        # More than was expected where a size was not known.
+        total = max(self.total, self.finished + size)
         self.report(self.title, (self.finished + have) // MB, max(1, total // MB))
 
 
@@ -128,8 +126,8 @@ def _download(url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
                 failures = 1 if moved else failures + 1
                 if failures == ATTEMPTS or not _is_passing(error):
                     raise UserError(
-                        f"cannot download {url}: {_reason(error)}; what has come is kept; run the same command "
-                        "again, or name a --mirror or a folder of --archives"
+                        f"cannot download {url}: {_reason(error)}; what has come is kept; run the "
+                        "same command again, or name a --mirror or a folder of --archives"
                     ) from error
                 time.sleep(PAUSE * 2 ** (failures - 1))
             else:
@@ -146,16 +144,15 @@ def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, ba
         if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             return  # nothing is missing
         response.raise_for_status()
-        if response.headers.get("Content-Range", "").split("/")[0] != f"bytes {have}-" + _last(
-            response
-        ):
+        if not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
             have = 0  # the server sends all of it
         rest = response.headers.get("Content-Length")
         total = have + int(rest) if rest else file.size
         if total is not None and file.size not in (None, total):
             part.unlink(missing_ok=True)
             raise UserError(
-                f"{url} has {total:,} bytes instead of {file.size:,}: another file; nothing was kept"
+                f"{url} has {total:,} bytes instead of {file.size:,}: another file; "
+                "nothing was kept"
             )
         with part.open("ab" if have else "wb") as stream:
             for block in response.iter_content(BLOCK):
@@ -165,11 +162,6 @@ def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, ba
                     bar.received(have, total)
     if total is not None and have < total:
         raise requests.ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
-
-
-def _last(response: requests.Response) -> str:
-    """The number of the last byte in an answer's Content-Range."""
-    return response.headers.get("Content-Range", "").split("/")[0].rpartition("-")[2]
 
 
 def _is_passing(error: requests.RequestException) -> bool:

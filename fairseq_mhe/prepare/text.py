@@ -79,7 +79,7 @@ def _decode(path: Path, number: int, raw: bytes) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, ended by line feeds only (a stray carriage return does not end one).
+    """The lines of a UTF-8 file, ended by line feeds only (a stray carriage return ends none).
 
     Raises:
         UserError: the file cannot be read, is damaged, or a line is not clean text.

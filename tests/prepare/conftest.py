@@ -1,4 +1,4 @@
-"""What the tests of preparation share: small parallel texts, and one prepared folder of each kind."""
+"""What the tests of preparation share: small parallel texts, a prepared folder of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of unpacking: what is needed and nothing else; unsafe, damaged and wrong archives are refused."""
+"""Unpacking: what is needed and nothing else; unsafe, damaged, wrong archives are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""own_corpus.sh, iwslt14_de_en.sh and multi30k_en_de.sh on miniatures, and what each says of bad input.
+"""The scripts own_corpus, iwslt14 and multi30k on miniatures, and what each says of bad input.
 
 WMT14's script has tests of its own, and the experiments' tests run on what it makes.
 """
@@ -113,7 +113,7 @@ def test_a_miniature_becomes_a_data_folder(
 
 
 def run_here(script: str, line: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
-    """What the script runs, in this process, which has imported everything already; the exit status."""
+    """What the script runs, here, where everything is imported already; the exit status."""
     started = re.search(r"^run -m (\S+) ?(.*)$", (SCRIPTS / script).read_text(), re.MULTILINE)
     assert started
     module, first = started.groups()

@@ -1,4 +1,4 @@
-"""Tests of steps that are done once: skipped, redone, interrupted, in a folder that others want too."""
+"""Steps that are done once: skipped, redone, interrupted, in a folder that others want too."""
 
 from __future__ import annotations
 

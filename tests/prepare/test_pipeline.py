@@ -1,4 +1,4 @@
-"""Tests of the whole way: the layout, the counts, and that stopping anywhere or starting again changes nothing."""
+"""The whole way: the layout, the counts; stopping or starting again changes nothing."""
 
 from __future__ import annotations
 
@@ -196,14 +196,15 @@ if limit:
 if user != os.geteuid():
     os.seteuid(user)
 try:
-    prepare(PrepareConfig((text / "train",), text / "valid", text / "test", "en", "de", out, vocab_size=100, workers=2))
+    prepare(PrepareConfig((text / "train",), text / "valid", text / "test", "en", "de", out,
+                          vocab_size=100, workers=2))
 except UserError as error:
     sys.exit(f"told: {error}")
 """
 
 
 def run_apart(config: PrepareConfig, limit: int = 0, user: int | None = None) -> str:
-    """What a process of its own says last; ``limit`` is on the size of files, ``user`` the one that it becomes."""
+    """What a process says last; ``limit`` is on files' sizes, ``user`` the one it becomes."""
     words = [config.valid.parent, config.out, limit, os.geteuid() if user is None else user]
     command = [sys.executable, "-c", RUN, *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -213,7 +214,7 @@ def run_apart(config: PrepareConfig, limit: int = 0, user: int | None = None) ->
 
 @pytest.mark.parametrize("limit", [4000, 40_000])
 def test_a_full_disk_is_told(config: PrepareConfig, corpus: dict[str, Pairs], limit: int) -> None:
-    """No file may grow beyond the limit: the system refuses to write on, as it does on a full disk."""
+    """No file may grow beyond the limit: the system refuses, as on a full disk."""
     write_parallel(config.train[0], corpus["train"][:3000])
     assert "told: cannot write" in run_apart(config, limit=limit)
     assert [path.name for path in config.out.iterdir()] == [".lock"]
@@ -356,7 +357,8 @@ def test_the_own_corpus_script_tells_bad_input_in_one_line(config: PrepareConfig
     done = run(["bash", str(script), *words])
     assert done.returncode == 2
     assert done.stderr.strip() == (
-        "fairseq-mhe prepare: error: no text for valid and test is named; name one, or hold out every Nth train pair, "
+        "fairseq-mhe prepare: error: no text for valid and test is named; name one, or hold out "
+        "every Nth train pair, "
         "N at least 3"
     )
     assert "--hold-out N" in run(["bash", str(script), "--help"]).stdout

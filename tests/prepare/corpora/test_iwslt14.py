@@ -1,4 +1,4 @@
-"""Tests of IWSLT14's preparation on an archive of the same layout: what is text, what is held out, small letters."""
+"""IWSLT14 on an archive of the same layout: what is text, what is held out, small letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of the command line: options reach the preparation, errors are one line with exit status 2."""
+"""The command line: options reach the preparation, errors are one line with exit status 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of WMT14's preparation on the miniature: the whole chain, what can go wrong on the way, and kill -9."""
+"""WMT14 on the miniature: the whole chain, what can go wrong on the way, and kill -9."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_the_real_archives_are_those_of_the_reference() -> None:
 
 
 def test_the_script_survives_kill_9_anywhere(whole: Miniature, tmp_path: Path) -> None:
-    """Killed at random moments and started again it ends as if it had run in one go; through the real script."""
+    """The real script, killed at random moments and started again, ends as if run in one go."""
     with serve(whole.archives) as server:
         begun = time.monotonic()
         done = run_script(command(whole, server, tmp_path / "in one go"))
