@@ -59,17 +59,16 @@ class Attention(FairseqIncrementalState, Sublayer):
         """Attend, as fairseq's ``MultiheadAttention`` does.
 
         Args:
-            query: (T, B, C). key, value: (S, B', kdim), (S, B', vdim); B' may be B / beam, one row
-            a sentence, whose hypotheses stand
-                next to each other in ``query``. Both are ignored in self-attention and once static
-                keys are cached.
+            query: (T, B, C).
+            key, value: (S, B', kdim), (S, B', vdim); B' may be B / beam, one row a sentence, whose
+                hypotheses are neighbours in ``query``. Both are ignored in self-attention and once
+                static keys are cached.
             key_padding_mask: (B', S), true where a key is padding.
             incremental_state: fairseq's store; given, keys and values are appended to the cache.
             need_weights: return the weights' mean over heads, (B, T, S).
             static_kv: keys and values do not change from step to step (cross-attention).
             attn_mask: (T, S), true or -inf where a query must not look; or a ``CausalMask``.
-            before_softmax: return the masked scores (B * H, T, S) and the values (B' * Hv, S, dv)
-            instead.
+            before_softmax: return masked scores (B * H, T, S) and values (B' * Hv, S, dv) instead.
             need_head_weights: return the weights of each head, (H, B, T, S).
 
         Returns:
@@ -83,7 +82,6 @@ class Attention(FairseqIncrementalState, Sublayer):
             scores = raw_scores(q, k, self.scaling, key_padding_mask, attn_mask)
             return scores.expand(-1, self.num_heads, -1, -1).flatten(0, 1), v.flatten(0, 1)
         dropout = self.dropout if self.training else 0.0
-        need_weights = need_weights or need_head_weights
         heads, weights, row_sums = attend(
             q,
             k,
@@ -92,14 +90,13 @@ class Attention(FairseqIncrementalState, Sublayer):
             key_padding_mask=key_padding_mask,
             attn_mask=attn_mask,
             dropout=dropout,
-            need_weights=need_weights,
+            need_weights=need_weights or need_head_weights,
             need_row_sums=self.needs_row_sums and dropout > 0,
         )
         if weights is not None:
             weights = weights.expand(-1, self.num_heads, -1, -1)  # (B, H, T, S)
-            weights = (
-                weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
-            )  # (H, B, T, S) or (B, T, S)
+            # (H, B, T, S) or (B, T, S)
+            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
         return self.merge(heads, row_sums), weights
 
     def _keys_values_and_padding(

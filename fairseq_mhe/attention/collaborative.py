@@ -17,7 +17,6 @@ and is kept beside the key.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.cp import decompose
-from fairseq_mhe.attention.fitting import Fitted, Inputs, root
+from fairseq_mhe.attention.fitting import Fitted, Trained, root
 from fairseq_mhe.attention.heads import Heads, projected, with_rows
 from fairseq_mhe.attention.sublayer import Option
 
@@ -119,20 +118,14 @@ class CollaborativeAttention(Attention):
         value = projected(self.v_proj, self.num_heads, self.num_heads)
         return Heads.of(self, (query, query_bias), (key, unbiased), value)
 
-    def fitted(
-        self,
-        heads: Heads,
-        inputs: Inputs,
-        advance: Callable[[], None] = lambda: None,
-        iterations: int = 100,
-    ) -> Fitted:
+    def fitted(self, trained: Trained) -> Fitted:
         """The scores' forms, stacked, are a CP decomposition (section 3.3); exact for D = n d."""
-        heads = heads.scaled(self.scaling)
+        heads, inputs = trained.heads.scaled(self.scaling), trained.inputs
         query_root, query_inverse = root(inputs.query.second)
         key_root, key_inverse = root(inputs.memory.covariance)  # softmax ignores the memory's mean
         forms = query_root @ heads.scores() / self.scaling @ key_root  # (n, C, M)
         rank = min(heads.key.size(1), *forms.shape[1:])
-        found = decompose(forms, self.collaborative_dim, rank, iterations, advance)
+        found = decompose(forms, self.collaborative_dim, rank, trained.iterations, trained.advance)
         parameters = {
             "q_proj.weight": found.query @ query_inverse,  # (D, C)
             "k_proj.weight": found.key @ key_inverse,  # (D, M)

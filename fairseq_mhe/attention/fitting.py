@@ -7,6 +7,7 @@ count as they do on those. Truncated singular value decompositions are exact min
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from torch.nn.functional import pad
 from fairseq_mhe.attention.heads import Heads
 
 if TYPE_CHECKING:
-    from fairseq_mhe.attention.base import Attention
+    from fairseq_mhe.attention.sublayer import Sublayer
 
 #: Parameters of a sublayer by their names in its module, float64.
 Parameters = dict[str, Tensor]
@@ -56,9 +57,23 @@ class Inputs:
     memory: Moments
 
     @classmethod
-    def unknown(cls, attention: Attention) -> Inputs:
+    def unknown(cls, attention: Sublayer) -> Inputs:
         """Inputs of which nothing is known."""
         return cls(Moments.unknown(attention.embed_dim), Moments.unknown(attention.kdim))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Heads to start from, and what they read: errors count as they do there.
+
+    ``advance`` is called after each round of least squares, of which there are at most
+    ``iterations``.
+    """
+
+    heads: Heads
+    inputs: Inputs
+    advance: Callable[[], None] = lambda: None
+    iterations: int = 100
 
 
 @dataclass(frozen=True)
@@ -80,20 +95,22 @@ def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
 class Problem:
     """Heads to approximate by a new sublayer, their forms and weights prepared."""
 
-    def __init__(self, new: Attention, heads: Heads, inputs: Inputs) -> None:
-        self.heads, self.inputs = heads.scaled(new.head_dim**-0.5), inputs
+    def __init__(self, new: Sublayer, trained: Trained) -> None:
+        self.heads, self.inputs = trained.heads.scaled(new.head_dim**-0.5), trained.inputs
         self.width, self.bias = new.head_dim, new.bias
-        query = self.heads.query
+        query, query_inputs = self.heads.query, self.inputs.query
         if self.bias:  # the query's input has one more entry that is always 1
             query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)
         # (n, X, M), X = C or C + 1; without the scale
         self.scores = query.transpose(1, 2) @ self.heads.key
         self.outputs = self.heads.outputs()  # (n, C, M)
         # (X, X) twice
-        self.of_query = root(inputs.query.with_one() if self.bias else inputs.query.second)
-        self.of_memory = root(inputs.memory.covariance)  # (M, M) twice: softmax ignores the mean
+        self.of_query = root(query_inputs.with_one() if self.bias else query_inputs.second)
+        self.of_memory = root(
+            self.inputs.memory.covariance
+        )  # (M, M) twice: softmax ignores the mean
         # Where a bias can make up for the mean, only what varies counts in the output.
-        self.of_value = self.of_memory if self.bias else root(inputs.memory.second)
+        self.of_value = self.of_memory if self.bias else root(self.inputs.memory.second)
 
     def query_layer(self, rows: Tensor) -> Parameters:
         """(rows, X) as the query projection's parameters."""
@@ -152,7 +169,7 @@ def shared_rows(forms: Tensor, weight: tuple[Tensor, Tensor], width: int) -> tup
     return rows, factors
 
 
-def means(new: Attention, heads: Heads, groups: dict[str, int]) -> Parameters:
+def means(new: Sublayer, heads: Heads, groups: dict[str, int]) -> Parameters:
     """Projections by name, each the mean over as many groups of heads, and the output as it is.
 
     Ainslie et al. 2023 (section 2.1) found that best for GQA.

@@ -8,13 +8,12 @@ C d.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from fairseq_mhe.attention.base import Attention
-from fairseq_mhe.attention.fitting import Fitted, Inputs, Parameters, Problem, means, shared_rows
+from fairseq_mhe.attention.fitting import Fitted, Parameters, Problem, Trained, means, shared_rows
 from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.attention.sublayer import Option
 
@@ -50,15 +49,9 @@ class GroupedQueryAttention(Attention):
         """A group's key and value head stands in each of its heads."""
         return Heads.of_projections(self)
 
-    def fitted(
-        self,
-        heads: Heads,
-        inputs: Inputs,
-        advance: Callable[[], None] = lambda: None,
-        iterations: int = 100,
-    ) -> Fitted:
+    def fitted(self, trained: Trained) -> Fitted:
         """A group's scores share the rows of its key, its outputs the rows of its value."""
-        p = Problem(self, heads, inputs)
+        p = Problem(self, trained)
         keys, queries, values, outputs = [], [], [], []
         groups = self.key_heads
         for scores, output in zip(p.scores.chunk(groups), p.outputs.chunk(groups), strict=True):

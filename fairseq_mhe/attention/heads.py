@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from fairseq_mhe.attention.base import Attention
+    from fairseq_mhe.attention.sublayer import Sublayer
 
 #: Weights (n, d, in) and biases (n, d) of n heads.
 Projection = tuple[Tensor, Tensor]
@@ -39,7 +39,7 @@ class Heads:
 
     @classmethod
     def of(
-        cls, attention: Attention, query: Projection, key: Projection, value: Projection
+        cls, attention: Sublayer, query: Projection, key: Projection, value: Projection
     ) -> Heads:
         """The heads of a sublayer with these projections, its output projection and its scale."""
         layer: Any = attention.out_proj
@@ -48,7 +48,7 @@ class Heads:
         return cls(*query, *key, *value, output, _bias(layer), attention.scaling)
 
     @classmethod
-    def of_projections(cls, attention: Attention) -> Heads:
+    def of_projections(cls, attention: Sublayer) -> Heads:
         """The heads of ``q_proj``, ``k_proj``, ``v_proj``, copied for the heads that share them."""
         a: Any = attention
         return cls.of(

@@ -115,6 +115,20 @@ def attend(
             need_weights,
             need_row_sums,
         )
+    heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
+    return heads, None, None
+
+
+def _attend_fused(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    key_padding_mask: Tensor | None,
+    attn_mask: Mask | None,
+    dropout: float,
+) -> Tensor:
+    """:func:`attend` by torch's fused kernels: heads (N, H, T, dv)."""
     sentences, kept = key.shape[:2]
     causal = False
     grouped = query.size(1) != kept
@@ -125,16 +139,15 @@ def attend(
     if causal and (query.is_cuda or not grouped):
         # CUDA's kernels know causality and grouped heads; an explicit mask would send them to a
         # slower one.
-        heads = F.scaled_dot_product_attention(
+        return F.scaled_dot_product_attention(
             query, key, value, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
         )
-        return heads, None, None
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
     mask = _allowed(folded, key, query.size(2), key_padding_mask, attn_mask)
     heads = F.scaled_dot_product_attention(
         folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
     )
-    return _unfold(heads, query.shape), None, None
+    return _unfold(heads, query.shape)
 
 
 def raw_scores(

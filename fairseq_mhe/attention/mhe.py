@@ -12,7 +12,6 @@ behind the weighted sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -23,9 +22,9 @@ from fairseq_mhe.attention.base import Attention, join_heads
 from fairseq_mhe.attention.cp import decompose
 from fairseq_mhe.attention.fitting import (
     Fitted,
-    Inputs,
     Parameters,
     Problem,
+    Trained,
     means,
     root,
     shared_rows,
@@ -151,17 +150,11 @@ class MHEMul(_HeadEmbeddingAttention):
             output=heads.output * of_value.unsqueeze(1),
         )
 
-    def fitted(
-        self,
-        heads: Heads,
-        inputs: Inputs,
-        advance: Callable[[], None] = lambda: None,
-        iterations: int = 100,
-    ) -> Fitted:
+    def fitted(self, trained: Trained) -> Fitted:
         """Scores with one factor a head and channel are a CP decomposition; W_O has the values'."""
-        p, width = Problem(self, heads, inputs), self.head_dim
+        p, width = Problem(self, trained), self.head_dim
         weighted = p.of_query[0] @ p.scores @ p.of_memory[0]  # (n, X, M)
-        found = decompose(weighted, width, p.heads.key.size(1), iterations, advance)
+        found = decompose(weighted, width, p.heads.key.size(1), trained.iterations, trained.advance)
         # Factors of size 1 on average, as those of a new model are.
         size = found.mixing.square().mean(dim=0).sqrt()  # (d,)
         factors = torch.where(size > 0, found.mixing / size, 1.0)  # (n, d)
@@ -218,21 +211,15 @@ class MHEAdd(_HeadEmbeddingAttention):
             value_bias=heads.value_bias + self.value_embedding.detach().double(),
         )
 
-    def fitted(
-        self,
-        heads: Heads,
-        inputs: Inputs,
-        advance: Callable[[], None] = lambda: None,
-        iterations: int = 100,
-    ) -> Fitted:
+    def fitted(self, trained: Trained) -> Fitted:
         """Heads differ in what they score a key by whatever the query: one score of x, on average,
         and a shift a head.
         """
-        p = Problem(self, heads, inputs)
+        p = Problem(self, trained)
         heads = p.heads
         n, width = heads.count, heads.query.size(2)
-        mean = inputs.query.mean  # (C,)
-        half, inverse = root(inputs.query.covariance)
+        mean = p.inputs.query.mean  # (C,)
+        half, inverse = root(p.inputs.query.covariance)
         varying = p.scores[:, :width].mean(dim=0)  # (C, M)
         at_mean = heads.query @ mean + heads.query_bias  # (n, k)
         fixed = (at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)

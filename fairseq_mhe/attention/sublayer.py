@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
-from fairseq_mhe.attention.fitting import Fitted, Inputs, Parameters
+from fairseq_mhe.attention.fitting import Fitted, Parameters, Trained
 from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.common.errors import UserError
 
@@ -195,21 +194,8 @@ class Sublayer(nn.Module):
             f"{self.kind} attention is not written out as ordinary heads: {self.no_heads}"
         )
 
-    def fitted(
-        self,
-        heads: Heads,
-        inputs: Inputs,
-        advance: Callable[[], None] = lambda: None,
-        iterations: int = 100,
-    ) -> Fitted:
-        """The parameters that bring this sublayer closest to ``heads``, on ``inputs``.
-
-        Args:
-            heads: what to approximate.
-            inputs: what they read; errors count as they do there.
-            advance: called after each round, where there are rounds.
-            iterations: most rounds.
-        """
+    def fitted(self, trained: Trained) -> Fitted:
+        """The parameters that bring this sublayer closest to trained heads, on their inputs."""
         raise NotImplementedError
 
     def pooled(self, heads: Heads) -> Parameters:

@@ -14,7 +14,7 @@ from torch import nn
 
 from fairseq_mhe.attention import Attention, kinds_from_heads, variant
 from fairseq_mhe.attention.cp import tensorly_functions
-from fairseq_mhe.attention.fitting import Fitted, Inputs
+from fairseq_mhe.attention.fitting import Fitted, Inputs, Trained
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_ours
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.tables import align
@@ -93,7 +93,8 @@ def _candidate(method: str, options: dict[str, Any], material: Material, folder:
     ) -> Fitted:
         heads = module.written_out()
         if method == "fit":
-            return new.fitted(heads, inputs.get(name) or Inputs.unknown(module), advance)
+            known = inputs.get(name) or Inputs.unknown(module)
+            return new.fitted(Trained(heads, known, advance))
         try:
             return Fitted(new.pooled(heads))
         except ValueError as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cp import tensorly_functions
-from fairseq_mhe.attention.fitting import Fitted, Inputs
+from fairseq_mhe.attention.fitting import Fitted, Inputs, Trained
 from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_ours
 from fairseq_mhe.common.arguments import positive
@@ -66,7 +66,7 @@ def to_collaborative(
         name: str, module: Attention, new: Attention, advance: Callable[[], None]
     ) -> Fitted:
         known = inputs.get(name) or Inputs.unknown(module)
-        return new.fitted(old[name], known, advance, iterations)
+        return new.fitted(Trained(old[name], known, advance, iterations))
 
     settings = {
         "to": "collaborative",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention import Attention, build_attention, kinds_from_heads
-from fairseq_mhe.attention.fitting import Inputs, Moments, root
+from fairseq_mhe.attention.fitting import Inputs, Moments, Trained, root
 from fairseq_mhe.attention.heads import Heads
 from tests.fixtures.checkpoints import stir
 
@@ -73,7 +73,7 @@ def test_nothing_near_is_better(kind: str) -> None:
     each.)
     """
     heads, (x, inputs) = make_heads(), make_inputs()
-    found = new(kind).fitted(heads, inputs, iterations=3000).parameters
+    found = new(kind).fitted(Trained(heads, inputs, iterations=3000)).parameters
     best = errors(heads, made(new(kind), found), x)
     generator = torch.Generator().manual_seed(1)
     for _ in range(20):
@@ -89,7 +89,7 @@ def test_nothing_near_is_better(kind: str) -> None:
 @pytest.mark.parametrize("kind", kinds_from_heads())
 def test_it_is_better_than_the_mean(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    both = (new(kind).fitted(heads, inputs).parameters, new(kind).pooled(heads))
+    both = (new(kind).fitted(Trained(heads, inputs)).parameters, new(kind).pooled(heads))
     fitted, meant = (sum(errors(heads, made(new(kind), each), x)) for each in both)
     assert fitted < meant
 
@@ -98,7 +98,7 @@ def test_it_is_better_than_the_mean(kind: str) -> None:
 def test_constants_are_kept(kind: str) -> None:
     """At the inputs' mean the heads' outputs add up to what they did, whatever was approximated."""
     heads, (_, inputs) = make_heads(), make_inputs()
-    other = made(new(kind), new(kind).fitted(heads, inputs).parameters)
+    other = made(new(kind), new(kind).fitted(Trained(heads, inputs)).parameters)
     mean = inputs.memory.mean
     before, after = (h.outputs().sum(dim=0) @ mean + h.constant() for h in (heads, other))
     torch.testing.assert_close(after, before)
@@ -109,7 +109,9 @@ def test_the_offset_of_mhe_mul_counts() -> None:
     found = []
     for offset in (1.0, 0.0):
         attention = new("mhe_mul", head_embedding_offset=offset)
-        found.append(errors(heads, made(attention, attention.fitted(heads, inputs).parameters), x))
+        found.append(
+            errors(heads, made(attention, attention.fitted(Trained(heads, inputs)).parameters), x)
+        )
     assert found[0] == pytest.approx(found[1])
 
 
