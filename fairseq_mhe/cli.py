@@ -7,6 +7,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
 
 #: Heading -> name -> module (with add_arguments(parser) and run(args) -> int | None), line of help.
@@ -58,7 +59,7 @@ def _module(name: str) -> str:
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     """The parser with every subcommand; only the ``chosen`` one's own options are loaded."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fairseq-mhe",
         usage="fairseq-mhe COMMAND [OPTION...]",
         description="Parameter-efficient multi-head attention for fairseq's Transformer.",
@@ -68,6 +69,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", prog=parser.prog
     )
+    commands.type = str  # its words are converted by the subcommand
     for name, (_, help_line) in SUBCOMMANDS.items():
         command = commands.add_parser(name, description=help_line)
         if name == chosen:

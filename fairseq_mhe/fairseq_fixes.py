@@ -25,6 +25,9 @@ import torch
 
 from fairseq_mhe.common.errors import ErrorExit
 
+#: How files of torch before 1.6 begin.
+_OLDER_FORMAT = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)
+
 
 def apply() -> None:
     """Apply the fixes that hold for the whole process; called when the user-dir is imported."""
@@ -90,7 +93,9 @@ def _load_checkpoints_safely() -> None:
 
     def in_one_line(load: Any, path: str, *args: Any, **kwargs: Any) -> Any:
         try:
-            return load(path, *args, **kwargs)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of a foreign pickle; what we say is enough
+                return load(path, *args, **kwargs)
         except pickle.UnpicklingError as error:
             raise ErrorExit(checkpoint_problem(path, foreign="GLOBAL" in str(error))) from None
         except (EOFError, RuntimeError, KeyError, ValueError):
@@ -107,10 +112,19 @@ def checkpoint_problem(path: Any, foreign: bool) -> str:
             "run foreign code, so it is refused: use a checkpoint from a source you trust that was "
             "saved with plain types"
         )
-    return (
-        f"{path} is truncated or no fairseq checkpoint: delete it and use another one, "
-        "or train again"
-    )
+    told = "truncated or no fairseq checkpoint"
+    with contextlib.suppress(OSError):
+        if _is_plain_pickle(Path(path)):
+            told = "a plain pickle, which torch.save did not write, and no fairseq checkpoint"
+    return f"{path} is {told}: delete it and use another one, or train again"
+
+
+def _is_plain_pickle(path: Path) -> bool:
+    """Whether a file is Python's pickle of something: not a zip file, nor torch's older format."""
+    with path.open("rb") as stream:
+        beginning = stream.read(len(_OLDER_FORMAT))
+    binary = beginning[:1] == b"\x80" and beginning[1:2] in {b"\x02", b"\x03", b"\x04", b"\x05"}
+    return binary and not _OLDER_FORMAT.startswith(beginning)
 
 
 def _keep_the_last_batch() -> None:

@@ -13,7 +13,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.inspection import inspect
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.runs.training import LAST
+from fairseq_mhe.runs.resuming import LAST
 
 MADE = Path(__file__).parent / "fixtures" / "made_by_0.1.0"
 KINDS = ("mha", "mhe_mul")

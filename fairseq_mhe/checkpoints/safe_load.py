@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import errno
 import pickle
+import stat
+import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import torch
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.common.files import atomic_path, kind_of_file
 from fairseq_mhe.fairseq_fixes import checkpoint_problem
 
 #: The key under which our commands write how a checkpoint was made.
@@ -29,17 +31,16 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         UserError: the file is missing, unreadable, truncated, holds pickled code, or is no fairseq
             checkpoint.
     """
-    if not path.is_file():
-        raise UserError(
-            f"{path} does not exist: give the path of a fairseq checkpoint (a .pt file)"
-        )
+    _check_file(path)
     try:
         # What fairseq's checkpoints hold beside tensors and plain values is allowed by
         # fairseq_fixes.py. Only the zip format, fairseq's since torch 1.6, can be mapped into
         # memory.
-        state = torch.load(
-            path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of a foreign pickle; what we say of it is enough
+            state = torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
     except OSError as error:
         # torch looks for an older format's end, before the file's beginning.
         if error.errno == errno.EINVAL:
@@ -52,6 +53,19 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
         raise UserError(checkpoint_problem(path, foreign=False))
     return state
+
+
+def _check_file(path: Path) -> None:
+    """See that a checkpoint can be read from ``path``: a device might never end."""
+    wanted = "give the path of a fairseq checkpoint (a .pt file)"
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{path} does not exist: {wanted}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path} is {kind_of_file(mode)}: {wanted}")
 
 
 def model_options(state: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from fairseq_mhe.common.errors import one_line
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -14,18 +17,69 @@ if TYPE_CHECKING:
     Made = TypeVar("Made", bound=DataclassInstance)
 
 
-def at_least(least: int) -> Callable[[str], int]:
-    """A whole number that is not smaller than ``least``."""
+class Parser(ArgumentParser):
+    """argparse's, whose refusals are one clean line that says what would do.
+
+    Options of type ``int``, ``float``, ``Path`` or none refuse what is none of these in words,
+    where argparse would name a Python function.
+    """
+
+    def __init__(self, *args: Any, **words: Any) -> None:
+        super().__init__(*args, **words)
+        for kind, convert in ((int, _whole), (float, _number), (Path, _path), (None, _text)):
+            self.register("type", kind, convert)
+
+    def error(self, message: str) -> NoReturn:
+        super().error(one_line(message))
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ArgumentTypeError(f"{text!r} is no number")
+    return number
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise ArgumentTypeError("an empty path: name a file or folder (the current folder is .)")
+    return Path(text)
+
+
+def _text(text: str) -> str:
+    """What is printed and written later, so that it has to be text; a path may be any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ArgumentTypeError(f"{text!r} is not valid UTF-8") from None
+    return text
+
+
+def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:
+    """A whole number that is not smaller than ``least``, nor absurdly large."""
 
     def convert(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise ArgumentTypeError(f"{text!r} is no whole number of at least {least}")
+        if not (text.isdecimal() and len(text) < 20 and least <= int(text) <= most):
+            limit = f" and at most {most}" if text.isdecimal() else ""
+            raise ArgumentTypeError(f"{text!r} is no whole number of at least {least}{limit}")
         return int(text)
 
     return convert
 
 
 positive = at_least(1)
+#: What numpy and fairseq take.
+seed = at_least(0, 2**32 - 1)
 
 
 def positive_list(text: str) -> list[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 
@@ -10,8 +12,27 @@ from collections.abc import Callable, Iterator
 ERROR_PREFIX = "fairseq-mhe: error: "
 
 
+_LINE_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
+
+
+def one_line(message: object) -> str:
+    """A message as one line without control characters, whatever names and texts are part of it.
+
+    Line breaks become spaces; escape codes, other control characters and bytes that are no text are
+    written out (``\\x1b``), so that a terminal does not obey them.
+    """
+    text = _LINE_BREAKS.sub(" ", str(message).strip())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class UserError(Exception):
-    """Bad input: the message says what is wrong, where, and what to do; no traceback is shown."""
+    """Bad input: the message says what is wrong, where, and what to do; no traceback is shown.
+
+    As a string it is always one clean line.
+    """
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class ErrorExit(SystemExit):
@@ -22,8 +43,8 @@ class ErrorExit(SystemExit):
     """
 
     def __init__(self, message: object) -> None:
-        super().__init__(f"{ERROR_PREFIX}{message}")
-        self.message = str(message)
+        self.message = one_line(message)
+        super().__init__(f"{ERROR_PREFIX}{self.message}")
 
 
 @contextlib.contextmanager
@@ -43,10 +64,14 @@ def one_clear_line(*also: type[Exception]) -> Iterator[None]:
 def exit_status(name: str, command: Callable[[], int | None]) -> int:
     """Run a command; bad input ends in one line and exit status 2, Ctrl-C in 130.
 
+    So does what the system refuses: a full disk, a device that takes no output.
     ``name``: what was typed, which the line begins with.
     """
     try:
-        return command() or 0
+        try:
+            return command() or 0
+        finally:
+            sys.stdout.flush()
     except UserError as error:
         print(f"{name}: error: {error}", file=sys.stderr)
         return 2
@@ -57,3 +82,15 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except OSError as error:
+        where = error.filename or "what was printed"
+        reason = error.strerror or error
+        print(one_line(f"{name}: error: {where}: {reason}"), file=sys.stderr)
+        _discard_output()
+        return 2
+
+
+def _discard_output() -> None:
+    """Python writes what is left at its end, and would fail again."""
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

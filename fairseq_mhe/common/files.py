@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +18,50 @@ from fairseq_mhe.common.errors import UserError
 GB = 10**9
 
 
+def check_output(path: Path) -> None:
+    """See that ``path`` is one at which a file can be made or replaced; commands do so first.
+
+    Raises:
+        UserError: it names no file, or what is there is a folder, a device, a pipe or a socket,
+            which renaming a file into its place would destroy.
+    """
+    if not path.name:
+        raise UserError(f"cannot write {str(path)!r}: it names no file")
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode):
+        raise UserError(
+            f"cannot write {path}: it is {kind_of_file(mode)}, and only a file is replaced: "
+            "give another path"
+        )
+
+
+def kind_of_file(mode: int) -> str:
+    """What a ``st_mode`` is of, in words."""
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFREG: "a file",
+        stat.S_IFCHR: "a device",
+        stat.S_IFBLK: "a device",
+        stat.S_IFIFO: "a pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "of no known kind")
+
+
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``, which takes its place when the block ends well.
 
     Raises:
-        UserError: the folder cannot be written or the disk is full.
+        UserError: what is there is no regular file, the folder cannot be written or the disk is
+            full.
     """
+    check_output(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import statistics
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, check_writable, write_json
+from fairseq_mhe.common.files import check_writable, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
 from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.resuming import LAST, restore
 from fairseq_mhe.runs.run import PLACES, Run, kind_name
 
-LAST = "checkpoint_last.pt"
 #: A number of epochs that no training reaches: checkpoints come by updates only.
 _NEVER = "1000000"
 _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
@@ -226,54 +222,3 @@ def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
         "valid": [list(point) for point in sorted(valid.items())],
         "tokens_per_second": round(statistics.median(speed.values()), 1) if speed else None,
     }
-
-
-def restore(folder: Path, workers: int = 1) -> int:
-    """Make checkpoint_last.pt the newest whole one, and remove what a kill left half-written.
-
-    fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
-    leave half a file.
-
-    Args:
-        folder: a training's --save-dir.
-        workers: how many processes will go on with it.
-
-    Returns:
-        How many updates it holds; 0 where there is none and training begins at the beginning.
-    """
-    newest, most = None, 0
-    for path in folder.glob("*.pt.tmp"):
-        path.unlink()
-    # checkpoint_last.pt first, so that it stays where another one has as many updates.
-    for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: path.name != LAST):
-        try:
-            updates = updates_made(load_checkpoint(path))
-        except UserError:
-            path.unlink()
-            continue
-        if updates > most:
-            newest, most = path, updates
-    if newest is not None and not _reshard(newest, workers, folder / LAST) and newest.name != LAST:
-        with atomic_path(folder / LAST) as temporary:
-            shutil.copyfile(newest, temporary)
-    return most
-
-
-def _reshard(checkpoint: Path, workers: int, output: Path) -> bool:
-    """Write ``checkpoint`` for another number of processes to ``output``; whether there was need.
-
-    fairseq stores how many mini-batches of the epoch each process took, and would go on after as
-    many for any number of processes. All together took that many times the processes, whole updates
-    always, so the new share is whole too.
-    """
-    state = load_checkpoint(checkpoint)
-    distributed = (state.get("cfg") or {}).get("distributed_training") or {}
-    before = distributed.get("distributed_world_size", workers)
-    if before == workers:
-        return False
-    position = state["extra_state"]["train_iterator"]
-    position["iterations_in_epoch"] = position["iterations_in_epoch"] * before // workers
-    distributed["distributed_world_size"] = workers
-    with atomic_path(output) as temporary:
-        torch.save(state, temporary)
-    return True

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
+from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
 from studies import collaborative_curve, engines, gap, uptraining
 from studies.study import PROGRAM
@@ -28,8 +28,9 @@ STUDIES = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one study; it ends as the subcommands of ``fairseq-mhe`` do."""
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__)
+    parser = Parser(prog=PROGRAM, description=__doc__)
     parsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
+    parsers.type = str  # its words are converted by the study
     for name, (module, told) in STUDIES.items():
         module.add_arguments(parsers.add_parser(name, help=told, description=told))
     args = parser.parse_args(argv)

@@ -22,6 +22,7 @@ from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.runs import devices, pipeline, training
 from fairseq_mhe.runs.devices import Device, asked_for
 from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
+from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.run import Run
 
 ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
@@ -137,7 +138,7 @@ def alone(miniature: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
-    state = load_checkpoint(run.checkpoints / training.LAST)
+    state = load_checkpoint(run.checkpoints / LAST)
     assert updates_made(state) == 6
     return state["model"]
 
@@ -159,7 +160,7 @@ def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Run, tmp_pa
     together = train(miniature, tmp_path, TWO)
     assert_same_training(alone, together)
     assert "2 processes a model" in read_json(together.metrics)["measured"]
-    state = load_checkpoint(together.checkpoints / training.LAST)
+    state = load_checkpoint(together.checkpoints / LAST)
     assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
 
 

@@ -20,12 +20,12 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import devices, training
 from fairseq_mhe.runs.devices import Device, choose_device
+from fairseq_mhe.runs.resuming import restore
 from fairseq_mhe.runs.run import Run, open_run
 from fairseq_mhe.runs.training import (
     attention_flags,
     learning_curve,
     log_interval,
-    restore,
     training_arguments,
 )
 from tests.fixtures.runs import TRAINING, settings
@@ -70,7 +70,7 @@ def test_killed_before_the_copy_to_the_last_checkpoint(tmp_path: Path) -> None:
     assert updates_in(tmp_path / "checkpoint_last.pt") == 20
 
 
-def test_half_written_files_go_and_whole_ones_stay(tmp_path: Path) -> None:
+def test_half_written_files_go_aside_and_whole_ones_stay(tmp_path: Path) -> None:
     last = save(tmp_path, "checkpoint_last.pt", 10)
     before = last.stat().st_mtime_ns
     cut(save(tmp_path, "checkpoint_best.pt", 10), 0.4)
@@ -79,6 +79,7 @@ def test_half_written_files_go_and_whole_ones_stay(tmp_path: Path) -> None:
     assert restore(tmp_path) == 10
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "checkpoint_1_10.pt",
+        "checkpoint_best.pt.damaged",
         "checkpoint_last.pt",
     ]
     assert last.stat().st_mtime_ns == before
@@ -88,7 +89,7 @@ def test_without_a_whole_checkpoint_training_begins_anew(tmp_path: Path) -> None
     assert restore(tmp_path) == 0
     cut(save(tmp_path, "checkpoint_last.pt", 5), 0.5)
     assert restore(tmp_path) == 0
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint_last.pt.damaged"]
 
 
 def line(tag: str, **values: object) -> str:

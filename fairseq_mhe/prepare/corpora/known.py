@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fairseq_mhe.common.arguments import add_options, from_options, option
+from fairseq_mhe.common.arguments import Parser, add_options, from_options, option
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, SubwordOptions
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
@@ -134,7 +134,7 @@ def run_script(
     run: Callable[[argparse.Namespace], None],
 ) -> None:
     """The command of the script ``name``."""
-    parser = argparse.ArgumentParser(prog=name, description=description)
+    parser = Parser(prog=name, description=description)
     add_arguments(parser)
     try:
         with one_clear_line():

@@ -1,0 +1,88 @@
+"""From where a training goes on: the newest whole checkpoint, for any number of processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zipfile
+import zlib
+from pathlib import Path
+
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, save_checkpoint, updates_made
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import atomic_path
+
+LAST = "checkpoint_last.pt"
+#: What the name of a checkpoint that is set aside ends in; fairseq and we look at *.pt only.
+DAMAGED = ".damaged"
+_BLOCK = 1 << 20
+
+
+def restore(folder: Path, workers: int = 1) -> int:
+    """Make checkpoint_last.pt the newest whole one, and set aside what a kill left half-written.
+
+    fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
+    leave half a file. Nothing but that is touched.
+
+    Args:
+        folder: a training's --save-dir.
+        workers: how many processes will go on with it.
+
+    Returns:
+        How many updates it holds; 0 where there is none and training begins at the beginning.
+
+    Raises:
+        UserError: a checkpoint cannot be read, and not because it is cut short: who may read it,
+            the disk or the memory is the reason, and it may be whole.
+    """
+    newest, most = None, 0
+    for path in folder.glob("*.pt.tmp"):
+        path.unlink()
+    # checkpoint_last.pt first, so that it stays where another one has as many updates.
+    for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: path.name != LAST):
+        try:
+            updates = updates_made(load_checkpoint(path))
+        except UserError as error:
+            if not _is_damaged(path):
+                raise UserError(f"training cannot go on: {error}") from error
+            os.replace(path, path.with_name(f"{path.name}{DAMAGED}"))
+            continue
+        if updates > most:
+            newest, most = path, updates
+    if newest is not None and not _reshard(newest, workers, folder / LAST) and newest.name != LAST:
+        with atomic_path(folder / LAST) as temporary:
+            shutil.copyfile(newest, temporary)
+    return most
+
+
+def _is_damaged(path: Path) -> bool:
+    """Whether a file can be read to its end and is still no whole zip, as torch writes them."""
+    try:
+        with path.open("rb") as stream:
+            while stream.read(_BLOCK):
+                pass
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is not None
+    except OSError:
+        return False
+    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError, zlib.error):
+        return True
+
+
+def _reshard(checkpoint: Path, workers: int, output: Path) -> bool:
+    """Write ``checkpoint`` for another number of processes to ``output``; whether there was need.
+
+    fairseq stores how many mini-batches of the epoch each process took, and would go on after as
+    many for any number of processes. All together took that many times the processes, whole updates
+    always, so the new share is whole too.
+    """
+    state = load_checkpoint(checkpoint)
+    distributed = (state.get("cfg") or {}).get("distributed_training") or {}
+    before = distributed.get("distributed_world_size", workers)
+    if before == workers:
+        return False
+    position = state["extra_state"]["train_iterator"]
+    position["iterations_in_epoch"] = position["iterations_in_epoch"] * before // workers
+    distributed["distributed_world_size"] = workers
+    save_checkpoint(state, output)
+    return True

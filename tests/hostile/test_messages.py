@@ -1,0 +1,145 @@
+"""Whatever a name, a key or a word holds, an error is one clean line that says what is the case."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from fairseq_mhe import cli
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint
+from fairseq_mhe.common.errors import ErrorExit, UserError, exit_status, one_line
+from studies.__main__ import STUDIES
+
+
+@given(st.text(st.characters(exclude_categories=())))
+@example("two\nlines")
+@example("cut\r\n\r\n  off\u2028again\x85and\x0bagain")
+@example("\x1b[31mred\x1b[0m\a \x9b2J")
+@example("right\u202etfel")
+@example("a byte: \udcff")
+def test_a_message_is_one_printable_line(text: str) -> None:
+    line = one_line(text)
+    assert line.isprintable()
+    assert line.splitlines() in ([line], [])
+    assert line == str(UserError(text)) == ErrorExit(text).message
+
+
+def test_what_is_clean_stays() -> None:
+    text = "cannot read /a  b/für/模型.pt: 'x' is no number"
+    assert one_line(text) == text
+
+
+def test_a_commands_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse() -> int:
+        raise UserError("tar: \x1b[1mfirst\n  second\n")
+
+    assert exit_status("command", refuse) == 2
+    assert capsys.readouterr().err == "command: error: tar: \\x1b[1mfirst second\n"
+
+
+@pytest.mark.parametrize("words", [["score", "x\x1b[31m\ny"], ["\x1b[31mno\ncommand"]])
+def test_argparse_prints_no_escape_codes(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("protocol", "told"), [(2, "a plain pickle"), (4, "a plain pickle"), (None, "truncated")]
+)
+def test_a_plain_pickle_is_called_one(
+    tmp_path: Path, protocol: int | None, told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And torch does not warn before our line."""
+    path = tmp_path / "it.pt"
+    if protocol is None:
+        torch.save({"model": {}}, path, _use_new_zipfile_serialization=False)
+        path.write_bytes(path.read_bytes()[:-30])
+    else:
+        path.write_bytes(pickle.dumps({"model": {}}, protocol))
+    assert cli.main(["inspect", str(path)]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith(f"fairseq-mhe inspect: error: {path} is {told}")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/dev/zero", "/dev/zero is a device: give the path of a fairseq checkpoint"),
+        ("/tmp", "/tmp is a folder: give the path of"),  # noqa: S108
+        ("/nowhere", "/nowhere does not exist: give the path of"),
+        ("/dev/null/x", "/dev/null/x does not exist: give the path of"),
+    ],
+)
+def test_what_is_there_is_not_said_to_be_missing(path: str, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        load_checkpoint(Path(path))
+
+
+def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    for name in cli.SUBCOMMANDS:
+        parser = cli.build_parser(name)
+        commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
+        yield name, commands.choices[name]
+    for name, (module, _) in STUDIES.items():
+        parser = type(cli.build_parser())(prog=name)
+        module.add_arguments(parser)
+        yield name, parser
+
+
+PARSERS = dict(_parsers())
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@pytest.mark.parametrize("word", ["x", "", "-", "nan", "1e400", "9" * 5000, "\udcff"])
+def test_no_option_names_a_python_function(name: str, word: str) -> None:
+    """argparse says "invalid _count value" where a conversion raises ValueError."""
+    refusals = []
+    for action in PARSERS[name]._actions:
+        if action.nargs != 0 and not action.choices:
+            try:
+                PARSERS[name]._get_values(action, [word])
+            except argparse.ArgumentError as error:
+                refusals.append(str(error.message))
+    assert not [told for told in refusals if told.startswith("invalid ")]
+
+
+def test_text_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["attention-map", "m.pt", "--data", "d", "--out", "o.svg", "--sentence", "caf\udce9"]
+    with pytest.raises(SystemExit):
+        cli.main(line)
+    assert capsys.readouterr().err.endswith("--sentence: 'caf\\udce9' is not valid UTF-8\n")
+
+
+def test_a_path_may_be_any_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["inspect", str(tmp_path / "caf\udce9.pt")]) == 2
+    assert "caf\\udce9.pt does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fairseq_mhe.cli", "params"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.endswith(": error: what was printed: No space left on device\n")
