@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,6 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -72,12 +72,7 @@ def load_model(checkpoint: Path, data: DataFolder) -> tuple[Any, FairseqTask]:
 def encode(text: str, side: int, data: DataFolder, dictionary: Dictionary, longest: int) -> Tensor:
     """A plain sentence as fairseq's tokens (1, S) with its end, prepared as the data folder's text.
 
-    Args:
-        text: one sentence.
-        side: 0 for the source, 1 for the target language.
-        data: the data folder whose tokenizer and subwords are used.
-        dictionary: fairseq's, of that side.
-        longest: tokens that the model takes at most.
+    ``side``: 0 for the source, 1 for the target; ``longest``: tokens that the model takes at most.
 
     Raises:
         UserError: the text is empty or too long, or the folder's subword model is missing.
@@ -114,53 +109,36 @@ def translate(model: TransformerMHEModel, task: FairseqTask, source: Tensor) -> 
 
 
 @torch.no_grad()
-def head_weights(
-    model: TransformerMHEModel, place: str, source: Tensor, target: Tensor | None
-) -> tuple[Tensor, ...]:
-    """The weights (H, T, S) of each layer in one place, reading a sentence (1, S), target (1, T).
+def attention_map(
+    model: TransformerMHEModel, task: FairseqTask, place: str, source: Tensor, target: Tensor | None
+) -> AttentionMap:
+    """The weights of a place (of ``PLACES``) for a sentence (1, S) and a translation (1, T) of it.
 
-    They are what the sublayers themselves return for ``need_head_weights``. ``target`` is not
-    needed in the encoder.
+    They are what the sublayers themselves return for ``need_head_weights``. The encoder's need no
+    translation.
     """
-    found: list[Tensor] = []
+    layers: list[Tensor] = []
 
     def ask(module: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args, {**kwargs, "need_head_weights": True}
 
     def keep(module: Attention, args: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        found.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
+        layers.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
 
-    hooks = []
-    for _, where, module in sublayers(model):
-        if where == place:
-            hooks.append(module.register_forward_pre_hook(ask, with_kwargs=True))
-            hooks.append(module.register_forward_hook(keep))
-    try:
+    keys = queries = _symbols(source, task.source_dictionary)
+    with contextlib.ExitStack() as hooks:
+        for _, where, module in sublayers(model):
+            if where == place:
+                hooks.enter_context(module.register_forward_pre_hook(ask, with_kwargs=True))
+                hooks.enter_context(module.register_forward_hook(keep))
         memory = model.encoder(source, torch.tensor([source.size(1)]))
         if target is not None:
-            model.decoder(_shifted(target), memory)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    return tuple(found)
-
-
-def _shifted(target: Tensor) -> Tensor:
-    """What the decoder reads to write ``target`` (1, T): its end first, then all but the end."""
-    return target.roll(1, dims=1)
-
-
-def attention_map(
-    model: TransformerMHEModel, task: FairseqTask, place: str, source: Tensor, target: Tensor | None
-) -> AttentionMap:
-    """The weights of a place (of ``PLACES``) and their tokens; the encoder's need no target."""
-    layers = head_weights(model, place, source, target)
-    keys = queries = _symbols(source, task.source_dictionary)
-    if target is not None:
-        queries = _symbols(target, task.target_dictionary)
-        if place == "decoder":
-            keys = _symbols(_shifted(target), task.target_dictionary)
-    return AttentionMap(layers, queries, keys)
+            read = target.roll(1, dims=1)  # the decoder reads the end first, then all but the end
+            model.decoder(read, memory)
+            queries = _symbols(target, task.target_dictionary)
+            if place == "decoder":
+                keys = _symbols(read, task.target_dictionary)
+    return AttentionMap(tuple(layers), queries, keys)
 
 
 def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
@@ -168,12 +146,9 @@ def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
 
 
 def draw(shown: AttentionMap, title: str, output: Path) -> None:
-    """Write a picture with a panel for each layer (downwards) and head (to the right).
+    """Draw a panel for each layer (downwards) and head (to the right).
 
-    Args:
-        shown: what to draw.
-        title: heading.
-        output: its suffix, one of ``FORMATS``, is the picture's format.
+    The suffix of ``output``, one of ``FORMATS``, is the picture's format.
 
     Raises:
         UserError: the file cannot be written.
@@ -183,19 +158,12 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
         min(LARGEST, max(SMALLEST, TOKEN * len(labels))) for labels in (shown.keys, shown.queries)
     )
     figure = Figure(figsize=(columns * (width + GAP), rows * (height + GAP)))
-    FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     figure.subplots_adjust(0, 0, 1, 1, wspace=GAP / width, hspace=GAP / height)
-    look: dict[str, Any] = {
-        "vmin": 0,
-        "vmax": 1,
-        "cmap": "Blues",
-        "aspect": "auto",
-        "interpolation": "nearest",
-    }
+    look: dict[str, Any] = {"cmap": "Blues", "aspect": "auto", "interpolation": "nearest"}
     for layer, weights in enumerate(shown.layers):
         for head, panel in enumerate(panels[layer]):
-            image = panel.imshow(weights[head], **look)
+            image = panel.imshow(weights[head], vmin=0, vmax=1, **look)
             panel.tick_params(length=0)
         panels[layer][0].set_ylabel(f"layer {layer + 1}", fontsize=FONT_SIZE + 2)
         _label(panels[layer][0], "y", shown.queries, height)
@@ -227,9 +195,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", type=Path, metavar="CHECKPOINT", help=f"a trained {MODEL_NAME} model")
     add("--data", type=Path, required=True, help="the data folder that it was trained on")
     add("--sentence", required=True, help="a sentence of the source language, as plain text")
-    add(
-        "--target", help="its translation, as plain text (default: the model's own, by beam search)"
-    )
+    told = "its translation, as plain text (default: the model's own, by beam search)"
+    add("--target", help=told)
     add("--place", choices=PLACES, default="cross", help="which attention (default: %(default)s)")
     files = ", ".join(FORMATS)
     add("--out", type=Path, required=True, metavar="FILE", help=f"the picture: a {files} file")
@@ -252,8 +219,7 @@ def run(args: argparse.Namespace) -> None:
         target = translate(model, task, source)
         print(*data.detokenise([task.target_dictionary.string(target[0])]))
     shown = attention_map(model, task, args.place, source, target)
-    told = f"{args.place} attention"
     kind = kinds(model.cfg)[args.place]
-    draw(shown, f"{told}, {kind}: {normalise(args.sentence)}", args.out)
-    heads = shown.layers[0].size(0)
-    print(f"{args.out}: {told} ({kind}), {len(shown.layers)} layers, {heads} heads")
+    draw(shown, f"{args.place} attention, {kind}: {normalise(args.sentence)}", args.out)
+    layers, heads = len(shown.layers), shown.layers[0].size(0)
+    print(f"{args.out}: {args.place} attention ({kind}), {layers} layers, {heads} heads")

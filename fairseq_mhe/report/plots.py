@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fairseq_mhe.common.files import atomic_path
@@ -26,19 +25,12 @@ _MOST_NAMES = 3
 
 #: Lines of table.json.
 _Summaries = Sequence[Mapping[str, Any]]
-#: A label and the content of metrics.json, of each run.
+#: A label and the content of metrics.json, for each of them.
 _Curves = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def plot(summaries: _Summaries, curves: _Curves, output: Path, title: str) -> None:
-    """Write picture.png into ``output``: learning curves, BLEU against size, BLEU against cache.
-
-    Args:
-        summaries: what table.json holds.
-        curves: a label and the content of metrics.json, in the same order.
-        output: a folder.
-        title: heading.
-    """
+    """Write picture.png into ``output``: learning curves, BLEU against size, BLEU against cache."""
     figure = _figure(title)
     left, middle, right = figure.subplots(1, 3)
     _learning_curves(left, curves)
@@ -52,13 +44,9 @@ def plot(summaries: _Summaries, curves: _Curves, output: Path, title: str) -> No
 
 
 def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
-    """Write picture.png into ``output`` for a table of several rows: BLEU and PRR of each cell.
+    """Write picture.png into ``output`` for several rows: BLEU and PRR of each cell.
 
-    Args:
-        summaries: what table.json holds, with the paper's numbers as ``paper_bleu`` and
-            ``paper_prr``.
-        output: a folder.
-        title: heading.
+    The summaries have the paper's numbers as ``paper_bleu`` and ``paper_prr``.
     """
     rows = list(dict.fromkeys(summary["row"] for summary in summaries))
     kinds = list(dict.fromkeys(summary["attention"] for summary in summaries))
@@ -76,7 +64,6 @@ def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
 
 def _figure(title: str) -> Figure:
     figure = Figure(figsize=(18, 5.5), layout="constrained")
-    FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=15)
     return figure
 
@@ -100,7 +87,12 @@ def _by_row(
         shown = [s for s in summaries if s["attention"] == kind and s[score] is not None]
         places = [rows.index(s["row"]) + shift for s in shown]
         style = {**_look(index), "linestyle": "none", "markersize": 9}
-        scores, bars = [s[score] for s in shown], _bars(shown, score)
+        scores = [s[score] for s in shown]
+        bars = [[s["bleu_confidence"] for s in shown]] * 2
+        if score == "prr":
+            below = [max(0.0, s["prr"] - s["prr_low"]) for s in shown]
+            above = [max(0.0, s["prr_high"] - s["prr"]) for s in shown]
+            bars = [below, above]
         axes.errorbar(places, scores, yerr=bars, label=kind, capsize=4, **style)
         printed = [s[f"paper_{score}"] for s in shown]
         paper = [(x, value) for x, value in zip(places, printed, strict=True) if value]
@@ -108,15 +100,6 @@ def _by_row(
             axes.plot(*zip(*paper, strict=True), fillstyle="none", **style)
     axes.set_xticks(range(len(rows)), rows)
     axes.set_xlim(-0.5, len(rows) - 0.5)
-
-
-def _bars(shown: _Summaries, score: str) -> list[list[float]]:
-    """The lengths of the error bars below and above."""
-    if score == "bleu":
-        return [[s["bleu_confidence"] for s in shown]] * 2
-    below = [max(0.0, s["prr"] - s["prr_low"]) for s in shown]
-    above = [max(0.0, s["prr_high"] - s["prr"]) for s in shown]
-    return [below, above]
 
 
 def _learning_curves(axes: Axes, curves: _Curves) -> None:
@@ -138,7 +121,10 @@ def _quality_against_cost(axes: Axes, summaries: _Summaries, cost: str, unit: fl
         style = {**_look(index), "markersize": 10, "capsize": 4, "linewidth": 1.5}
         axes.errorbar(*point, yerr=summary["bleu_confidence"], **style)
         if len(summaries) <= _MOST_NAMES:
-            axes.annotate(_name(summary), point, (8, 8), textcoords="offset points", fontsize=11)
+            name = str(summary["attention"])
+            if summary["p_value"] is not None and summary["prr"] is not None:
+                name += f" ({summary['prr']:.1f}%)"  # of the baseline's BLEU
+            axes.annotate(name, point, (8, 8), textcoords="offset points", fontsize=11)
     axes.set_xlim(left=0, right=1.3 * max(x for x, _ in points))
 
 
@@ -149,14 +135,6 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
         if not front or quality > front[-1][1]:
             front.append((cost, quality))
     return front
-
-
-def _name(summary: Mapping[str, Any]) -> str:
-    """The kind, and what it retains of the baseline's BLEU."""
-    name = str(summary["attention"])
-    if summary["p_value"] is None or summary["prr"] is None:
-        return name
-    return f"{name} ({summary['prr']:.1f}%)"
 
 
 def _label(axes: Axes, title: str, x: str, y: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,20 +31,20 @@ class Cell:
     subset: str
 
     def values(self, name: str) -> list[dict[str, Any]]:
-        """A JSON file of the data set's folder, of each run."""
-        return [read_json(run.subset(self.subset) / name) for run in self.runs]
+        """Every seed's "scores" or "generation"."""
+        return [read_json(run.subset(self.subset) / f"{name}.json") for run in self.runs]
 
-    def lines(self, name: str) -> list[str]:
-        """A text of the first seed's folder."""
-        return read_lines(self.runs[0].subset(self.subset) / name)
+    def lines(self, name: str, seed: int = 0) -> list[str]:
+        """The "sources", "references" or "hypotheses" of the so manyth seed."""
+        return read_lines(self.runs[seed].subset(self.subset) / f"{name}.txt")
 
     def hypotheses(self) -> list[list[str]]:
         """Every seed's translations."""
-        return [read_lines(run.subset(self.subset) / "hypotheses.txt") for run in self.runs]
+        return [self.lines("hypotheses", seed) for seed in range(len(self.runs))]
 
     def bleus(self) -> list[float]:
         """Every seed's BLEU."""
-        return [score["bleu"]["score"] for score in self.values("scores.json")]
+        return [score["bleu"]["score"] for score in self.values("scores")]
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
@@ -68,14 +68,11 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         Cell(row, kind, tuple(sorted(runs, key=lambda run: run.seed)), subset)
         for (row, kind), runs in groups.items()
     ]
-    first = cells[0]
-    references = first.lines("references.txt")
+    first, references = cells[0].runs[0].folder, cells[0].lines("references")
     for cell in cells:
-        for run in cell.runs:
-            if read_lines(run.subset(subset) / "references.txt") != references:
-                raise UserError(
-                    f"{run.folder} and {first.runs[0].folder} were scored on different sentences"
-                )
+        for seed, run in enumerate(cell.runs):
+            if cell.lines("references", seed) != references:
+                raise UserError(f"{run.folder} and {first} were scored on different sentences")
     return cells
 
 
@@ -84,22 +81,27 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
     return cell.kind if len({c.row for c in cells}) == 1 else f"{cell.row} {cell.kind}"
 
 
-def summarise(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
     """One object for each row and kind: what table.json holds.
 
     Scores, their intervals and speeds are means over the seeds; ``bleu_deviation`` is the standard
     deviation of BLEU. PRR is the ratio of mean BLEU (100 for the baseline); its interval and
-    ``p_value`` are of all seeds together (``compare_seeds``), and null for the baseline.
+    ``p_value`` are of all seeds together (``compare_seeds``), and null for the baseline. With
+    ``paper`` come the row's sizes, what was trained, and the paper's numbers.
     """
     baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
-    return [_summary(cell, baselines.get(cell.row)) for cell in cells]
+    found = []
+    for cell in cells:
+        more = _sizes_and_paper(cell) if paper else {}
+        found.append({**more, **_summary(cell, baselines.get(cell.row))})
+    return found
 
 
 def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
-    scores, generations = cell.values("scores.json"), cell.values("generation.json")
-    bleu = cell.bleus()
+    scores, generations = cell.values("scores"), cell.values("generation")
     # Older runs have no tokenised BLEU.
     tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
+    every_has_it = len(tokenised) == len(scores)
     speeds = [read_json(run.metrics)["tokens_per_second"] for run in cell.runs]
     known_speeds = [speed for speed in speeds if speed is not None]
     return {
@@ -107,13 +109,11 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
         "attention": cell.kind,
         "seeds": [run.seed for run in cell.runs],
         **read_json(cell.runs[0].counts),
-        "bleu": _mean(bleu),
+        "bleu": _mean(cell.bleus()),
         "bleu_confidence": _mean([score["bleu"]["confidence"] for score in scores]),
-        "bleu_deviation": deviation(bleu),
+        "bleu_deviation": deviation(cell.bleus()),
         "chrf": _mean([score["chrf"]["score"] for score in scores]),
-        "bleu_tokenised": _mean([t["score"] for t in tokenised])
-        if len(tokenised) == len(scores)
-        else None,
+        "bleu_tokenised": _mean([t["score"] for t in tokenised]) if every_has_it else None,
         **_compared(cell, baseline),
         "signature": scores[0]["bleu"]["signature"],
         "chrf_signature": scores[0]["chrf"]["signature"],
@@ -126,18 +126,14 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     """PRR, its interval and the p-value; null where there is nothing to compare with."""
-    names = ("prr", "prr_low", "prr_high", "p_value")
-    found: dict[str, float | None] = dict.fromkeys(names)
+    found: dict[str, float | None] = dict.fromkeys(("prr", "prr_low", "prr_high", "p_value"))
     if baseline is None:
         return found
-    best = statistics.mean(baseline.bleus())
-    if best > 0:
-        found["prr"] = round(prr(statistics.mean(cell.bleus()), best), 2)
     if cell is not baseline:
-        references = cell.lines("references.txt")
-        compared = compare_seeds(cell.hypotheses(), baseline.hypotheses(), references)
-        for name in names[1:]:
-            found[name] = getattr(compared, name)
+        references = cell.lines("references")
+        found = asdict(compare_seeds(cell.hypotheses(), baseline.hypotheses(), references))
+    best = statistics.mean(baseline.bleus())
+    found["prr"] = round(prr(statistics.mean(cell.bleus()), best), 2) if best > 0 else None
     return found
 
 
@@ -150,7 +146,7 @@ def _mean(values: Sequence[float]) -> float:
     return round(statistics.mean(values), 4)
 
 
-def sizes_and_paper(cell: Cell) -> dict[str, Any]:
+def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """The row's sizes, what was trained, the paper's numbers, and COMET where every seed has it."""
     row, training = {**ROWS, **SMALL_ROWS}[cell.row], cell.runs[0].training
     printed = published(cell.row, cell.kind)
@@ -167,5 +163,5 @@ def sizes_and_paper(cell: Cell) -> dict[str, Any]:
         "paper_parameters": printed and printed.parameters,
         "paper_bleu": printed and printed.bleu,
         "paper_prr": printed and printed.prr,
-        "comet": round(sum(scores) / len(scores), 4) if len(scores) == len(found) else None,
+        "comet": _mean(scores) if len(scores) == len(found) else None,
     }

@@ -45,14 +45,7 @@ class Comparison:
 def compare(
     hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]
 ) -> Comparison:
-    """PRR and p-value of a system against a baseline on the same sentences.
-
-    The p-value is sacreBLEU's paired bootstrap (its seed: $SACREBLEU_SEED or 12345). PRR, which
-    sacreBLEU does not have, is resampled as in ``compare_seeds``.
-
-    Raises:
-        UserError: no sentences, or counts that differ.
-    """
+    """``compare_seeds`` with one training each."""
     return compare_seeds([hypotheses], [baseline], references)
 
 
@@ -64,8 +57,8 @@ def compare_seeds(
     A resample draws sentences, the same for all, and of each system's n seeds n - 1 with
     replacement (which gives a mean over few seeds its unbiased variance: Rao and Wu 1988); the rule
     that makes a p-value of the resampled differences is sacreBLEU's. So both the sentences and the
-    seeds that happened to be chosen count as chance. With one training each the p-value is
-    sacreBLEU's own.
+    seeds that happened to be chosen count as chance. With one training each the p-value is that of
+    sacreBLEU's own paired bootstrap. The random seed is sacreBLEU's: $SACREBLEU_SEED or 12345.
 
     Args:
         systems: the hypotheses of each training of the system.
@@ -77,7 +70,8 @@ def compare_seeds(
     """
     for hypotheses in (*systems, *baselines):
         check_counts(hypotheses, references)
-    random = _random()
+    seed = os.environ.get("SACREBLEU_SEED", "12345")
+    random = np.random.default_rng(None if seed.lower() == "none" else int(seed))
     chosen = random.multinomial(  # (RESAMPLES, sentences): how often each sentence is drawn
         len(references), np.full(len(references), 1 / len(references)), size=RESAMPLES
     )
@@ -113,12 +107,6 @@ def _paired_bootstrap(
     return float(result.p_value or 0)
 
 
-def _random() -> np.random.Generator:
-    """Seeded as sacreBLEU seeds its own."""
-    seed = os.environ.get("SACREBLEU_SEED", "12345")
-    return np.random.default_rng(None if seed.lower() == "none" else int(seed))
-
-
 def _interval(
     systems: NDArray[np.float64], baselines: NDArray[np.float64]
 ) -> tuple[float | None, float | None]:
@@ -140,9 +128,8 @@ def _bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> NDArra
 def _bleu(counts: NDArray[np.int64]) -> float:
     """Corpus BLEU from the sum of sentences' counts."""
     system, reference, *rest = counts.tolist()
-    return float(
-        BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp").score
-    )
+    found = BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp")
+    return float(found.score)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from rich.table import Table
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.tables import Look, align, csv_text
 from fairseq_mhe.report import plots
-from fairseq_mhe.report.results import BASELINE, Cell, gather, label, sizes_and_paper, summarise
+from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: Sample translations shown, and the seed that draws them.
@@ -93,7 +93,7 @@ _MORE_COLUMNS: tuple[Column, ...] = (
 def _quickstart_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[str]:
     first, run = summaries[0], cells[0].runs[0]
     trained = read_json(run.metrics)["measured"]
-    generated = cells[0].values("generation.json")[0]["measured"]
+    generated = cells[0].values("generation")[0]["measured"]
     seeds = " of sentences and of seeds; sd: over the seeds" if len(first["seeds"]) > 1 else ""
     return [
         f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
@@ -115,7 +115,7 @@ def _paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[st
     several = " and of the seeds" if any(len(s["seeds"]) > 1 for s in summaries) else ""
     batches = [f"{batch:,}" for batch in sorted({s["batch_tokens"] for s in summaries})]
     trained = sorted({read_json(run.metrics)["measured"] for cell in cells for run in cell.runs})
-    generated = sorted({v["measured"] for cell in cells for v in cell.values("generation.json")})
+    generated = sorted({v["measured"] for cell in cells for v in cell.values("generation")})
     notes = [
         "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; its way of scoring "
         "is not published.",
@@ -131,8 +131,10 @@ def _paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[st
         f"{_versions(cells)}.",
     ]
     if first["tokenised_signature"]:
-        told = f"Tokenised BLEU: {first['tokenised_signature']} on Moses' tokens with hyphenated"
-        told += " compounds split, as older papers report; no other column compares with it."
+        told = (
+            f"Tokenised BLEU: {first['tokenised_signature']} on Moses' tokens with hyphenated "
+            "compounds split, as older papers report; no other column compares with it."
+        )
         notes.insert(2, told)
     return notes
 
@@ -157,11 +159,6 @@ class Preset:
     notes: Callable[[Sequence[Cell], Sequence[Summary]], list[str]]
     paper: bool
 
-    def summarise(self, cells: Sequence[Cell]) -> list[Summary]:
-        """What table.json holds."""
-        more = [sizes_and_paper(cell) if self.paper else {} for cell in cells]
-        return [{**m, **summary} for m, summary in zip(more, summarise(cells), strict=True)]
-
     def written(self, columns: Sequence[Column], summaries: Sequence[Summary]) -> list[list[str]]:
         """The headings of the columns that have something to say, and a line for each summary."""
         kept = []
@@ -171,33 +168,21 @@ class Preset:
                 kept.append([heading, *texts])
         return [list(line) for line in zip(*kept, strict=True)]
 
-    def aligned(self, summaries: Sequence[Summary], look: Look) -> list[str]:
-        """Each table in one of the looks."""
+    def aligned(self, summaries: Sequence[Summary], look: Look) -> str:
+        """The tables in one of the looks."""
         found = []
         for columns in self.tables:
             headings, *lines = self.written(columns, summaries)
             left = [i for i, name in enumerate(headings) if name in ("row", "attention")]
             found.append(align(headings, lines, look, left))
-        return found
+        return "\n\n".join(found)
 
 
-QUICKSTART = Preset(
-    (_QUICKSTART_COLUMNS,),
-    "markdown",
-    ("table.md", "table.json", "picture.png", "samples.md"),
-    _quickstart_notes,
-    paper=False,
-)
-PAPER = Preset(
-    (_PAPER_COLUMNS, _MORE_COLUMNS),
-    "wide",
-    ("table.md", "table.tex", "table.csv", "table.json", "picture.png", "samples.md"),
-    _paper_notes,
-    paper=True,
-)
-
-
-PRESETS = {"quickstart": QUICKSTART, "paper": PAPER}
+_FILES = ("table.md", "table.json", "picture.png", "samples.md")
+QUICKSTART = Preset((_QUICKSTART_COLUMNS,), "markdown", _FILES, _quickstart_notes, paper=False)
+_PAPER_FILES = ("table.md", "table.tex", "table.csv", *_FILES[1:])
+PAPER = Preset((_PAPER_COLUMNS, _MORE_COLUMNS), "wide", _PAPER_FILES, _paper_notes, paper=True)
+_PRESETS = {"quickstart": QUICKSTART, "paper": PAPER}
 
 
 def write_table(
@@ -208,7 +193,7 @@ def write_table(
     unfinished: Sequence[str] = (),
 ) -> None:
     """Write the preset's files into ``output``; the table says that ``unfinished`` are missing."""
-    summaries = preset.summarise(cells)
+    summaries = summarise(cells, preset.paper)
     notes = preset.notes(cells, summaries)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
@@ -218,17 +203,16 @@ def write_table(
         curves = [(label(cell, cells), read_json(cell.runs[0].metrics)) for cell in cells]
         plots.plot(summaries, curves, output, title)
     write_text(output / "samples.md", _samples(cells, title))
-    if "table.csv" in preset.files:
+    if preset.paper:
         names = [*(name for name in summaries[0] if name != "seeds"), "seeds"]
         values = [{**s, "seeds": " ".join(map(str, s["seeds"]))} for s in summaries]
         write_text(output / "table.csv", csv_text(values, names))
-    if "table.tex" in preset.files:
         comments = [f"% {line}" for line in (title, "Needs \\usepackage{booktabs}.", *notes)]
-        text = "\n\n".join(preset.aligned(summaries, "latex"))
-        write_text(output / "table.tex", "\n".join([*comments, text, ""]))
+        lines = [*comments, preset.aligned(summaries, "latex"), ""]
+        write_text(output / "table.tex", "\n".join(lines))
     listed = "\n".join(f"- {note}" for note in notes)
-    parts = [f"# {title}", *preset.aligned(summaries, preset.look), listed]
-    write_text(output / "table.md", "\n\n".join(parts) + "\n")
+    tables = preset.aligned(summaries, preset.look)
+    write_text(output / "table.md", f"# {title}\n\n{tables}\n\n{listed}\n")
     write_json(output / "table.json", summaries)
 
 
@@ -249,14 +233,14 @@ def show_table(output: Path, title: str, console: Console, preset: Preset = QUIC
 
 def _samples(cells: Sequence[Cell], title: str) -> str:
     """Translations of some sentences, drawn at random and not chosen."""
-    sources, references = (cells[0].lines(name) for name in ("sources.txt", "references.txt"))
-    outputs = {label(cell, cells): cell.lines("hypotheses.txt") for cell in cells}
+    sources, references = cells[0].lines("sources"), cells[0].lines("references")
+    outputs = {label(cell, cells): cell.lines("hypotheses") for cell in cells}
     drawn = random.Random(_SAMPLES_SEED).sample(range(len(sources)), min(_SAMPLES, len(sources)))  # noqa: S311
-    lines = [f"# {title}: sample translations", ""]
-    lines += [f"Drawn at random (seed {_SAMPLES_SEED}), not chosen.", ""]
+    told = f"Drawn at random (seed {_SAMPLES_SEED}), not chosen."
+    lines = [f"# {title}: sample translations", "", told, ""]
     for number in sorted(drawn):
-        lines += [f"## Line {number + 1}", ""]
-        lines += [f"- source: {sources[number]}", f"- reference: {references[number]}"]
+        lines += [f"## Line {number + 1}", "", f"- source: {sources[number]}"]
+        lines += [f"- reference: {references[number]}"]
         lines += [f"- {name}: {output[number] or '(nothing)'}" for name, output in outputs.items()]
         lines.append("")
     return "\n".join(lines)
@@ -264,27 +248,17 @@ def _samples(cells: Sequence[Cell], title: str) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe table``."""
-    parser.add_argument(
-        "runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs"
-    )
-    files = ", ".join(QUICKSTART.files)
-    parser.add_argument("--out", type=Path, required=True, help=f"folder for {files}")
-    parser.add_argument(
-        "--columns",
-        choices=PRESETS,
-        default="quickstart",
-        help="paper: the paper's table with its numbers, as run-table's (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--subset", default="test", help="the data set that was scored (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--title", default="Kinds of attention", help="heading (default: %(default)s)"
-    )
+    add = parser.add_argument
+    add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
+    add("--out", type=Path, required=True, help=f"folder for {', '.join(QUICKSTART.files)}")
+    told = "paper: the paper's table with its numbers, as run-table's (default: %(default)s)"
+    add("--columns", choices=_PRESETS, default="quickstart", help=told)
+    add("--subset", default="test", help="the data set that was scored (default: %(default)s)")
+    add("--title", default="Kinds of attention", help="heading (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the table and print it."""
-    preset = PRESETS[args.columns]
+    preset = _PRESETS[args.columns]
     write_table(gather(args.runs, args.subset), args.out, args.title, preset)
     show_table(args.out, args.title, Console(), preset)

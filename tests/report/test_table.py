@@ -181,7 +181,7 @@ def cells(make_run: MakeRun) -> list[Cell]:
 
 
 def test_a_row_has_its_sizes_and_the_papers_numbers(cells: list[Cell]) -> None:
-    found = {(cell["row"], cell["attention"]): cell for cell in PAPER.summarise(cells)}
+    found = {(cell["row"], cell["attention"]): cell for cell in summarise(cells, paper=True)}
     mhe = found["12h", "mhe_mul"]
     assert [mhe[name] for name in ("layers", "width", "heads", "head_width")] == [12, 768, 12, 64]
     assert [mhe[name] for name in ("paper_parameters", "paper_bleu", "paper_prr")] == [
