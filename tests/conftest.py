@@ -7,6 +7,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 pytest_plugins = [
+    "tests.fixtures.processes",
     "tests.fixtures.models",
     "tests.fixtures.checkpoints",
     "tests.fixtures.runs",

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import fairseq_mhe
+from tests.fixtures.processes import SCRIPTS, fairseq
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 SENTENCES = 13  # no multiple of 8, fairseq's --required-batch-size-multiple
@@ -19,16 +19,19 @@ WORDS = ["a", "rose", "is", "red", "and", "the", "sky", "was", "blue", "over", "
 
 
 def run(
-    command: str, *words: str, check: bool = True, **options
+    command: str, *words: str, check: bool = True, fresh: bool = False, **options
 ) -> subprocess.CompletedProcess[str]:
-    """``fairseq-COMMAND`` with the user-dir."""
-    script = Path(sys.executable).with_name(f"fairseq-{command}")
-    done = subprocess.run([script, *words], capture_output=True, text=True, **options)
+    """``fairseq-COMMAND`` with the user-dir; the console script itself where it is to be fresh."""
+    if fresh:
+        line = [SCRIPTS / f"fairseq-{command}", *words]
+        done = subprocess.run(line, capture_output=True, text=True, **options)
+    else:
+        done = fairseq(command, *words, **options)
     assert not check or done.returncode == 0, done.stderr[-2000:]
     return done
 
 
-def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool = True):
+def train(folder: Path, save: Path, *words: str, updates: int = 2, **options: bool):
     """A training of a few updates."""
     return run(
         "train",
@@ -53,7 +56,7 @@ def train(folder: Path, save: Path, *words: str, updates: int = 2, check: bool =
             "0",
         ),
         *("--log-format", "simple", *words),
-        check=check,
+        **options,
     )
 
 
@@ -126,7 +129,7 @@ def test_training_options(folder: Path, tmp_path: Path, options: str) -> None:
 
 
 def test_training_is_quiet(folder: Path, tmp_path: Path) -> None:
-    done = train(folder, tmp_path / "run")
+    done = train(folder, tmp_path / "run", fresh=True)
     assert "Warning" not in done.stderr + done.stdout
 
 

@@ -1,0 +1,76 @@
+"""Stands for ``python -m MODULE WORD...``, which the fork server runs as if it were this process.
+
+To whoever started it this process is the command: it passes on the signals that it gets, and ends
+as the command ends. Where a variable is set otherwise that Python or a library reads when it
+starts, a Python of its own is started instead.
+"""
+
+import array
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+from types import FrameType
+
+#: Beginnings of the names of variables that matter when Python or torch is loaded.
+EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "GLIBC_", "CUDA", "TORCH", "PYTORCH", "GOMP")
+#: Of them, those that can be obeyed later.
+LATE = ("PYTHONPATH", "PYTHONUNBUFFERED")
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def early_variables() -> dict[str, str]:
+    """The variables that must be the server's own."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(EARLY) and name not in LATE
+    }
+
+
+def main(folder: str, safe_path: bool, words: list[str]) -> int:
+    """Have the server run it; the exit status, negative for a signal."""
+    ignored = [int(s) for s in PASSED_ON if signal.getsignal(s) == signal.SIG_IGN]
+    limits = {name: getattr(resource, name) for name in dir(resource) if name[:7] == "RLIMIT_"}
+    request = {
+        "safe_path": safe_path,
+        "words": words,
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "limits": [[number, *resource.getrlimit(number)] for number in set(limits.values())],
+        "ignored": ignored,
+        "cores": sorted(os.sched_getaffinity(0)),
+    }
+    body = json.dumps(request).encode()
+    server = socket.socket(socket.AF_UNIX)
+    server.connect(f"{folder}/socket")
+    streams = array.array("i", [0, 1, 2]).tobytes()
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)]
+    server.sendmsg([len(body).to_bytes(4, "big")], rights)
+    server.sendall(body)
+    answer = server.makefile("r")
+    process = int(answer.readline())
+
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        os.kill(process, number)
+
+    for number in PASSED_ON:
+        if number not in ignored:
+            signal.signal(number, pass_on)
+    return int(answer.readline())
+
+
+if __name__ == "__main__":
+    _, place, python, *line = sys.argv
+    with open(f"{place}/variables.json") as stream:
+        if json.load(stream) != early_variables():
+            os.execv(python, [python, *line])  # noqa: S606
+    safe = line[0] == "-P"
+    status = main(place, safe, line[2 if safe else 1 :])
+    if status < 0:
+        if status != -signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    sys.exit(status)

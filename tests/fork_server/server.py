@@ -1,0 +1,207 @@
+"""Runs ``python -m MODULE WORD...`` for the tests in a fork of a process that has loaded fairseq.
+
+Loading torch and fairseq takes longer than most commands of the tests do. Nothing of
+fairseq_mhe is loaded here, and nothing of fairseq_cli: to a command all is as in a new process.
+"""
+
+import atexit
+import contextlib
+import gc
+import importlib
+import json
+import logging
+import os
+import random
+import resource
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import threading
+from typing import Any
+
+MODULES = (
+    "fairseq.binarizer",
+    "fairseq.checkpoint_utils",
+    "fairseq.data.plasma_utils",
+    "fairseq.dataclass.initialize",
+    "fairseq.distributed",
+    "fairseq.distributed_utils",
+    "fairseq.model_parallel.megatron_trainer",
+    "fairseq.options",
+    "fairseq.quantization_utils",
+    "fairseq.sequence_generator",
+    "fairseq.sequence_scorer",
+    "fairseq.tasks",
+    "fairseq.token_generation_constraints",
+    "fairseq.trainer",
+    "hydra.experimental",
+    "matplotlib.figure",
+    "rich.progress",
+    "sacrebleu",
+    "sacremoses",
+    "sentencepiece",
+    "subword_nmt.apply_bpe",
+    "tabulate",
+    "tensorboard",
+    "torch._dynamo",
+    "torch.distributed.fsdp",
+    "torch.multiprocessing",
+    "torch.utils.checkpoint",
+    "torch.utils.tensorboard",
+)
+
+
+def load() -> None:
+    """Load all that is no command and none of ours."""
+    for name in MODULES:
+        importlib.import_module(name)
+    # The first words that hydra reads take it longest: it learns its grammar.
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    OverridesParser.create().parse_overrides(["model.a_b=null", "common.a='b c'", "x.y=[1,0.5]"])
+    logging.root.handlers.clear()
+    logging.root.setLevel(logging.WARNING)
+    gc.collect()
+    gc.freeze()
+
+
+def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """A request, and the streams that came with it."""
+    header, streams, _, _ = socket.recv_fds(connection, 4, 3)
+    size = int.from_bytes(header, "big")
+    body = b""
+    while len(body) < size:
+        body += connection.recv(size - len(body))
+    return json.loads(body), streams
+
+
+def become(request: dict[str, Any], streams: list[int]) -> None:
+    """Make this fork what a process that the client started would be."""
+    os.setsid()
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.sched_setaffinity(0, request["cores"])
+    for number, *limits in request["limits"]:
+        resource.setrlimit(number, limits)
+    for number in request["ignored"]:
+        signal.signal(number, signal.SIG_IGN)
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdout.reconfigure(write_through=unbuffered, line_buffering=os.isatty(1))
+    first = [] if request["safe_path"] else [request["folder"]]
+    named = os.environ.get("PYTHONPATH", "").split(":") if os.environ.get("PYTHONPATH") else []
+    sys.path[:] = [*first, *named, *sys.path]
+    importlib.invalidate_caches()
+    sys.argv = request["words"]
+    import numpy as np
+    import torch  # loaded by now
+
+    random.seed()
+    np.random.seed()
+    torch.default_generator.seed()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or len(request["cores"])))
+
+
+class Server:
+    """Forks for every request, until the process of all tests ends."""
+
+    def __init__(self, listener: socket.socket, tests: int) -> None:
+        self.listener = listener
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(listener, selectors.EVENT_READ, "new")
+        self.selector.register(os.pidfd_open(tests), selectors.EVENT_READ, "end")
+        #: Process -> its client, what tells of its end.
+        self.running: dict[int, tuple[socket.socket, int]] = {}
+
+    def serve(self) -> bool:
+        """Whether this is a fork that has become what was asked for."""
+        while True:
+            ready = [key for key, _ in self.selector.select()]
+            # Those that end come first: the next request may build on their being gone.
+            for key in sorted(ready, key=lambda key: key.data in ("new", "end")):
+                if key.data == "end":
+                    for process in [*self.running]:
+                        self.ended(process, killed=True)
+                    return False
+                if key.data == "new":
+                    if self.fork():
+                        return True
+                elif key.data in self.running:
+                    process = key.data
+                    self.ended(process, killed=key.fd != self.running[process][1])
+
+    def fork(self) -> bool:
+        """Whether this is the fork."""
+        connection, _ = self.listener.accept()
+        request, streams = receive(connection)
+        process = os.fork()
+        if not process:
+            self.selector.close()
+            self.listener.close()
+            connection.close()
+            for other, handle in self.running.values():
+                other.close()
+                os.close(handle)
+            become(request, streams)
+            return True
+        for stream in streams:
+            os.close(stream)
+        handle = os.pidfd_open(process)
+        self.running[process] = connection, handle
+        for end in (connection, handle):
+            self.selector.register(end, selectors.EVENT_READ, process)
+        connection.sendall(f"{process}\n".encode())
+        return False
+
+    def ended(self, process: int, killed: bool) -> None:
+        """It has ended, or its client was ``killed``: then so is it, with all that it started."""
+        connection, handle = self.running.pop(process)
+        if killed:
+            os.killpg(process, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        with contextlib.suppress(OSError):
+            connection.sendall(f"{code}\n".encode())
+        for end in (connection, handle):
+            self.selector.unregister(end)
+        connection.close()
+        os.close(handle)
+
+
+def run(module: str) -> int:
+    """Run it as ``python -m`` does; the exit status."""
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return (end.code or 0) & 0xFF
+        print(end.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        sys.excepthook(*sys.exc_info())
+        sys.stderr.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    _, descriptor, pytest_process = sys.argv
+    del sys.path[0]
+    load()
+    if Server(socket.socket(fileno=int(descriptor)), int(pytest_process)).serve():
+        status = run(sys.argv[0])
+        # What Python does at its end, but for taking all modules apart, which takes a third of a
+        # second.
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(status)

@@ -1,0 +1,108 @@
+"""What the fork server runs for the tests is as in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.processes import PYTHON
+
+#: Stands for a command of fairseq: it is not loaded before, and found by PYTHONPATH.
+_PROBE = """
+import os, random, resource, signal, sys, time
+import torch
+if sys.argv[1:] == ["state"]:
+    print(__name__, sys.argv, os.getcwd(), sys.stdin.read(), sys.path)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        print(number, signal.getsignal(number))
+    print(torch.get_num_threads(), resource.getrlimit(resource.RLIMIT_FSIZE))
+    print(sorted(os.sched_getaffinity(0)), sys.stdout.encoding, sys.stdout.line_buffering)
+    print([name for name in sys.modules if name.startswith("fairseq_mhe")])
+    for name, value in sorted(os.environ.items()):
+        print(name, value)
+elif sys.argv[1:] == ["sleep"]:
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+elif sys.argv[1:] == ["raise"]:
+    raise ValueError("so it goes")
+elif sys.argv[1:] == ["random"]:
+    print(random.random(), torch.rand(1).item())
+else:
+    sys.exit(eval(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    package = tmp_path / "fairseq_cli"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "probe.py").write_text(_PROBE)
+    return {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "2", "ANYTHING": "é 'x"}
+
+
+def ask(python: str, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [python, "-m", "fairseq_cli.probe", *words],
+        env=environment,
+        cwd=environment["PYTHONPATH"],
+        input="some input",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_its_state_is_that_of_a_fresh_process(environment: dict[str, str]) -> None:
+    forked, fresh = (ask(python, environment, "state") for python in (sys.executable, PYTHON))
+    assert sys.executable != PYTHON
+    assert fresh.returncode == 0, fresh.stderr
+    assert "some input" in fresh.stdout
+    assert forked.stdout.splitlines() == fresh.stdout.splitlines()
+    assert forked.stderr == fresh.stderr
+
+
+@pytest.mark.parametrize("words", ["raise", "3", "None", "'one line'", "os.kill(os.getpid(), 9)"])
+def test_it_ends_as_a_fresh_process_does(environment: dict[str, str], words: str) -> None:
+    forked, fresh = (ask(python, environment, words) for python in (sys.executable, PYTHON))
+    assert forked.returncode == fresh.returncode
+    assert forked.stdout == fresh.stdout
+    assert forked.stderr.splitlines()[-1:] == fresh.stderr.splitlines()[-1:]
+
+
+def test_two_draw_different_numbers(environment: dict[str, str]) -> None:
+    assert (
+        ask(sys.executable, environment, "random").stdout
+        != ask(sys.executable, environment, "random").stdout
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL, signal.SIGINT])
+def test_who_is_killed_is_gone(environment: dict[str, str], number: int) -> None:
+    command = [sys.executable, "-m", "fairseq_cli.probe", "sleep"]
+    with subprocess.Popen(
+        command,
+        env=environment,
+        cwd=environment["PYTHONPATH"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as client:
+        assert client.stdout is not None
+        process = int(client.stdout.readline())
+        client.send_signal(number)
+        assert client.wait() == -number
+    # Once the next has begun, the one before is gone.
+    assert ask(sys.executable, environment, "0").returncode == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+def test_a_variable_that_python_reads_at_its_start_is_obeyed(environment: dict[str, str]) -> None:
+    seeded = {**environment, "PYTHONHASHSEED": "7"}
+    forked, fresh = (ask(python, seeded, "hash('x') % 256") for python in (sys.executable, PYTHON))
+    assert forked.returncode == fresh.returncode
