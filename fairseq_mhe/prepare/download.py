@@ -53,13 +53,18 @@ def obtain_all(
     what = missing[0].name if len(missing) == 1 else f"{len(missing)} files"
     if missing:
         folder.mkdir(parents=True, exist_ok=True)
-        check_room(
-            folder,
-            sum((file.size or 0) - _there(folder, file) for file in missing),
-            f"downloading {what}",
-        )
+        need = sum((file.size or 0) - _size(_part(folder / file.name)) for file in missing)
+        check_room(folder, need, f"downloading {what}")
     bar = _Bar(report, f"download {what}, MB", sum(file.size or 0 for file in missing))
-    return [_obtain(file, folder, bar, mirror) for file in files]
+    for file in files:
+        path = folder / file.name
+        if file in missing:
+            _obtain(file, path, bar, mirror)
+        elif fault := _fault(path, file):
+            raise UserError(
+                f"{path} {fault}; delete it to have it downloaded, or put the right one there"
+            )
+    return [folder / file.name for file in files]
 
 
 @dataclass
@@ -78,30 +83,26 @@ class _Bar:
         self.report(self.title, (self.finished + have) // MB, max(1, total // MB))
 
 
-def _obtain(file: RemoteFile, folder: Path, bar: _Bar, mirror: str | None) -> Path:
-    path = folder / file.name
-    if path.exists():
-        if fault := _fault(path, file):
-            raise UserError(
-                f"{path} {fault}; delete it to have it downloaded, or put the right one there"
-            )
-        return path
+def _obtain(file: RemoteFile, path: Path, bar: _Bar, mirror: str | None) -> None:
     url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-    part = path.with_name(f"{path.name}.part")
+    part = _part(path)
     _download(url, part, file, bar)
     if fault := _fault(part, file):
         part.unlink()
         raise UserError(
             f"{url}: what came {fault}; it was not kept; try again, or another --mirror"
         )
-    bar.finished += part.stat().st_size
+    bar.finished += _size(part)
     part.rename(path)
-    return path
 
 
-def _there(folder: Path, file: RemoteFile) -> int:
-    part = folder / f"{file.name}.part"
-    return part.stat().st_size if part.exists() else 0
+def _part(path: Path) -> Path:
+    """What has come of a file that is not whole."""
+    return path.with_name(f"{path.name}.part")
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
 def _fault(path: Path, file: RemoteFile) -> str | None:
@@ -118,25 +119,23 @@ def _download(url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
     failures = 0
     with requests.Session() as session:
         while True:
-            before = part.stat().st_size if part.exists() else 0
+            before = _size(part)
             try:
-                _go_on(session, url, part, file, bar)
+                return _go_on(session, url, part, file, bar)
             except requests.RequestException as error:
-                moved = part.exists() and part.stat().st_size > before
-                failures = 1 if moved else failures + 1
-                if failures == ATTEMPTS or not _is_passing(error):
+                failures = 1 if _size(part) > before else failures + 1
+                refused = error.response is not None and error.response.status_code < 500
+                if failures == ATTEMPTS or refused:
                     raise UserError(
                         f"cannot download {url}: {_reason(error)}; what has come is kept; run the "
                         "same command again, or name a --mirror or a folder of --archives"
                     ) from error
                 time.sleep(PAUSE * 2 ** (failures - 1))
-            else:
-                return
 
 
 def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
     """Download what is missing of ``part``, in one request."""
-    have = part.stat().st_size if part.exists() else 0
+    have = _size(part)
     if file.size is not None and have >= file.size:
         return  # whole, or wrong; that is seen when it is verified
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
@@ -162,12 +161,6 @@ def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, ba
                     bar.received(have, total)
     if total is not None and have < total:
         raise requests.ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
-
-
-def _is_passing(error: requests.RequestException) -> bool:
-    """Whether it may be better next time: everything but an answer that the server refuses."""
-    response = error.response
-    return response is None or response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _reason(error: requests.RequestException) -> str:

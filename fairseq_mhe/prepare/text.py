@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import lzma
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -55,27 +55,16 @@ def _open_bytes(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _decode(path: Path, number: int, raw: bytes) -> str:
-    """One checked line of text without its end.
-
-    Raises:
-        UserError: it is too long, not UTF-8, or holds a NUL.
-    """
+def _fault(raw: bytes) -> str | None:
+    """Why this line is not one of clean text, or None."""
     if len(raw) > MAX_LINE_BYTES:
-        raise UserError(
-            f"{path}, line {number}: longer than {MAX_LINE_BYTES:,} bytes; "
-            "is this one sentence a line?"
-        )
+        return f"longer than {MAX_LINE_BYTES:,} bytes; is this one sentence a line?"
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         where = f"byte {error.start + 1} (0x{raw[error.start]:02x})"
-        raise UserError(
-            f"{path}, line {number}: {where} is not valid UTF-8; convert the file first"
-        ) from None
-    if "\0" in text:
-        raise UserError(f"{path}, line {number}: holds a NUL character; is this a text file?")
-    return text.rstrip("\r\n")
+        return f"{where} is not valid UTF-8; convert the file first"
+    return "holds a NUL character; is this a text file?" if "\0" in text else None
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -84,12 +73,8 @@ def read_lines(path: Path) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read, is damaged, or a line is not clean text.
     """
-    with as_user_errors(path), _open_bytes(path) as stream:
-        number = 0
-        while raw := stream.readline(MAX_LINE_BYTES + 1):
-            number += 1
-            text = _decode(path, number, raw)
-            yield text.removeprefix(BOM) if number == 1 else text
+    for block in _blocks((path,), 1000):
+        yield from _decode_lines(path, block.first, block.lines[0])
 
 
 @contextlib.contextmanager
@@ -119,45 +104,43 @@ def read_blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
         UserError: a file cannot be read, is damaged or has an endless line; or the files differ in
         length, told with both counts at the end.
     """
-    first = 1
-    with ExitStack() as stack:
-        streams = []
-        for path in paths:
-            with as_user_errors(path):
-                streams.append((path, stack.enter_context(_open_bytes(path))))
-        while True:
-            lines = [_some_lines(path, stream, first, size) for path, stream in streams]
-            counts = [len(side) for side in lines]
-            if len(set(counts)) > 1:
-                raise _misaligned_streams(streams, [first - 1 + count for count in counts])
-            if not counts[0]:
-                break
-            yield Block(paths, first, tuple(b"".join(side) for side in lines))
-            first += counts[0]
-    if first == 1:
+    block = None
+    for block in _blocks(paths, size):
+        yield block
+    if block is None:
         names = " and ".join(map(str, paths))
         verb = "is" if len(paths) == 1 else "are"
         raise UserError(f"{names} {verb} empty; parallel text needs at least one line on each side")
 
 
+def _blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
+    first = 1
+    with ExitStack() as stack:
+        streams = []
+        for path in paths:
+            with as_user_errors(path):
+                streams.append(stack.enter_context(_open_bytes(path)))
+        while True:
+            lines = []
+            for path, stream in zip(paths, streams, strict=True):
+                with as_user_errors(path):
+                    lines.append(_some_lines(path, stream, first, size))
+            counts = [len(side) for side in lines]
+            if len(set(counts)) > 1:
+                raise _misaligned({str(path): count_lines(path) for path in paths})
+            if not counts[0]:
+                return
+            yield Block(paths, first, tuple(b"".join(side) for side in lines))
+            first += counts[0]
+
+
 def _some_lines(path: Path, stream: BinaryIO, first: int, size: int) -> list[bytes]:
     lines: list[bytes] = []
-    with as_user_errors(path):
-        for line in islice(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), size):
-            if len(line) > MAX_LINE_BYTES:
-                _decode(path, first + len(lines), line)  # refuses it
-            lines.append(line)
+    for line in islice(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), size):
+        if len(line) > MAX_LINE_BYTES:  # at once: the next may be as long
+            raise UserError(f"{path}, line {first + len(lines)}: {_fault(line)}")
+        lines.append(line)
     return lines
-
-
-def _misaligned_streams(
-    streams: Sequence[tuple[Path, BinaryIO]], counts: Sequence[int]
-) -> UserError:
-    totals = {}
-    for (path, stream), count in zip(streams, counts, strict=True):
-        with as_user_errors(path):
-            totals[str(path)] = count + sum(1 for _ in stream)
-    return _misaligned(totals)
 
 
 def _misaligned(lines: Mapping[str, int]) -> UserError:
@@ -194,19 +177,12 @@ def pairs_of(block: Block) -> list[tuple[str, str]]:
 
 
 def _decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
-    """Checked lines of text without their ends; ``first`` is the number of the first in its file.
-
-    Raises:
-        UserError: as `_decode`.
-    """
-    try:
-        text = raw.decode("utf-8")
-        clean = "\0" not in text
-    except UnicodeDecodeError:
-        clean = False
-    if not clean:
+    """Checked lines of text without their ends; ``first`` is the number of the first."""
+    text = raw.decode("utf-8", errors="replace")
+    if "\0" in text or "\ufffd" in text:
         for number, line in enumerate(raw.split(b"\n"), start=first):
-            _decode(path, number, line)
+            if fault := _fault(line):
+                raise UserError(f"{path}, line {number}: {fault}")
     lines = text.removesuffix("\n").split("\n")
     if first == 1:
         lines[0] = lines[0].removeprefix(BOM)
