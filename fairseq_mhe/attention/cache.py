@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import torch
@@ -77,6 +78,10 @@ class KeyValueCache(dict[str, Tensor | None]):
 def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor | None, int]:
     """Translate an order of hypotheses into one of rows that are kept once a sentence.
 
+    On a GPU, to ask what an order says is to wait for all work before it. So the device is asked
+    once for all layers and models of a step, which share the order's tensor, and not at all where
+    there is only one row.
+
     Args:
         new_order: (N,) old hypothesis index of each new hypothesis, ``beam`` neighbours a sentence.
         sentences: rows kept now.
@@ -87,16 +92,32 @@ def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor
         where an order mixes sentences inside a group (beam search never does), so that each
         hypothesis must have a row of its own.
     """
-    rows, beam_after = new_order, 1
-    if beam > 1:
-        rows = new_order // beam  # (N,)
-        if len(new_order) % beam == 0:
-            groups = rows.view(-1, beam)  # (N / beam, beam)
-            if bool((groups == groups[:, :1]).all()):
-                rows, beam_after = groups[:, 0], beam
-    if len(rows) == sentences and torch.equal(rows, torch.arange(sentences, device=rows.device)):
-        return None, beam_after
-    return rows, beam_after
+    if sentences == 1 and len(new_order) == beam:
+        return None, beam
+    # A tensor of inference mode does not count its changes, so nothing is remembered of it.
+    version = object() if new_order.is_inference() else new_order._version
+    return _translated(new_order, version, sentences, beam)
+
+
+#: Two orders a step: of hypotheses in self-attention, of sentences elsewhere.
+@functools.lru_cache(maxsize=2)
+def _translated(
+    new_order: Tensor, version: object, sentences: int, beam: int
+) -> tuple[Tensor | None, int]:
+    """:func:`sentence_order`, remembered while ``new_order`` is the same and of ``version``."""
+    rows, moved = new_order // beam, [index // beam for index in _listed(new_order, version)]
+    firsts = moved[::beam]
+    if len(moved) % beam == 0 and moved == [first for first in firsts for _ in range(beam)]:
+        rows, moved = rows[::beam], firsts
+    else:
+        beam = 1
+    return (None if moved == list(range(sentences)) else rows), beam
+
+
+@functools.lru_cache(maxsize=1)
+def _listed(new_order: Tensor, version: object) -> list[int]:
+    """The step's one question to the device."""
+    return new_order.tolist()
 
 
 def _joined_padding(

@@ -4,6 +4,7 @@ once a sentence.
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
@@ -71,6 +72,21 @@ def test_sentence_order() -> None:
     assert (rows, beam) == (None, 1)
     rows, beam = sentence_order(torch.tensor([3]), 2, 2)
     assert (rows.tolist(), beam) == ([1], 1)
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_an_order_that_changed_in_place_is_asked_again(inference: bool) -> None:
+    with torch.inference_mode(inference):
+        order = torch.tensor([0, 1, 2, 3])
+        assert sentence_order(order, 2, 2) == (None, 2)
+        order.view(-1, 2).add_(2)
+        rows, beam = sentence_order(order, 3, 2)
+    assert (rows.tolist(), beam) == ([1, 2], 2)
+
+
+def test_one_row_needs_no_look_at_the_order() -> None:
+    unknown = torch.empty(4, dtype=torch.long, device="meta")  # which cannot be looked at
+    assert sentence_order(unknown, 1, 4) == (None, 4)
 
 
 def test_a_plain_dictionary_is_adopted() -> None:

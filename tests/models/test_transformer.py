@@ -5,6 +5,11 @@ about bad options.
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -110,6 +115,57 @@ def test_beam_search_shares_the_encoder_output(attention: str) -> None:
     assert rows[0] == (20, 5, 5)
     assert all(query == 4 * kept for query, _, kept in rows)
     assert all(key == kept for _, key, kept in rows)
+
+
+@pytest.fixture
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls from our code that ask a device for numbers, each of which stops a GPU's queue."""
+    asked: list[str] = []
+
+    def watched(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if "fairseq_mhe" in Path(sys._getframe(1).f_code.co_filename).parts:
+                asked.append(name)
+            return ask(*args, **kwargs)
+
+        return call
+
+    methods = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "equal", "cpu")
+    for owner, names in (
+        (torch.Tensor, (*methods, "numpy", "nonzero", "allclose", "masked_select")),
+        (torch, ("equal", "allclose", "nonzero", "masked_select")),
+    ):
+        for name in names:
+            monkeypatch.setattr(owner, name, watched(name, getattr(owner, name)))
+    return asked
+
+
+def decoder_steps(models: list[nn.Module], batch: dict[str, Any], **options: Any) -> int:
+    """How many steps beam search takes over a batch."""
+    with mock.patch.object(models[0].decoder, "forward", wraps=models[0].decoder.forward) as step:
+        search(models, batch, **options)
+    return step.call_count
+
+
+@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_search_asks_the_device_once_a_step(
+    attention: str, beam_size: int, count: int, questions: list[str]
+) -> None:
+    """Whatever the layers and models, whose orders are one tensor; sentences end at other steps."""
+    models = [make_model(attention=attention, seed=seed) for seed in range(count)]
+    steps = decoder_steps(models, make_batch(), beam_size=beam_size)
+    assert steps > 5
+    assert set(questions) == {"tolist"}
+    # Each encoder's output asks before the first step, all layers together between two steps.
+    assert len(questions) <= count + steps - 1
+
+
+def test_a_search_whose_order_is_known_asks_nothing(attention: str, questions: list[str]) -> None:
+    """One hypothesis of one sentence."""
+    model, batch = make_model(attention=attention), make_batch(sentences=1)
+    assert decoder_steps([model], batch, beam_size=1) > 3
+    assert questions == []
 
 
 def test_arbitrary_orders_of_encoder_output() -> None:
