@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.common.arguments import positive
@@ -17,7 +18,7 @@ from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import Recipe, recipe
-from fairseq_mhe.runs.run import PLACES, Run
+from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.training import trained
 
 #: Bytes of a checkpoint for each parameter: float32 weights and Adam's two moments.
@@ -27,37 +28,22 @@ _SPECIAL_SYMBOLS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of both commands."""
+    """The options that they share."""
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="a prepared data folder")
     add("--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders")
+    number: dict[str, Any] = {"type": positive, "metavar": "N"}
     how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument(
-        "--updates", type=positive, metavar="N", help="updates, instead of the recipe's"
-    )
-    how_long.add_argument(
-        "--fraction",
-        "--updates-fraction",
-        type=float,
-        metavar="F",
-        help="this share of the recipe's updates: a rehearsal",
-    )
-    add(
-        "--batch-tokens",
-        type=positive,
-        metavar="N",
-        help="tokens of an update, on all devices together",
-    )
-    add(
-        "--max-tokens",
-        type=positive,
-        metavar="N",
-        help="tokens that a device takes at a time: less needs less memory",
-    )
+    how_long.add_argument("--updates", help="updates, instead of the recipe's", **number)
+    told = "this share of the recipe's updates: a rehearsal"
+    names = ("--fraction", "--updates-fraction")
+    how_long.add_argument(*names, type=float, metavar="F", help=told)
+    add("--batch-tokens", help="tokens of an update, on all devices together", **number)
+    told = "tokens that a device takes at a time: less needs less memory"
+    add("--max-tokens", help=told, **number)
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    add(
-        "--tensorboard", action="store_true", help="write logs for TensorBoard into each run folder"
-    )
+    told = "write logs for TensorBoard into each run folder"
+    add("--tensorboard", action="store_true", help=told)
     devices.add_arguments(parser)
 
 
@@ -111,6 +97,18 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     return replace(found, training=training.batched(batch_tokens, max_tokens))
 
 
+def check_subset(data: DataFolder, subset: str) -> None:
+    """See that a data folder has what is to be translated.
+
+    Raises:
+        UserError: it has no such subset; the line names those that it has.
+    """
+    wanted = data.text(subset, 0)
+    if not wanted.is_file():
+        there = sorted(path.stem for path in wanted.parent.glob(f"*.{data.languages[0]}"))
+        raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {', '.join(there)}")
+
+
 def check_tensorboard(wanted: bool) -> None:
     """See that fairseq can write logs for TensorBoard: it goes on without, silently.
 
@@ -146,10 +144,11 @@ def check_disk(runs: Sequence[Run], data: DataFolder) -> None:
 
 def _checkpoints_bytes(run: Run, data: DataFolder) -> int:
     """What a training's checkpoints will still take."""
-    with (data.binary / f"dict.{data.languages[0]}.txt").open("rb") as dictionary:
+    with data.dictionary(0).open("rb") as dictionary:
         symbols = sum(1 for _ in dictionary) + _SPECIAL_SYMBOLS
-    places = {f"{place}_attention": run.settings["attention"][place] for place in PLACES}
-    model = build_on_meta(run.row, run.settings["attention"]["encoder"], symbols, **places)
+    attention = run.settings["attention"]
+    places = {f"{place}_attention": kind for place, kind in attention.items()}
+    model = build_on_meta(run.row, attention["encoder"], symbols, **places)
     kept = run.training.average + 1 + 3  # the last, the best, and one that is being written
     present = sum(path.stat().st_size for path in run.checkpoints.glob("*.pt"))
     return max(0, kept * _CHECKPOINT_BYTES * total_parameters(model) - present)

@@ -10,6 +10,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
+from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.runs import comet, devices, pipeline, scoring
 from fairseq_mhe.runs.devices import Device
@@ -21,16 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="the folder of a trained run")
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    add(
-        "--data", type=Path, metavar="DATA", help="its data folder, where that has been moved since"
-    )
-    add(
-        "--comet",
-        nargs="?",
-        const=comet.MODEL,
-        metavar="MODEL",
-        help=f"score with COMET too ({comet.MODEL})",
-    )
+    told = "its data folder, where that has been moved since"
+    add("--data", type=Path, metavar="DATA", help=told)
+    told = f"score with COMET too ({comet.MODEL})"
+    add("--comet", nargs="?", const=comet.MODEL, metavar="MODEL", help=told)
     add("--cpu", action="store_true", help="do not use a GPU")
     add("--json", action="store_true", help="print JSON, for programs")
 
@@ -51,12 +46,13 @@ def run(args: argparse.Namespace) -> None:
 
 def show(run: Run, subset: str, as_json: bool = False) -> None:
     """Print the scores that a run has."""
-    folder = run.subset(subset)
-    with_comet = read_json(folder / comet.FILE) if (folder / comet.FILE).exists() else None
+    scores, with_comet = run.subset(subset) / "scores.json", None
+    if (run.subset(subset) / comet.FILE).exists():
+        with_comet = read_json(run.subset(subset) / comet.FILE)
     if as_json:
-        print(json.dumps({**read_json(folder / "scores.json"), "comet": with_comet}, indent=2))
+        print(json.dumps({**read_json(scores), "comet": with_comet}, indent=2))
         return
-    print("\n".join(scoring.described(scoring.read_scores(folder / "scores.json"))))
+    print("\n".join(scoring.described(scoring.read_scores(scores))))
     if with_comet:
         print(f"COMET {with_comet['score']:.4f}  ({with_comet['model']})")
 
@@ -68,10 +64,7 @@ def evaluate(run: Run, data: DataFolder, subset: str, device: Device) -> None:
         UserError: the run is not trained to its end, or the data are not what it was trained on.
     """
     check_data(run, data)
-    if not data.text(subset, 0).is_file():
-        sources = data.text(subset, 0).parent.glob(f"*.{data.languages[0]}")
-        there = ", ".join(sorted(path.stem for path in sources))
-        raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {there}")
+    cells.check_subset(data, subset)
     if "average" not in run.steps.status()["steps"] or not run.model.is_file():
         raise UserError(
             f"{run.folder} is not trained to its end ({run.training.updates:,} updates): run the "

@@ -23,46 +23,24 @@ from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.report.table import QUICKSTART as QUICKSTART_TABLE
 from fairseq_mhe.report.table import show_table
 from fairseq_mhe.runs.devices import choose_device
-from fairseq_mhe.runs.pipeline import open_runs
 from fairseq_mhe.runs.recipes import QUICKSTART
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart``."""
     add = parser.add_argument
-    add(
-        "--out",
-        type=Path,
-        default=Path("runs/quickstart"),
-        help="folder of it all (default: %(default)s)",
-    )
-    add(
-        "--attention",
-        type=some_of(VARIANTS),
-        default="mha,mhe_mul",
-        metavar="KIND,...",
-        help=f"kinds to compare, or all (default: %(default)s; there are: {', '.join(VARIANTS)})",
-    )
+    told = "folder of it all (default: %(default)s)"
+    add("--out", type=Path, default=Path("runs/quickstart"), help=told)
+    told = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(VARIANTS)})"
+    kinds = some_of(VARIANTS)
+    add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=told)
     add("--seed", type=positive, default=1, metavar="N", help="random seed (default: %(default)s)")
-    add(
-        "--updates",
-        type=positive,
-        default=QUICKSTART.training.updates,
-        metavar="N",
-        help="updates of each training (default: %(default)s)",
-    )
-    add(
-        "--limit",
-        type=positive,
-        metavar="N",
-        help="use about N pairs of the corpus only, for a trial",
-    )
-    add(
-        "--subset",
-        choices=("test", "valid"),
-        default="test",
-        help="what is scored; valid is for tuning",
-    )
+    updates, told = QUICKSTART.training.updates, "updates of each training (default: %(default)s)"
+    add("--updates", type=positive, default=updates, metavar="N", help=told)
+    told = "use about N pairs of the corpus only, for a trial"
+    add("--limit", type=positive, metavar="N", help=told)
+    told = "what is scored; valid is for tuning"
+    add("--subset", choices=("test", "valid"), default="test", help=told)
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
@@ -89,22 +67,17 @@ def run(args: argparse.Namespace) -> None:
 
     with only_one(out):
         begin("prepare")
-        data = _prepare(out, args.limit)
-        runs = open_runs(recipe, args.attention, [args.seed], data, out)
-        table_run = TableRun([runs], data, out, args.subset)
+        folder = out / (f"data-limit{args.limit}" if args.limit else "data")
+        with shown_progress() as report:
+            HomeAssistant(out=folder, limit=args.limit).prepare(report)
+        data = open_prepared(folder)
+        table_run = TableRun([], data, out, args.subset)
+        table_run.open([recipe], args.attention, [args.seed])
         table_run.work(device, begin)
         title = _title(args, data)
         table_run.tabulate(title, QUICKSTART_TABLE)
     show_table(out, title, Console())
     say(", ".join(str(out / name) for name in QUICKSTART_TABLE.files))
-
-
-def _prepare(out: Path, limit: int | None) -> DataFolder:
-    """The embedded corpus as a data folder; a part of it has a folder of its own."""
-    folder = out / ("data" if limit is None else f"data-limit{limit}")
-    with shown_progress() as report:
-        HomeAssistant(out=folder, limit=limit).prepare(report)
-    return open_prepared(folder)
 
 
 def _title(args: argparse.Namespace, data: DataFolder) -> str:

@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Sequence
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
@@ -15,19 +14,14 @@ from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.table import PAPER
 from fairseq_mhe.runs import devices, slurm
-from fairseq_mhe.runs.pipeline import open_runs
-from fairseq_mhe.runs.recipes import RECIPES, Recipe, recipe
+from fairseq_mhe.runs.recipes import RECIPES, Recipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table``."""
     add = parser.add_argument
-    add(
-        "--rows",
-        default=",".join(ROWS),
-        metavar="ROW,...",
-        help=f"of {', '.join(RECIPES)} (default: the paper's)",
-    )
+    told = f"of {', '.join(RECIPES)} (default: the paper's)"
+    add("--rows", default=",".join(ROWS), metavar="ROW,...", help=told)
     add("--kinds", default="mha,mhe_mul", metavar="KIND,...", help="or all (default: %(default)s)")
     add("--seeds", default="1", metavar="N,...", help="random seeds (default: %(default)s)")
     add("--title", metavar="TEXT", help="heading (default: languages and number of pairs)")
@@ -38,49 +32,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Do what is not done yet, and print the table."""
-    kinds = (
-        list(VARIANTS) if args.kinds == "all" else list(map(cells.kind, cells.words(args.kinds)))
-    )
+    every = args.kinds == "all"
+    kinds = list(VARIANTS) if every else [cells.kind(word) for word in cells.words(args.kinds)]
     seeds = cells.seeds(args.seeds)
     recipes = [cells.chosen_recipe(row, args) for row in cells.words(args.rows)]
-    cells.check_tensorboard(args.tensorboard)
-    data = open_prepared(args.data)
-    out = output_folder(args.out)
+    table_run = TableRun([], open_prepared(args.data), args.out, args.subset, args.tensorboard)
     if args.slurm:
-        workers = args.gpus or args.processes or 1
-        for wanted in recipes:
-            print(f"{wanted.row}: {wanted.training.arithmetic(workers)}")
-        rows = [open_runs(wanted, kinds, seeds, data, out) for wanted in recipes]
-        slurm.submit([run for row in rows for run in row], args)
+        for recipe in recipes:
+            batch = recipe.training.arithmetic(args.gpus or args.processes or 1)
+            print(f"{recipe.row}: {batch}")
+        table_run.open(recipes, kinds, seeds)
+        slurm.submit(table_run.runs, args)
         return
-    with only_one(out, below=False):
-        rows = [open_runs(wanted, kinds, seeds, data, out) for wanted in recipes]
-        table_run = TableRun(rows, data, out, args.subset, args.tensorboard)
-        title = _title(args, data, recipes)
-
-        def tabulate(*_: object) -> None:
-            table_run.tabulate(title, PAPER)
-
+    with only_one(table_run.out, below=False):
+        table_run.open(recipes, kinds, seeds)
+        title = _title(args, table_run.data, recipes)
         waiting = len(table_run.waiting())
         if waiting and not args.finished_only:
             device = devices.asked_for(args, waiting)
-            _announce(table_run, recipes, device)
-            table_run.work(device, after=tabulate)
-        tabulate()
-    print((out / "table.md").read_text(encoding="utf-8"), end="")
-    say(", ".join(str(out / name) for name in PAPER.files))
-
-
-def _announce(table_run: TableRun, recipes: Sequence[Recipe], device: devices.Device) -> None:
-    """Say what will be done, after seeing that it can be."""
-    lines = [
-        f"  {wanted.row}: {wanted.training.updates:,} updates, "
-        f"{wanted.training.arithmetic(device.workers)}"
-        for wanted in recipes
-    ]
-    cells.check_disk(table_run.runs, table_run.data)
-    cells_to_do = f"{len(table_run.waiting())} of {len(table_run.runs)} cells to do"
-    say("\n".join([f"{cells_to_do}, {device.describe()}", *lines]))
+            lines = [f"{waiting} of {len(table_run.runs)} cells to do, {device.describe()}"]
+            for recipe in recipes:
+                batch = recipe.training.arithmetic(device.workers)
+                lines.append(f"  {recipe.row}: {recipe.training.updates:,} updates, {batch}")
+            cells.check_disk(table_run.runs, table_run.data)
+            say("\n".join(lines))
+            table_run.work(device, after=lambda: table_run.tabulate(title, PAPER))
+        table_run.tabulate(title, PAPER)
+    print((table_run.out / "table.md").read_text(encoding="utf-8"), end="")
+    say(", ".join(str(table_run.out / name) for name in PAPER.files))
 
 
 def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
@@ -92,17 +71,19 @@ def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]
 
 def rehearsal(recipes: Sequence[Recipe]) -> str:
     """What a title must say where the paper's rows do not follow their recipe; the updates."""
-    told = f", {_span(sorted(found.training.updates for found in recipes), '{:,}')} updates"
-    paper = [(found.training, recipe(found.row).training) for found in recipes if found.row in ROWS]
-    shares = sorted(ours.updates / theirs.updates for ours, theirs in paper)
-    if shares and shares[0] < 1:
-        told += f": a rehearsal at {_span(shares, '{:.3g}', 100)}% of the steps, no result"
+    told = f", {_span([found.training.updates for found in recipes], '{:,}')} updates"
+    paper = [
+        (found.training, RECIPES[found.row].training) for found in recipes if found.row in ROWS
+    ]
+    shares = [100 * ours.updates / theirs.updates for ours, theirs in paper]
+    if shares and min(shares) < 100:
+        told += f": a rehearsal at {_span(shares, '{:.3g}')}% of the steps, no result"
     if any(ours.batch_tokens != theirs.batch_tokens for ours, theirs in paper):
         told += ", with batches of another size than the recipe's"
     return told
 
 
-def _span(numbers: Sequence[float], form: str, unit: int = 1) -> str:
+def _span(numbers: Sequence[float], form: str) -> str:
     """The least and the largest, or the one that they are."""
-    ends = [form.format(unit * number) for number in (numbers[0], numbers[-1])]
+    ends = [form.format(number) for number in (min(numbers), max(numbers))]
     return " to ".join(dict.fromkeys(ends))

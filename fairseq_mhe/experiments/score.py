@@ -13,35 +13,24 @@ from fairseq_mhe.runs.scoring import described, read_lines, score
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe score``."""
+    add = parser.add_argument
     for name in ("reference", "hypothesis"):
-        parser.add_argument(
-            f"--{name}",
-            type=Path,
-            required=True,
-            metavar="F",
-            help=f"{name}s, detokenised, one a line",
-        )
-    parser.add_argument(
-        "--baseline",
-        type=Path,
-        metavar="F",
-        help="another system's, to compare with: PRR and p-value",
-    )
-    parser.add_argument(
-        "--language",
-        metavar="L",
-        help="of the text (de, say): print the older literature's tokenised BLEU too",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+        told = f"{name}s, detokenised, one a line"
+        add(f"--{name}", type=Path, required=True, metavar="F", help=told)
+    told = "another system's, to compare with: PRR and p-value"
+    add("--baseline", type=Path, metavar="F", help=told)
+    told = "of the text (de, say): print the older literature's tokenised BLEU too"
+    add("--language", metavar="L", help=told)
+    add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print BLEU, chrF and, with a baseline, the comparison."""
     hypotheses, references = read_lines(args.hypothesis), read_lines(args.reference)
     scores = score(hypotheses, references, args.language)
-    comparison = (
-        compare(hypotheses, read_lines(args.baseline), references) if args.baseline else None
-    )
+    comparison = None
+    if args.baseline:
+        comparison = compare(hypotheses, read_lines(args.baseline), references)
     if args.json:
         found = {**asdict(scores), "comparison": comparison and asdict(comparison)}
         print(json.dumps(found, indent=2))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps, only_one
+from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.table import Preset, write_table
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
 
 
@@ -36,10 +39,28 @@ class TableRun:
         subset: str = "test",
         tensorboard: bool = False,
     ) -> None:
-        """The run folders are made or gone on with by ``runs.pipeline.open_runs``."""
-        self.groups, self.data, self.out = groups, data, out
+        """Nothing is made before it is seen that it can be.
+
+        Raises:
+            UserError: the data have no such subset, TensorBoard is missing, or the folder cannot be
+            written in.
+        """
+        cells.check_subset(data, subset)
+        cells.check_tensorboard(tensorboard)
+        self.groups, self.data, self.out = groups, data, output_folder(out)
         self.subset, self.tensorboard = subset, tensorboard
-        self.runs = [run for group in groups for run in group]
+
+    def open(self, recipes: Iterable[Recipe], kinds: Iterable[str], seeds: Sequence[int]) -> None:
+        """Make the run folders of a table, or go on with them; a group for each row."""
+        kinds = list(kinds)
+        self.groups = [
+            pipeline.open_runs(recipe, kinds, seeds, self.data, self.out) for recipe in recipes
+        ]
+
+    @property
+    def runs(self) -> list[Run]:
+        """Those of all groups."""
+        return [run for group in self.groups for run in group]
 
     def finished(self) -> list[Run]:
         """The runs that have their scores."""
@@ -53,22 +74,25 @@ class TableRun:
         self,
         device: Device,
         begin: Callable[[str], None] = _nothing,
-        after: Callable[[list[Run]], None] = _nothing,
+        after: Callable[[], None] = _nothing,
     ) -> None:
         """Every run to its scores, a wave after the other: there are numbers before all is trained.
 
         Args:
             device: where to train; models translate one after the other.
             begin: told what comes now: "train", "translate" or "score".
-            after: told the runs of a wave that has its scores.
+            after: called when a wave has its scores.
 
         Raises:
             UserError: another process is at work in one of the run folders, or a step failed.
         """
-        with self._locked(), Board(names=[run.name for run in self.runs]) as board:
+        with contextlib.ExitStack() as opened:
+            for run in self.runs:
+                opened.enter_context(only_one(run.folder))
+            board = opened.enter_context(Board(names=[run.name for run in self.runs]))
             for run in self.finished():
                 board.finish(run.name)
-            for wave in self._waves(device.slots):
+            for wave in waves(self.groups, device.slots):
                 begin("train")
                 board.begin("training")
                 pipeline.train(wave, self.data, device, board, self.tensorboard)
@@ -80,26 +104,7 @@ class TableRun:
                 for run in wave:
                     pipeline.score(run, self.subset)
                     board.finish(run.name)
-                after(wave)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Nobody else is at work in the run folders."""
-        with contextlib.ExitStack() as locks:
-            for run in self.runs:
-                locks.enter_context(only_one(run.folder))
-            yield
-
-    def _waves(self, slots: int) -> Iterator[list[Run]]:
-        """Groups, as many together as keep all slots at work."""
-        wave: list[Run] = []
-        for group in self.groups:
-            wave.extend(group)
-            if len(wave) >= slots:
-                yield wave
-                wave = []
-        if wave:
-            yield wave
+                after()
 
     def tabulate(self, title: str, preset: Preset) -> None:
         """Write the table of what is finished, unless it is of these very results already.
@@ -117,7 +122,19 @@ class TableRun:
             inputs["unfinished"] = unfinished
 
         def action() -> None:
-            cells = gather((run.folder for run in finished), self.subset)
-            write_table(cells, self.out, title, preset, unfinished)
+            found = gather((run.folder for run in finished), self.subset)
+            write_table(found, self.out, title, preset, unfinished)
 
         Steps(self.out).perform("table", inputs, [self.out / name for name in preset.files], action)
+
+
+def waves(groups: Iterable[Sequence[Run]], slots: int) -> Iterator[list[Run]]:
+    """Groups, as many together as keep all slots at work."""
+    wave: list[Run] = []
+    for group in groups:
+        wave.extend(group)
+        if len(wave) >= slots:
+            yield wave
+            wave = []
+    if wave:
+        yield wave

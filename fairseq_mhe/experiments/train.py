@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> None:
     arithmetic = wanted.training.arithmetic(device.workers)
     cells.check_tensorboard(args.tensorboard)
     data = open_prepared(args.data)
+    if args.evaluate:
+        cells.check_subset(data, args.subset)
     out = output_folder(args.out)
     (run,) = pipeline.open_runs(wanted, [kind], [args.seed], data, out)
     with only_one(run.folder):

@@ -119,6 +119,7 @@ def test_an_average_that_is_missing_is_made_again_without_training(
             "which 3 devices cannot share evenly: take 1, 2, 4, 8 devices",
         ),
         (["base", "mha", "--out", "with:colon"], "fairseq splits paths at colons"),
+        (["base", "mha", "--evaluate", "--subset", "train2"], "has no 'train2': give a --subset"),
     ],
 )
 def test_bad_input_is_one_line_and_nothing_is_written(

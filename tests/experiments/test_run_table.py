@@ -23,7 +23,7 @@ from PIL import Image
 
 from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
-from fairseq_mhe.experiments.table_run import TableRun
+from fairseq_mhe.experiments.table_run import waves
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import compare_seeds
@@ -274,6 +274,7 @@ def test_the_papers_rows_can_be_named(
         (["--kinds", "mha,nonsense"], "unknown attention 'nonsense'; choose of: mha, mhe_mul"),
         (["--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
         (["--data", "nowhere"], "nowhere"),
+        (["--subset", "train2"], "has no 'train2': give a --subset of test, train, valid"),
         (
             ["--processes", "3"],
             "an update of 512 tokens is 2 mini-batches of 256, which 3 devices cannot share",
@@ -395,6 +396,6 @@ def test_titles() -> None:
 
 def test_waves_keep_the_slots_at_work() -> None:
     """Rows of two cells: one at a time on one GPU, four at a time on eight."""
-    table_run = TableRun([[None, None]] * 7, None, None)  # type: ignore[list-item, arg-type]
-    assert [len(wave) for wave in table_run._waves(1)] == [2] * 7
-    assert [len(wave) for wave in table_run._waves(8)] == [8, 6]
+    groups: list[Any] = [[None, None]] * 7
+    assert [len(wave) for wave in waves(groups, 1)] == [2] * 7
+    assert [len(wave) for wave in waves(groups, 8)] == [8, 6]
