@@ -49,7 +49,9 @@ def run(args: argparse.Namespace) -> None:
     every = chosen(variants(recipe.row, recipe.training), args.only)
     seeds = sorted(cells.seeds(args.seeds))
     cells.check_tensorboard(args.tensorboard)
-    data, out = open_prepared(args.data), output_folder(args.out)
+    data = open_prepared(args.data)
+    cells.check_subset(data, args.subset)
+    out = output_folder(args.out)
     device = devices.asked_for(args, len(every) * len(seeds))
     study = Study(out, data, args.subset, device.gpu, args.typed)
     with only_one(out):

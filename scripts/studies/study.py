@@ -36,6 +36,7 @@ from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.material import open_material
+from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import check_data, evaluate
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
@@ -216,6 +217,7 @@ def open_study(args: argparse.Namespace, run: Run) -> Study:
     """
     data = open_prepared(args.data or Path(run.config["surroundings"]["data"]))
     check_data(run, data)
+    cells.check_subset(data, args.subset)
     gpu = torch.cuda.is_available() and not args.cpu
     return Study(output_folder(args.out), data, args.subset, gpu, args.typed)
 

@@ -184,6 +184,7 @@ def test_from_data_to_the_report_each_model_once(
         (["--only", "nothing"], "--only nothing: there is no such variant"),
         (["--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
         (["--data", "nowhere"], "nowhere/manifest.json is missing"),
+        (["--subset", "train2"], "has no 'train2': give a --subset of test, train, valid"),
         (["--finished-only"], "mha and mhe_mul are not finished: there is nothing to compare with"),
     ],
 )
