@@ -12,7 +12,6 @@ import functools
 import importlib.util
 import logging
 import os
-import pickle
 import shutil
 import sys
 import warnings
@@ -23,10 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairseq_mhe.common.errors import ErrorExit
-
-#: How files of torch before 1.6 begin.
-_OLDER_FORMAT = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)
+from fairseq_mhe.common.checkpoint_files import check_transformer, read_checkpoint, why_unreadable
+from fairseq_mhe.common.errors import ErrorExit, UserError
 
 
 def apply() -> None:
@@ -91,40 +88,19 @@ def _load_checkpoints_safely() -> None:
 
     torch.serialization.add_safe_globals([argparse.Namespace])
 
-    def in_one_line(load: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+    def in_one_line(load: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
+        file = Path(path)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of a foreign pickle; what we say is enough
+            if file.exists():  # else fairseq may know how to fetch it
+                check_transformer(file, read_checkpoint(file))
+            with warnings.catch_warnings(action="ignore"):  # of a foreign pickle
                 return load(path, *args, **kwargs)
-        except pickle.UnpicklingError as error:
-            raise ErrorExit(checkpoint_problem(path, foreign="GLOBAL" in str(error))) from None
-        except (EOFError, RuntimeError, KeyError, ValueError):
-            raise ErrorExit(checkpoint_problem(path, foreign=False)) from None
+        except UserError as error:
+            raise ErrorExit(error) from None
+        except Exception as error:  # as many kinds as there are foreign files
+            raise ErrorExit(why_unreadable(file, error)) from None
 
     _wrap(checkpoint_utils, "load_checkpoint_to_cpu", in_one_line)
-
-
-def checkpoint_problem(path: Any, foreign: bool) -> str:
-    """The line that says why a checkpoint is refused."""
-    if foreign:
-        return (
-            f"{path} holds pickled objects other than tensors and plain values; loading them could "
-            "run foreign code, so it is refused: use a checkpoint from a source you trust that was "
-            "saved with plain types"
-        )
-    told = "truncated or no fairseq checkpoint"
-    with contextlib.suppress(OSError):
-        if _is_plain_pickle(Path(path)):
-            told = "a plain pickle, which torch.save did not write, and no fairseq checkpoint"
-    return f"{path} is {told}: delete it and use another one, or train again"
-
-
-def _is_plain_pickle(path: Path) -> bool:
-    """Whether a file is Python's pickle of something: not a zip file, nor torch's older format."""
-    with path.open("rb") as stream:
-        beginning = stream.read(len(_OLDER_FORMAT))
-    binary = beginning[:1] == b"\x80" and beginning[1:2] in {b"\x02", b"\x03", b"\x04", b"\x05"}
-    return binary and not _OLDER_FORMAT.startswith(beginning)
 
 
 def _keep_the_last_batch() -> None:

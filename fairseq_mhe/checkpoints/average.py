@@ -13,11 +13,11 @@ from torch import Tensor
 from fairseq_mhe.checkpoints.safe_load import (
     SOURCES,
     load_checkpoint,
-    model_options,
     provenance,
     save_checkpoint,
     updates_made,
 )
+from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import UserError
 
 #: Options of fairseq's Transformer and ours that change what the weights mean, by how their names

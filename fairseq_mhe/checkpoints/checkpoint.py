@@ -21,12 +21,12 @@ from fairseq_mhe.checkpoints.safe_load import (
     PROVENANCE,
     SOURCES,
     load_checkpoint,
-    model_options,
     plain,
     provenance,
     save_checkpoint,
     updates_made,
 )
+from fairseq_mhe.common.checkpoint_files import check_transformer, model_options
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.models.architectures import arch_name
@@ -66,7 +66,7 @@ class Source:
     @property
     def words(self) -> tuple[int, int]:
         """How many words the source's and the target's dictionary have."""
-        return _words(self.path, self.state)
+        return _words(self.state)
 
     @property
     def stock_options(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def open_source(path: Path) -> Source:
         UserError: it cannot be read safely, or is of another model.
     """
     state, options, stock = _read(path)
-    task = make_task(*_words(path, state))
+    task = make_task(*_words(state))
     try:
         model = build_ours(options, task)
         model.load_state_dict(
@@ -117,7 +117,7 @@ def open_on_meta(path: Path) -> nn.Module:
     """
     state, options, _ = _read(path)
     with torch.device("meta"):
-        return build_ours(options, make_task(*_words(path, state)))
+        return build_ours(options, make_task(*_words(state)))
 
 
 def load_by_fairseq(
@@ -186,6 +186,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any], bool]:
     state = load_checkpoint(path)
     given = model_options(state)
     stock = _model_name(path, given) == STOCK_NAME
+    check_transformer(path, state)
     return state, _options(given, stock), stock
 
 
@@ -217,17 +218,10 @@ def _options(given: Mapping[str, Any], stock: bool) -> dict[str, Any]:
     return options | {"encoder_embed_path": None, "decoder_embed_path": None}
 
 
-def _words(path: Path, state: Mapping[str, Any]) -> tuple[int, int]:
+def _words(state: Mapping[str, Any]) -> tuple[int, int]:
     """The rows of both sides' tables of words."""
-    try:
-        source, target = (
-            state["model"][f"{side}.embed_tokens.weight"].size(0) for side in ("encoder", "decoder")
-        )
-    except (KeyError, AttributeError, IndexError):
-        raise UserError(
-            f"{path} is not a whole encoder-decoder Transformer: it has no token embeddings"
-        ) from None
-    return source, target
+    weights = state["model"]
+    return tuple(weights[f"{side}.embed_tokens.weight"].size(0) for side in ("encoder", "decoder"))
 
 
 def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:

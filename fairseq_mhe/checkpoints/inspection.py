@@ -17,11 +17,11 @@ from fairseq_mhe.checkpoints.safe_load import (
     PROVENANCE,
     SOURCES,
     load_checkpoint,
-    model_options,
     plain,
     provenance,
     updates_made,
 )
+from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.options import MODEL_NAME, PLACES, kind_options, kinds

@@ -3,75 +3,45 @@
 from __future__ import annotations
 
 import argparse
-import errno
-import pickle
-import stat
-import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from fairseq_mhe.common.checkpoint_files import all_text, read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, kind_of_file
-from fairseq_mhe.fairseq_fixes import checkpoint_problem
+from fairseq_mhe.common.files import atomic_path
 
 #: The key under which our commands write how a checkpoint was made.
 PROVENANCE = "fairseq_mhe"
 #: The key under which an averaged checkpoint names its sources.
 SOURCES = "averaged_from"
+_MARKS = "{path} has a mark {mark!r} that none of our commands wrote so: use another checkpoint"
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """A checkpoint as fairseq saved it, on the CPU; its tensors are read when they are used.
 
     Raises:
-        UserError: the file is missing, unreadable, truncated, holds pickled code, or is no fairseq
-            checkpoint.
+        UserError: as `read_checkpoint`, or the marks of our own commands in it are not theirs.
     """
-    _check_file(path)
-    try:
-        # What fairseq's checkpoints hold beside tensors and plain values is allowed by
-        # fairseq_fixes.py. Only the zip format, fairseq's since torch 1.6, can be mapped into
-        # memory.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a foreign pickle; what we say of it is enough
-            state = torch.load(
-                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
-            )
-    except OSError as error:
-        # torch looks for an older format's end, before the file's beginning.
-        if error.errno == errno.EINVAL:
-            raise UserError(checkpoint_problem(path, foreign=False)) from None
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except pickle.UnpicklingError as error:
-        raise UserError(checkpoint_problem(path, foreign="GLOBAL" in str(error))) from None
-    except (EOFError, RuntimeError, KeyError, ValueError):
-        raise UserError(checkpoint_problem(path, foreign=False)) from None
-    if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
-        raise UserError(checkpoint_problem(path, foreign=False))
+    state = read_checkpoint(path)
+    made = state.get(PROVENANCE)
+    while made is not None:
+        if not isinstance(made, dict):
+            raise UserError(_MARKS.format(path=path, mark=PROVENANCE))
+        source = made.get("source") or {}
+        attention = source.get("attention") or {} if isinstance(source, dict) else None
+        for part in (attention, made.get("versions") or {}):
+            texts = isinstance(part, dict) and all_text(part) and all_text(part.values())
+            if not texts:
+                raise UserError(_MARKS.format(path=path, mark=PROVENANCE))
+        made = made.get("before")
+    sources = state.get(SOURCES, [])
+    if not isinstance(sources, list) or not all_text(sources):
+        raise UserError(_MARKS.format(path=path, mark=SOURCES))
     return state
-
-
-def _check_file(path: Path) -> None:
-    """See that a checkpoint can be read from ``path``: a device might never end."""
-    wanted = "give the path of a fairseq checkpoint (a .pt file)"
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{path} does not exist: {wanted}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    if not stat.S_ISREG(mode):
-        raise UserError(f"{path} is {kind_of_file(mode)}: {wanted}")
-
-
-def model_options(state: dict[str, Any]) -> dict[str, Any]:
-    """The model's options, be the checkpoint by fairseq-train, fairseq-hydra-train or old."""
-    options = (state.get("cfg") or {}).get("model") or state.get("args") or {}
-    return vars(options) if isinstance(options, argparse.Namespace) else dict(options)
 
 
 def updates_made(state: dict[str, Any]) -> int:
@@ -82,8 +52,8 @@ def updates_made(state: dict[str, Any]) -> int:
 
 def provenance(state: dict[str, Any]) -> dict[str, Any]:
     """What one of our commands wrote about how a checkpoint was made; empty where none did."""
-    found = state.get(PROVENANCE)
-    return found if isinstance(found, dict) else {}
+    found: dict[str, Any] = plain(state.get(PROVENANCE) or {})
+    return found
 
 
 def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, model_options, updates_made
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import UserError
 
 
