@@ -1,0 +1,137 @@
+"""A checkpoint of either format that is cut or has wrong bytes loads, or is refused in one line."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from fairseq_mhe import cli
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint
+from fairseq_mhe.common.errors import ErrorExit, UserError
+from tests.checkpoints.test_bad_checkpoints import COMMANDS
+from tests.fixtures.checkpoints import save
+from tests.fixtures.models import make_model
+
+#: Places among a file's bytes: from its beginning, and (below 0) from its end, where zip files and
+#: torch's older format say what is where.
+PLACES = st.integers(0, 4000) | st.integers(-4000, -1) | st.integers(0, 2**31)
+once_for_all = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """One checkpoint in both of torch's formats."""
+    path = tmp_path_factory.mktemp("whole") / "a.pt"
+    sizes = {"encoder_layers": 1, "decoder_layers": 1}
+    save(path, make_model(attention="mqa", **sizes), attention="mqa", **sizes)
+    older = io.BytesIO()
+    torch.save(torch.load(path), older, _use_new_zipfile_serialization=False)
+    return {"zip": path.read_bytes(), "older": older.getvalue()}
+
+
+def refusals(path: Path) -> list[str]:
+    """What our loader and fairseq's say of a file: nothing, or a line each."""
+    found = []
+    for load, refusal in (
+        (load_checkpoint, UserError),
+        (checkpoint_utils.load_checkpoint_to_cpu, ErrorExit),
+    ):
+        try:
+            load(path)
+        except refusal as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["zip", "older"])
+@settings(once_for_all, max_examples=100)
+@given(place=PLACES)
+@example(0)
+@example(1)
+@example(17)
+@example(-1)
+def test_cut(tmp_path: Path, whole: dict[str, bytes], kind: str, place: int) -> None:
+    path = tmp_path / "cut.pt"
+    path.write_bytes(whole[kind][: place if place < 0 else place % len(whole[kind])])
+    lines = refusals(path)
+    assert len(lines) == 2
+    for line in lines:
+        assert str(path) in line
+        assert "\n" not in line
+
+
+@pytest.mark.parametrize("kind", ["zip", "older"])
+@settings(once_for_all, max_examples=150)
+@given(changes=st.lists(st.tuples(PLACES, st.binary(min_size=1, max_size=12)), min_size=1))
+@example([(17, b"\xff")])
+@example([(-4, b"\xff\xff\xff")])
+def test_flipped(
+    tmp_path: Path, whole: dict[str, bytes], kind: str, changes: list[tuple[int, bytes]]
+) -> None:
+    content = bytearray(whole[kind])
+    for place, wrong in changes:
+        start = place % len(content)
+        content[start : start + len(wrong)] = wrong
+    path = tmp_path / "flipped.pt"
+    path.write_bytes(content)
+    for line in refusals(path):
+        assert str(path) in line
+        assert "\n" not in line
+
+
+@settings(once_for_all, max_examples=100)
+@given(content=st.binary(max_size=64) | st.text(max_size=200).map(str.encode))
+@example(b"\x80")
+@example(b"\x80\x02.")
+@example(b"\x80\x04N.")
+@example(b"hello\n")
+@example(b"PK\x05\x06" + bytes(18))
+def test_anything(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "short.pt"
+    path.write_bytes(content)
+    assert len(refusals(path)) == 2
+
+
+def cut_zip(whole: dict[str, bytes]) -> bytes:
+    return whole["zip"][:3000]
+
+
+def cut_older(whole: dict[str, bytes]) -> bytes:
+    return whole["older"][:3000]
+
+
+def pickle_cut(whole: dict[str, bytes]) -> bytes:
+    """A whole zip file whose pickle ends early."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(whole["zip"])) as given_, zipfile.ZipFile(made, "w") as written:
+        for name in given_.namelist():
+            data = given_.read(name)
+            written.writestr(name, data[: len(data) // 2] if name.endswith("data.pkl") else data)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("make", [cut_zip, cut_older, pickle_cut])
+def test_every_command(
+    command: str,
+    make: Callable[[dict[str, bytes]], bytes],
+    whole: dict[str, bytes],
+    data: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "bad.pt"
+    path.write_bytes(make(whole))
+    places = {"IN": str(path), "OUT": str(tmp_path / "out"), "DATA": str(data)}
+    assert cli.main([places.get(word, word) for word in COMMANDS[command]]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith(f"fairseq-mhe {command}: error: {path} is truncated or no fairseq")
+    assert error.count("\n") == 1
