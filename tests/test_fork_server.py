@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fixtures.processes import PYTHON
+from tests.fixtures.processes import PYTHON, python
 
 #: Stands for a command of fairseq: it is not loaded before, and found by PYTHONPATH.
 _PROBE = """
@@ -24,6 +24,8 @@ if sys.argv[1:] == ["state"]:
     print(sorted(os.sched_getaffinity(0)), sys.stdout.encoding, sys.stdout.line_buffering)
     print([name for name in sys.modules if name.startswith("fairseq_mhe")])
     for name, value in sorted(os.environ.items()):
+        if name in ("PWD", "_"):
+            continue  # The stand-in is a shell's script.
         print(name, value)
 elif sys.argv[1:] == ["sleep"]:
     print(os.getpid(), flush=True)
@@ -100,6 +102,21 @@ def test_who_is_killed_is_gone(environment: dict[str, str], number: int) -> None
     assert ask(sys.executable, environment, "0").returncode == 0
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+def test_code_finds_fairseq_loaded_and_nothing_of_ours() -> None:
+    code = "import sys; print(sys.argv, 'fairseq.trainer' in sys.modules, __name__); print(MODULES)"
+    code = code.replace("MODULES", "[name for name in sys.modules if name[:8] == 'fairseq_']")
+    lines = python(code, "a b").stdout.splitlines()
+    assert lines == ["['-c', 'a b'] True __main__", "[]"]
+
+
+def test_what_it_starts_goes_through_the_server_too(environment: dict[str, str]) -> None:
+    code = "__import__('subprocess').call([sys.executable, '-m', 'fairseq_cli.probe', 'state'])"
+    done = ask(sys.executable, environment, code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("__main__ ['")
+    assert python("import sys; print(sys.executable)").stdout == f"{sys.executable}\n"
 
 
 def test_a_variable_that_python_reads_at_its_start_is_obeyed(environment: dict[str, str]) -> None:

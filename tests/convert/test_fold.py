@@ -22,6 +22,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.fold import fold, stock_sublayer
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
 from tests.fixtures.models import logits, make_model, same_hypotheses
+from tests.fixtures.processes import PYTHON
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_add", "cross_attention": "mhe_mul"}
@@ -146,9 +147,9 @@ def test_a_process_that_never_imports_the_package_translates_the_same(
 ) -> None:
     path = save(tmp_path / "model.pt", trained(**MIXED), **MIXED)
     assert cli.main(["fold", str(path), str(tmp_path / "folded.pt")]) == 0
-    script = str(Path(sys.executable).with_name("fairseq-generate"))
-    ours = generate([script], data, path, "--user-dir", USER_DIR)
-    plain = generate([sys.executable, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
+    command = [sys.executable, "-m", "fairseq_cli.generate"]
+    ours = generate(command, data, path, "--user-dir", USER_DIR)
+    plain = generate([PYTHON, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
     assert "IMPORTED False" in plain
     tokens = [
         [line.split("\t")[::2] for line in lines if line.startswith("H-")]

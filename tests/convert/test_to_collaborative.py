@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.models.build import sublayers
 from tests.fixtures.checkpoints import flat_options, save, stir, trained
 from tests.fixtures.models import logits, make_model, same_hypotheses
+from tests.fixtures.processes import fairseq
 
 WIDTH = 16  # n d of the small models
 
@@ -121,9 +120,9 @@ def test_fairseq_train_goes_on_from_it(
     flags = re.search(
         r"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\.", printed
     )[1].split()
-    done = subprocess.run(
-        [
-            Path(sys.executable).with_name("fairseq-train"),
+    done = fairseq(
+        *(
+            "train",
             *(str(data), "--user-dir", str(Path(fairseq_mhe.__file__).parent), *flags, "--cpu"),
             *(
                 "--optimizer",
@@ -136,10 +135,7 @@ def test_fairseq_train_goes_on_from_it(
                 "200",
             ),
             *("--max-update", "1", "--save-dir", str(tmp_path / "run"), "--num-workers", "0"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
+        )
     )
     assert done.returncode == 0, done.stderr[-2000:]
     trained_on = open_source(tmp_path / "run" / "checkpoint_last.pt")

@@ -18,6 +18,8 @@ from types import FrameType
 EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "GLIBC_", "CUDA", "TORCH", "PYTORCH", "GOMP")
 #: Of them, those that can be obeyed later.
 LATE = ("PYTHONPATH", "PYTHONUNBUFFERED")
+#: Of scripts/*.sh, not of Python.
+OTHERS = ("PYTHON",)
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -26,7 +28,7 @@ def early_variables() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(EARLY) and name not in LATE
+        if name.startswith(EARLY) and name not in (*LATE, *OTHERS)
     }
 
 
@@ -68,7 +70,7 @@ if __name__ == "__main__":
         if json.load(stream) != early_variables():
             os.execv(python, [python, *line])  # noqa: S606
     safe = line[0] == "-P"
-    status = main(place, safe, line[2 if safe else 1 :])
+    status = main(place, safe, line[1:] if safe else line)
     if status < 0:
         if status != -signal.SIGKILL:
             signal.signal(-status, signal.SIG_DFL)

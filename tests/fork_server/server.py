@@ -1,4 +1,4 @@
-"""Runs ``python -m MODULE WORD...`` for the tests in a fork of a process that has loaded fairseq.
+"""Runs ``python -m MODULE WORD...`` for tests in a fork of a process that has loaded fairseq.
 
 Loading torch and fairseq takes longer than most commands of the tests do. Nothing of
 fairseq_mhe is loaded here, and nothing of fairseq_cli: to a command all is as in a new process.
@@ -172,10 +172,15 @@ class Server:
         os.close(handle)
 
 
-def run(module: str) -> int:
-    """Run it as ``python -m`` does; the exit status."""
+def run(words: list[str]) -> int:
+    """Run a module as ``python -m`` does, or code as ``python -c`` does; the exit status."""
+    kind, what, *rest = words
+    sys.argv = [kind, *rest]
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if kind == "-c":
+            exec(what, vars(sys.modules["__main__"]))  # noqa: S102
+        else:
+            runpy.run_module(what, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return (end.code or 0) & 0xFF
@@ -193,11 +198,13 @@ def run(module: str) -> int:
 
 
 if __name__ == "__main__":
-    _, descriptor, pytest_process = sys.argv
+    _, descriptor, pytest_process, stand_in = sys.argv
     del sys.path[0]
     load()
+    # What a command starts goes through this server too.
+    sys.executable = stand_in
     if Server(socket.socket(fileno=int(descriptor)), int(pytest_process)).serve():
-        status = run(sys.argv[0])
+        status = run(sys.argv)
         # What Python does at its end, but for taking all modules apart, which takes a third of a
         # second.
         threading._shutdown()

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fairseq import options
 
 import fairseq_mhe
+from tests.fixtures.processes import PYTHON
 
 USER_DIR = Path(fairseq_mhe.__file__).parent
 #: A data folder that is not there: whoever looked for it would fail in another way.
@@ -118,7 +118,7 @@ def test_options_at_their_limits_are_accepted(words: str) -> None:
 def test_fairseq_train_itself() -> None:
     """The real command: one line, a failing exit status, nothing about the data, no traceback."""
     words, message = BAD[0]
-    command = [sys.executable, "-m", "fairseq_cli.train", NO_DATA, "--user-dir", str(USER_DIR)]
+    command = [PYTHON, "-m", "fairseq_cli.train", NO_DATA, "--user-dir", str(USER_DIR)]
     done = subprocess.run(
         [*command, "--arch", "transformer_mhe_base", *words.split()],
         capture_output=True,

@@ -23,6 +23,7 @@ from fairseq_mhe.prepare import pipeline
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.pipeline import prepare
+from tests.fixtures.processes import python
 from tests.fixtures.text import Pairs
 from tests.prepare.conftest import write_parallel
 
@@ -206,8 +207,7 @@ except UserError as error:
 def run_apart(config: PrepareConfig, limit: int = 0, user: int | None = None) -> str:
     """What a process says last; ``limit`` is on files' sizes, ``user`` the one it becomes."""
     words = [config.valid.parent, config.out, limit, os.geteuid() if user is None else user]
-    command = [sys.executable, "-c", RUN, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python(RUN, *map(str, words))
     assert done.returncode == 1
     return done.stderr.strip().splitlines()[-1]
 

@@ -12,6 +12,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.processes import Child, real_warnings
+from tests.fixtures.processes import PYTHON
 
 
 @pytest.fixture
@@ -175,9 +176,6 @@ def test_what_fairseq_really_prints_when_it_starts_is_all_known() -> None:
     users.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "fairseq_cli.train", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
+        [PYTHON, "-m", "fairseq_cli.train", "--help"], capture_output=True, text=True, check=True
     )
     assert list(real_warnings(done.stderr.split("\n"))) == []
