@@ -33,23 +33,20 @@ class Device:
 
     def flags(self) -> list[str]:
         """fairseq's options for it."""
-        return [
-            *([] if self.gpu else ["--cpu"]),
-            *([] if self.precision == "float32" else [f"--{self.precision}"]),
-        ]
+        words = [] if self.gpu else ["--cpu"]
+        return words if self.precision == "float32" else [*words, f"--{self.precision}"]
 
     def describe(self) -> str:
         """In words, for people and for provenance."""
         precision = "" if self.precision == "float32" else f", {self.precision}"
-        plural = "s" if self.threads > 1 else ""
         if self.gpu and self.workers > 1:
             return f"on {self.workers} GPUs a model, {self.slots} at a time{precision}"
         if self.gpu:
             models = "one model" if self.slots == 1 else f"{self.slots} models"
             return f"on a GPU, {models} at a time{precision}"
-        many = f"{self.slots} side by side"
-        if self.workers > 1:
-            many = f"{self.workers} processes a model"
+        several = self.workers > 1
+        many = f"{self.workers} processes a model" if several else f"{self.slots} side by side"
+        plural = "s" if self.threads > 1 else ""
         return f"on the CPU, {many} with {self.threads} thread{plural} each"
 
     def alone(self) -> Device:
@@ -118,20 +115,12 @@ def single(cpu: bool) -> Device:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that say where to train."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--gpus",
-        type=positive,
-        metavar="N",
-        help="GPUs a model (default: one, as many models at a time as fit)",
-    )
-    where.add_argument(
-        "--processes",
-        type=positive,
-        metavar="N",
-        help="train each model by N processes on the CPU (gloo)",
-    )
-    where.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    add = parser.add_mutually_exclusive_group().add_argument
+    told = "GPUs a model (default: one, as many models at a time as fit)"
+    add("--gpus", type=positive, metavar="N", help=told)
+    told = "train each model by N processes on the CPU (gloo)"
+    add("--processes", type=positive, metavar="N", help=told)
+    add("--cpu", action="store_true", help="do not use a GPU")
 
 
 def asked_for(args: argparse.Namespace, models: int) -> Device:

@@ -52,24 +52,22 @@ def generate(
     """
     folder = run.subset(subset)
     check_writable(folder)
-    texts = {
-        "sources": read_lines(data.text(subset, 0)),
-        "references": read_lines(data.text(subset, 1)),
-    }
-    count = len(texts["references"])
+    sources, references = (read_lines(data.text(subset, side)) for side in (0, 1))
+    count = len(references)
     log = folder / "generate.log"
     log.unlink(missing_ok=True)
     board.add(run.name, count)
     words = generation_arguments(run.model, data, subset, decoding, device)
     child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
     lines = _follow(child, run.name, board)
-    texts["hypotheses"] = data.detokenise(parse_hypotheses(lines, count, log))
+    hypotheses = data.detokenise(parse_hypotheses(lines, count, log))
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
     speed = {
         "sentences": count,
         "sentences_per_second": sentences_per_second(lines, log),
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
+    texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     write_json(folder / "generation.json", speed)
@@ -78,8 +76,7 @@ def generate(
 def _follow(child: Child, name: str, board: Board) -> list[str]:
     """All lines of a running fairseq-generate, whose progress is shown."""
     lines: list[str] = []
-    done = 0
-    running = True
+    done, running = 0, True
     try:
         while running:
             time.sleep(0.2)
@@ -96,12 +93,7 @@ def _follow(child: Child, name: str, board: Board) -> list[str]:
 
 
 def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
-    """The best hypotheses among fairseq-generate's output, in the order of the data set.
-
-    Args:
-        lines: its output, split at line feeds only.
-        count: how many sentences the data set has.
-        log: named in the error.
+    """The best hypotheses among fairseq-generate's lines for ``count`` sentences, in their order.
 
     Raises:
         UserError: a sentence is missing.
@@ -112,9 +104,8 @@ def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
             found.setdefault(int(match[1]), match[2])  # the first of --nbest is the best
     missing = [index for index in range(count) if index not in found]
     if missing or len(found) != count:
-        which = "there are too many"
-        if missing:
-            which = f"sentence {missing[0]} is missing (counted from 0)"
+        lost = f"sentence {missing[0]} is missing (counted from 0)" if missing else ""
+        which = lost or "there are too many"
         raise UserError(
             f"{len(found)} hypotheses for {count} sentences: {which}; nothing is scored; see {log}"
         )

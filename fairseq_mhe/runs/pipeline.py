@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib import metadata
@@ -46,43 +47,36 @@ def train(
     """Train the runs, and average and count each model."""
     training.train(runs, data, device, board, tensorboard)
     for run in runs:
-        _average(run)
+        inputs = {"training": key(run.settings), "last": run.training.average}
+        run.steps.perform("average", inputs, [run.model], functools.partial(_average, run))
         count(run, {"model": run.key("average")})
 
 
 def _average(run: Run) -> None:
-    number = run.training.average
-
-    def action() -> None:
-        saved = saved_checkpoints(run.checkpoints)[-number:]  # a trial may have fewer
-        average_checkpoints(saved, run.model)
-
-    run.steps.perform(
-        "average", {"training": key(run.settings), "last": number}, [run.model], action
-    )
+    saved = saved_checkpoints(run.checkpoints)[-run.training.average :]  # a trial may have fewer
+    average_checkpoints(saved, run.model)
 
 
 def count(run: Run, inputs: Mapping[str, str]) -> None:
-    """Count a run's model, which was made from ``inputs``, into its counts.json."""
-    run.steps.perform("count", inputs, [run.counts], lambda: _count(run.model, run.counts))
-
-
-def _count(checkpoint: Path, output: Path) -> None:
-    """Count a checkpoint's model, built without memory for its weights.
+    """Count a run's model, which was made from ``inputs``, into its counts.json.
 
     ``kv_bytes_per_token``: float32 bytes cached for each target token of each hypothesis while
     decoding; ``kv_bytes_per_source_token``: for each source token of each sentence, whatever the
     beam.
     """
-    model = open_on_meta(checkpoint)
-    cache = cache_bytes(model, bytes_per_value=4)
-    counts = {
-        "attention_parameters": attention_parameters(model),
-        "total_parameters": total_parameters(model),
-        "kv_bytes_per_token": cache.per_target_token,
-        "kv_bytes_per_source_token": cache.per_source_token,
-    }
-    write_json(output, counts)
+
+    def action() -> None:
+        model = open_on_meta(run.model)
+        cache = cache_bytes(model, bytes_per_value=4)
+        counts = {
+            "attention_parameters": attention_parameters(model),
+            "total_parameters": total_parameters(model),
+            "kv_bytes_per_token": cache.per_target_token,
+            "kv_bytes_per_source_token": cache.per_source_token,
+        }
+        write_json(run.counts, counts)
+
+    run.steps.perform("count", inputs, [run.counts], action)
 
 
 def translate(run: Run, data: DataFolder, subset: str, device: Device, board: Board) -> None:

@@ -58,15 +58,9 @@ class Child:
         headline: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it.
+        """Start it with so many threads, and variables beside ours.
 
-        Args:
-            module: of Python.
-            arguments: words, not a shell's string.
-            log: what it prints goes there.
-            threads: of its computations.
-            headline: a line put into the log before its output.
-            environment: variables beside ours.
+        ``headline``: a line put into the log before its output.
         """
         self.log = log
         self._rest = b""

@@ -58,8 +58,7 @@ class Training:
         A field with a default is left out where it has that value, so that a field that is new to
         this class does not make runs of before it look like runs of other settings.
         """
-        values = {f.name: (getattr(self, f.name), f.default) for f in fields(self)}
-        return {name: value for name, (value, default) in values.items() if value != default}
+        return {f.name: value for f in fields(self) if (value := vars(self)[f.name]) != f.default}
 
     def shortened(self, updates: int) -> Training:
         """The same recipe over another number of updates: the warm-up keeps its share."""
@@ -95,11 +94,7 @@ class Training:
         return self.batches // devices
 
     def arithmetic(self, devices: int) -> str:
-        """The batch in words.
-
-        Raises:
-            UserError: as ``update_freq``.
-        """
+        """The batch in words; refused as by ``update_freq``."""
         many = f"{devices} device{'s' if devices > 1 else ''}"
         return (
             f"{self.batch_tokens:,} tokens an update = {self.max_tokens:,} tokens x {many} x "
@@ -124,9 +119,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Decoding:
-    """Beam search: ``max_len_a`` * source + ``max_len_b`` tokens at most; ``max_tokens`` in a
-    batch.
-    """
+    """Beam search; a hypothesis has at most ``max_len_a`` * source + ``max_len_b`` tokens."""
 
     beam: int
     lenpen: float
@@ -136,11 +129,9 @@ class Decoding:
 
     def flags(self) -> list[str]:
         """The settings as fairseq-generate's options."""
-        return [
-            *("--beam", str(self.beam), "--lenpen", str(self.lenpen)),
-            *("--max-tokens", str(self.max_tokens)),
-            *("--max-len-a", str(self.max_len_a), "--max-len-b", str(self.max_len_b)),
-        ]
+        words = ["--beam", str(self.beam), "--lenpen", str(self.lenpen)]
+        words += ["--max-tokens", str(self.max_tokens)]
+        return [*words, "--max-len-a", str(self.max_len_a), "--max-len-b", str(self.max_len_b)]
 
 
 @dataclass(frozen=True)

@@ -115,31 +115,18 @@ def settings_of(
 ) -> dict[str, Any]:
     """What decides which model comes out; runs of equal settings are the same, whoever made them.
 
-    Args:
-        row: of the recipes.
-        attention: place -> kind.
-        seed: of weights and batches.
-        training: ``Training.settings()``.
-        data: ``DataFolder.identity``.
-        options: further words for fairseq-train.
+    ``attention``: place -> kind; ``training``: ``Training.settings()``; ``data``:
+    ``DataFolder.identity``; ``options``: further words for fairseq-train.
     """
-    settings = {
-        "row": row,
-        "attention": dict(attention),
-        "seed": seed,
-        "training": training,
-        "data": data,
-    }
+    settings = {"row": row, "attention": dict(attention), "seed": seed}
+    settings |= {"training": training, "data": data}
     return {**settings, "options": list(options)} if options else settings
 
 
 def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
-    """Make a run folder, or go on with one of the same settings.
+    """Make a run folder, or go on with one of the same settings (JSON values).
 
-    Args:
-        folder: the run folder.
-        settings: what decides the result (JSON values). A folder made with others is refused.
-        surroundings: what may change from start to start, such as where the data lies.
+    ``surroundings``: what may change from start to start, such as where the data lies.
 
     Raises:
         UserError: the folder is of other settings.

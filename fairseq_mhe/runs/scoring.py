@@ -45,11 +45,7 @@ def score(
 ) -> Scores:
     """BLEU and chrF of detokenised hypotheses, with sacreBLEU's defaults.
 
-    Args:
-        hypotheses: plain text, one sentence each.
-        references: theirs, in the same order.
-        language: of both; with it there is BLEU as the older literature counted it, too
-        (``tokenised_bleu``).
+    With their ``language`` there is BLEU as the older literature counted it (``tokenised_bleu``).
 
     Raises:
         UserError: no sentences, or counts that differ.
@@ -140,26 +136,20 @@ def read_scores(path: Path) -> Scores:
         UserError: the file cannot be read.
     """
     values = read_json(path)
-    tokenised = values.get("tokenised")
-    return Scores(
-        Score(**values["bleu"]),
-        Score(**values["chrf"]),
-        values["sentences"],
-        Score(**tokenised) if tokenised else None,
-    )
+    tokenised = Score(**values["tokenised"]) if values.get("tokenised") else None
+    bleu, chrf = Score(**values["bleu"]), Score(**values["chrf"])
+    return Scores(bleu, chrf, values["sentences"], tokenised)
 
 
 def described(scores: Scores) -> list[str]:
     """A line for each score, with what it means."""
     count = f", {scores.sentences} sentences"
-    older = "tokenised, compounds split, as in older papers:"
-    named = [
-        ("BLEU", scores.bleu, count),
-        ("chrF", scores.chrf, count),
-        (older, scores.tokenised, ""),
-    ]
-    return [
-        f"{name} {value.score:.2f} ± {value.confidence:.2f}  ({value.signature}{more})"
-        for name, value, more in named
-        if value
-    ]
+    lines = [f"BLEU {_described(scores.bleu, count)}", f"chrF {_described(scores.chrf, count)}"]
+    if scores.tokenised:
+        older = _described(scores.tokenised)
+        lines.append(f"tokenised, compounds split, as in older papers: {older}")
+    return lines
+
+
+def _described(score: Score, more: str = "") -> str:
+    return f"{score.score:.2f} ± {score.confidence:.2f}  ({score.signature}{more})"

@@ -27,13 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--slurm-hours", type=float, default=24, metavar="H", help=f"time limit {shown}")
     add("--slurm-cpus", type=int, default=8, metavar="N", help=f"cores a job {shown}")
     add("--slurm-parallel", type=int, default=256, metavar="N", help="jobs at a time at most")
-    add(
-        "--slurm-option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="further options of sbatch: partition=gpu, account=mine, constraint=a100",
-    )
+    told = "further options of sbatch: partition=gpu, account=mine, constraint=a100"
+    add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=told)
 
 
 class CellJob:
