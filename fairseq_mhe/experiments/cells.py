@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import total_parameters
@@ -69,9 +69,11 @@ def seeds(text: str) -> list[int]:
     Raises:
         UserError: one is no whole number.
     """
-    if not all(map(str.isdecimal, words(text))):
-        raise UserError(f"--seeds {text}: give whole numbers with commas between")
-    return list(map(int, words(text)))
+    try:
+        return list(map(seed, words(text)))
+    except argparse.ArgumentTypeError as error:
+        told = "give whole numbers with commas between"
+        raise UserError(f"--seeds {text}: {told}: {error}") from None
 
 
 def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
@@ -94,7 +96,10 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     max_tokens = args.max_tokens or training.max_tokens
     if args.batch_tokens and not args.max_tokens:
         max_tokens = min(max_tokens, batch_tokens)
-    return replace(found, training=training.batched(batch_tokens, max_tokens))
+    training = training.batched(batch_tokens, max_tokens)
+    if not args.max_tokens:
+        training = training.shared_by(args.gpus or args.processes or 1)
+    return replace(found, training=training)
 
 
 def check_subset(data: DataFolder, subset: str) -> None:
@@ -132,12 +137,12 @@ def check_disk(runs: Sequence[Run], data: DataFolder) -> None:
     if not waiting:
         return
     needed = sum(_checkpoints_bytes(run, data) for run in waiting)
-    folder = waiting[0].folder
+    folder = waiting[0].folder.parent
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise UserError(
             f"the checkpoints of {len(waiting)} trainings need about {needed / 1e9:,.1f} GB, and "
-            f"{folder.parent} has {free / 1e9:,.1f} GB free: make room, or train fewer cells at a "
+            f"{folder} has {free / 1e9:,.1f} GB free: make room, or train fewer cells at a "
             "time"
         )
 

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import VARIANTS
-from fairseq_mhe.common.arguments import positive, some_of
+from fairseq_mhe.common.arguments import positive, seed, some_of
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(VARIANTS)})"
     kinds = some_of(VARIANTS)
     add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=told)
-    add("--seed", type=positive, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     updates, told = QUICKSTART.training.updates, "updates of each training (default: %(default)s)"
     add("--updates", type=positive, default=updates, metavar="N", help=told)
     told = "use about N pairs of the corpus only, for a trial"

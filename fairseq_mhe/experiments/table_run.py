@@ -51,10 +51,10 @@ class TableRun:
         self.subset, self.tensorboard = subset, tensorboard
 
     def open(self, recipes: Iterable[Recipe], kinds: Iterable[str], seeds: Sequence[int]) -> None:
-        """Make the run folders of a table, or go on with them; a group for each row."""
+        """The runs of a table, to be made or gone on with by `work`; a group for each row."""
         kinds = list(kinds)
         self.groups = [
-            pipeline.open_runs(recipe, kinds, seeds, self.data, self.out) for recipe in recipes
+            pipeline.plan_runs(recipe, kinds, seeds, self.data, self.out) for recipe in recipes
         ]
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from fairseq_mhe.common.arguments import seed
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import only_one
@@ -19,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("row", metavar="ROW", help=f"size of the model: {', '.join(RECIPES)}")
     add("attention", metavar="ATTENTION", help="kind of attention, as fairseq-train's --attention")
-    add("--seed", type=int, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add("--evaluate", action="store_true", help="translate and score the model afterwards")
     cells.add_arguments(parser)
 
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     if args.evaluate:
         cells.check_subset(data, args.subset)
     out = output_folder(args.out)
-    (run,) = pipeline.open_runs(wanted, [kind], [args.seed], data, out)
+    (run,) = pipeline.plan_runs(wanted, [kind], [args.seed], data, out)
     with only_one(run.folder):
         cells.check_disk([run], data)
         updates = f"{wanted.training.updates:,} updates"

@@ -18,13 +18,13 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import generation, scoring, training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe, recipe
-from fairseq_mhe.runs.run import PLACES, Run, open_run, run_name, settings_of
+from fairseq_mhe.runs.run import PLACES, Run, plan_run, run_name, settings_of
 
 
-def open_runs(
+def plan_runs(
     wanted: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: DataFolder, folder: Path
 ) -> list[Run]:
-    """A run folder below ``folder`` for every kind of attention with every seed, by one recipe.
+    """A run below ``folder`` for every kind of attention with every seed, by one recipe.
 
     Raises:
         UserError: one is there and of other settings.
@@ -37,14 +37,22 @@ def open_runs(
                 wanted.row, attention, seed, wanted.training.settings(), data.identity
             )
             path = folder / run_name(wanted.row, attention, seed)
-            runs.append(open_run(path, settings, {"data": str(data.folder)}))
+            runs.append(plan_run(path, settings, {"data": str(data.folder)}))
     return runs
 
 
 def train(
     runs: Sequence[Run], data: DataFolder, device: Device, board: Board, tensorboard: bool = False
 ) -> None:
-    """Train the runs, and average and count each model."""
+    """Train the runs, and average and count each model.
+
+    Raises:
+        UserError: a training failed, or the device cannot train one: then nothing was written.
+    """
+    for run in runs:
+        training.training_arguments(run, data, device, tensorboard)
+    for run in runs:
+        run.keep()
     training.train(runs, data, device, board, tensorboard)
     for run in runs:
         inputs = {"training": key(run.settings), "last": run.training.average}

@@ -14,6 +14,8 @@ _SCHEDULES = {
     "polynomial_decay": lambda updates: ["--total-num-update", str(updates)],
     "inverse_sqrt": lambda updates: ["--warmup-init-lr", "1e-07"],
 }
+#: Mini-batches are not divided into smaller ones by themselves: long sentences have to fit.
+_LEAST_TOKENS = 256
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,19 @@ class Training:
                 f"{max_tokens:,}: choose --batch-tokens as a multiple of --max-tokens"
             )
         return replace(self, max_tokens=max_tokens, batches=batch_tokens // max_tokens)
+
+    def shared_by(self, devices: int) -> Training:
+        """The same batch in smaller mini-batches that ``devices`` can share evenly.
+
+        It stays as it is where they can already, or cannot at all.
+        """
+        if self.batches % devices:
+            most = self.batch_tokens // _LEAST_TOKENS
+            for batches in range(devices, most + 1, devices):
+                if batches > self.batches and self.batch_tokens % batches == 0:
+                    max_tokens = self.batch_tokens // batches
+                    return replace(self, max_tokens=max_tokens, batches=batches)
+        return self
 
     def update_freq(self, devices: int) -> int:
         """Mini-batches that each device takes before an update: all together take ``batches``.

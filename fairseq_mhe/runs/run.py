@@ -30,6 +30,10 @@ class Run:
     folder: Path
     config: dict[str, Any]
 
+    def keep(self) -> None:
+        """Write config.json: the folder is this run's from now on."""
+        write_json(self.folder / "config.json", self.config)
+
     @property
     def settings(self) -> dict[str, Any]:
         """All that decides which model comes out: row, attention, seed, training, data."""
@@ -123,8 +127,11 @@ def settings_of(
     return {**settings, "options": list(options)} if options else settings
 
 
-def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
-    """Make a run folder, or go on with one of the same settings (JSON values).
+def plan_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
+    """A run that is to be made, or gone on with where one of the same settings is there.
+
+    A new run is not written until its work begins (`Run.keep`), so that a command that is refused
+    leaves nothing that the next one has to fit.
 
     ``surroundings``: what may change from start to start, such as where the data lies.
 
@@ -141,11 +148,20 @@ def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[st
                 f"{folder} was made with other settings ({difference}): "
                 "choose another --out, or remove that folder"
             )
-        config["surroundings"] = dict(surroundings)
-    else:
-        config = {"settings": wanted, "surroundings": dict(surroundings), "versions": versions()}
-    write_json(path, config)
-    return Run(folder, config)
+        run = Run(folder, {**config, "surroundings": dict(surroundings)})
+        if run.config != config:
+            run.keep()
+        return run
+    return Run(
+        folder, {"settings": wanted, "surroundings": dict(surroundings), "versions": versions()}
+    )
+
+
+def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
+    """As `plan_run`, and write it: the work begins at once."""
+    run = plan_run(folder, settings, surroundings)
+    run.keep()
+    return run
 
 
 def read_run(folder: Path) -> Run:

@@ -21,7 +21,7 @@ from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
-from fairseq_mhe.runs.run import Run, open_run, settings_of
+from fairseq_mhe.runs.run import Run, plan_run, settings_of
 from studies.gap_report import report
 from studies.gap_variants import MHA, MHE, QUESTIONS, Variant, chosen, variants
 from studies.study import Study
@@ -69,7 +69,7 @@ def _open(study: Study, recipe: Recipe, variant: Variant, seed: int) -> Run:
         recipe.row, variant.attention, seed, training.settings(), data, variant.options
     )
     folder = study.out / f"{recipe.row}-{variant.name}-seed{seed}"
-    return open_run(folder, settings, {"data": str(study.data.folder)})
+    return plan_run(folder, settings, {"data": str(study.data.folder)})
 
 
 @dataclass(frozen=True)

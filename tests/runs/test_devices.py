@@ -123,7 +123,7 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
     )
     recipe = Recipe("tiny", wanted, QUICKSTART.decoding)
     dataset = open_prepared(data)
-    (run,) = pipeline.open_runs(recipe, ["mhe_mul"], [1], dataset, folder)
+    (run,) = pipeline.plan_runs(recipe, ["mhe_mul"], [1], dataset, folder)
     if start is not None:
         run.checkpoints.mkdir()
         shutil.copy(start, run.checkpoints)

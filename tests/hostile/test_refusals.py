@@ -1,0 +1,81 @@
+"""What is refused leaves nothing behind that the corrected command stumbles over."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe import cli
+from fairseq_mhe.runs import pipeline
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.run import Run
+from tests.test_made_by_0_1_0 import MADE
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A small data folder."""
+    return Path(shutil.copytree(MADE / "data", tmp_path / "data"))
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Run, Device]]:
+    """What would have been trained."""
+    found: list[tuple[Run, Device]] = []
+
+    def train(runs: Sequence[Run], _: object, device: Device, *more: object) -> None:
+        found.extend((run, device) for run in runs)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline.training, "train", train)
+    return found
+
+
+REFUSED = [
+    ["train", "tiny", "mha", "--processes", "3"],
+    ["train", "tiny", "mha", "--evaluate", "--subset", "nothing", "--cpu"],
+    ["train", "tiny", "mha", "--max-tokens", "1024", "--processes", "2"],
+    ["run-table", "--rows", "tiny", "--processes", "3"],
+    ["run-table", "--rows", "tiny", "--fraction", "1e-9", "--finished-only"],
+    ["run-table", "--rows", "tiny", "--subset", "nothing", "--cpu"],
+    ["run-table", "--rows", "tiny", "--seeds", "4294967296", "--cpu"],
+    ["run-table", "--rows", "tiny", "--gpus", "64"],
+]
+
+
+@pytest.mark.parametrize("words", REFUSED, ids=" ".join)
+def test_no_run_folder_is_made(
+    words: list[str],
+    data: Path,
+    tmp_path: Path,
+    trained: list[tuple[Run, Device]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    line = [*words, "--data", str(data), "--out", str(out)]
+    assert cli.main(line) == 2
+    error = capsys.readouterr().err
+    assert error.splitlines()[-1].startswith(f"fairseq-mhe {words[0]}: error: "), error
+    assert not list(tmp_path.glob("out/*/config.json"))
+    corrected = ["train", "tiny", "mha", "--cpu", "--data", str(data), "--out", str(out)]
+    assert cli.main(corrected) == 130
+    assert [run.name for run, _ in trained] == ["tiny-mha-seed1"]
+    assert (out / "tiny-mha-seed1" / "config.json").is_file()
+
+
+@pytest.mark.parametrize("command", [["train", "small", "mha"], ["run-table", "--rows", "small"]])
+def test_processes_divide_the_batch(
+    command: list[str],
+    data: Path,
+    tmp_path: Path,
+    trained: list[tuple[Run, Device]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = [*command, "--processes", "2", "--data", str(data), "--out", str(tmp_path / "out")]
+    assert cli.main(line) == 130
+    told = "2,048 tokens an update = 1,024 tokens x 2 devices x update-freq 1"
+    assert told in capsys.readouterr().err
+    assert {(run.training.max_tokens, run.training.batches) for run, _ in trained} == {(1024, 2)}
