@@ -11,7 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.runs.cluster import fitted, nodes
 from fairseq_mhe.runs.pipeline import scored
 from fairseq_mhe.runs.run import Run
 
@@ -23,12 +25,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table`` for SLURM."""
     add = parser.add_argument_group("SLURM").add_argument
     add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
-    shown = "(default: %(default)s)"
-    add("--slurm-hours", type=float, default=24, metavar="H", help=f"time limit {shown}")
-    add("--slurm-cpus", type=int, default=8, metavar="N", help=f"cores a job {shown}")
-    add("--slurm-parallel", type=int, default=256, metavar="N", help="jobs at a time at most")
+    shown = "or less where the cluster allows no more)"
+    add("--slurm-hours", type=_hours, metavar="H", help=f"time limit (default: 24, {shown}")
+    shown = "or fewer where no node has as many)"
+    add("--slurm-cpus", type=positive, metavar="N", help=f"cores a job (default: 8, {shown}")
+    add("--slurm-parallel", type=positive, default=256, metavar="N", help="jobs at a time at most")
     told = "further options of sbatch: partition=gpu, account=mine, constraint=a100"
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=told)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours < 10_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time limit in hours")
+    return hours
 
 
 class CellJob:
@@ -108,12 +121,14 @@ def _executor(args: argparse.Namespace) -> Any:
     executor = submitit.SlurmExecutor(
         folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=_MOST_REQUEUES
     )
-    gpus = {} if args.cpu or args.processes else {"gpus_per_node": args.gpus or 1}
+    request = fitted(args, further.get("partition"), nodes())
+    print(request.describe())
+    gpus = {"gpus_per_node": request.gpus} if request.gpus else {}
     executor.update_parameters(
         job_name="fairseq-mhe",
-        time=max(1, round(60 * args.slurm_hours)),
+        time=max(1, int(60 * request.hours)),
         ntasks_per_node=1,
-        cpus_per_task=args.slurm_cpus,
+        cpus_per_task=request.cores,
         array_parallelism=args.slurm_parallel,
         stderr_to_stdout=True,
         additional_parameters=further,
