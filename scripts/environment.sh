@@ -2,6 +2,7 @@
 # shellcheck shell=bash
 
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+torch_index="https://download.pytorch.org/whl/cpu"
 
 fail() {
     echo "$(basename "$0"): error: $1" >&2
@@ -87,18 +88,40 @@ install() {
     is_supported "$python" ||
         fail "$venv is of Python $(version_of "$python"), 3.11 or 3.12 is needed: remove it, or name another with --venv"
     echo "installing fairseq-mhe (once; torch is large)" >&2
+    install_torch
     (cd "$repository" && "$python" -m pip install --disable-pip-version-check \
         -c constraints.txt -e ".[$1]" >&2) || fail "the installation failed, see above; run the same command again"
     echo "$wanted" >"$stamp"
 }
 
-# set_up EXTRAS WORD...: sets $python, and $options (all words but --venv DIR). Where nothing is installed yet, --help
+has_nvidia() {
+    compgen -G '/dev/nvidia[0-9]*' >/dev/null || [[ -e /dev/dxg ]] || nvidia-smi -L 2>/dev/null | grep -q GPU
+}
+
+# install_torch: torch without CUDA, which is 5 GB, where nothing here could use it; else pip takes it as it is published.
+install_torch() {
+    case "$torch" in
+        default) return ;;
+        auto) ! has_nvidia || return 0 ;;
+    esac
+    if "$python" -P -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))' torch 2>/dev/null; then
+        return
+    fi
+    echo "taking torch for CPUs from $torch_index: no NVIDIA device is here (--torch default: as published, with CUDA)" >&2
+    # An index that cannot be reached is given up soon; pip's other sources serve too.
+    (cd "$repository" && "$python" -m pip install --disable-pip-version-check --timeout 15 --retries 1 --no-deps \
+        --index-url "$torch_index" -c constraints.txt torch >&2) ||
+        echo "torch for CPUs cannot be had from there, see above: taking it as it is published" >&2
+}
+
+# set_up EXTRAS WORD...: sets $python, and $options (all words but --venv DIR and --torch WHICH). Where nothing is installed yet, --help
 # says what the comment at the head of the script says; else it is left to the command.
 set_up() {
     local extras="$1" help=""
     shift
     venv="$repository/.venv"
     venv_named=""
+    torch="auto"
     options=()
     while (($#)); do
         case "$1" in
@@ -108,11 +131,19 @@ set_up() {
                 shift
                 ;;
             --venv=*) venv_named="${1#--venv=}" ;;
+            --torch)
+                [[ $# -ge 2 ]] || fail "--torch needs a word: auto, cpu or default"
+                torch="$2"
+                shift
+                ;;
+            --torch=*) torch="${1#--torch=}" ;;
             *) options+=("$1") ;;
         esac
         [[ "$1" != -h && "$1" != --help ]] || help=1
         shift
     done
+    [[ "$torch" == auto || "$torch" == cpu || "$torch" == default ]] ||
+        fail "--torch $torch: choose of auto, cpu and default"
     venv="${venv_named:-$venv}"
     [[ "$venv" == /* ]] || venv="$PWD/$venv"
     if [[ -n "$help" ]]; then
@@ -127,12 +158,14 @@ set_up() {
 }
 
 show_usage() {
-    echo "usage: bash $0 [--venv DIR] [OPTION...]"
+    echo "usage: bash $0 [--venv DIR] [--torch WHICH] [OPTION...]"
     echo
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
     echo
     echo "  --venv DIR   the virtual environment, made where it is missing (default: .venv in the repository);"
     echo "               of Python 3.11 or 3.12: \$PYTHON, or python3, python3.12 or python3.11 on the PATH"
+    echo "  --torch cpu|default   where torch is installed: without CUDA, or as published (default: cpu where no NVIDIA"
+    echo "               device is here)"
     echo
     if [[ -n "${python:-}" ]]; then
         echo "All other options go to this command:"

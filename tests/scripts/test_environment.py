@@ -24,6 +24,76 @@ def test_it_installs_once_and_hands_on_all_words(sandbox: Sandbox) -> None:
     assert (sandbox.repository / ".venv" / "pyvenv.cfg").exists()
 
 
+def _pip_words(sandbox: Sandbox) -> list[str]:
+    return [line.partition(": ")[2] for line in sandbox.pip_log.read_text().splitlines()]
+
+
+without_gpu = pytest.mark.skipif(
+    any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists(), reason="a GPU is here"
+)
+CPU_INDEX = "--index-url https://download.pytorch.org/whl/cpu -c constraints.txt torch"
+
+
+@without_gpu
+def test_without_a_gpu_torch_comes_without_cuda(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    sandbox.graphics.write_text("#!/bin/sh\nexit 9\n")
+    done = sandbox.run("--limit", "5")
+    assert done.stdout.splitlines() == [*RAN, "--limit", "5"], done.stderr
+    assert "no NVIDIA device is here (--torch default: as published, with CUDA)" in done.stderr
+    torch, package = _pip_words(sandbox)
+    assert torch.endswith(CPU_INDEX)
+    assert "--no-deps" in torch
+    assert "--timeout 15 --retries 1" in torch
+    assert package.endswith("-c constraints.txt -e .[fairseq]")
+
+
+@without_gpu
+def test_an_index_that_cannot_be_reached_is_no_failure(sandbox: Sandbox) -> None:
+    python = sandbox.python("python3", "3.12")
+    sandbox.graphics.unlink()
+    text = python.read_text()
+    python.write_text(text.replace('exit "${PIP_EXIT:-0}"', '[[ "$*" != *index-url* ]]; exit'))
+    done = sandbox.run()
+    assert done.stdout.splitlines() == RAN
+    assert "torch for CPUs cannot be had from there, see above" in done.stderr
+    assert sandbox.installs() == 2
+
+
+@pytest.mark.parametrize("words", [["--torch", "cpu"], ["--torch=cpu"]])
+def test_torch_can_be_chosen(sandbox: Sandbox, words: list[str]) -> None:
+    sandbox.python("python3", "3.12")
+    assert sandbox.run(*words, "--limit", "5").stdout.splitlines() == [*RAN, "--limit", "5"]
+    assert _pip_words(sandbox)[0].endswith(CPU_INDEX)
+
+
+@pytest.mark.parametrize("words", [[], ["--torch", "default"]])
+def test_torch_as_published(sandbox: Sandbox, words: list[str]) -> None:
+    sandbox.python("python3", "3.12")
+    if words:
+        sandbox.graphics.unlink()
+    assert sandbox.run(*words).returncode == 0
+    assert len(_pip_words(sandbox)) == 1
+
+
+def test_torch_that_is_there_stays(sandbox: Sandbox) -> None:
+    python = sandbox.python("python3", "3.12")
+    text = python.read_text()
+    there = '"-P -c "*torch) exit 0 ;;\n    "-P -c "*)'
+    python.write_text(text.replace('"-P -c "*)', there, 1))
+    assert sandbox.run("--torch", "cpu").returncode == 0
+    assert len(_pip_words(sandbox)) == 1
+
+
+def test_another_torch_is_refused(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    for words in (["--torch", "gpu"], ["--torch"]):
+        done = sandbox.run(*words)
+        assert done.returncode == 2
+        assert "auto, cpu" in done.stderr
+    assert sandbox.installs() == 0
+
+
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
 def test_it_installs_again_when_the_versions_change(sandbox: Sandbox, name: str) -> None:
     sandbox.python("python3", "3.11")
