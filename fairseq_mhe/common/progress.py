@@ -16,11 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 #: Seconds between two pictures on a terminal: drawing takes longer than what many updates tell of.
-DRAW_EVERY = 0.1
+_DRAW_EVERY = 0.1
 #: Seconds between two reports in lines.
-LINE_EVERY = 15.0
+_LINE_EVERY = 15.0
 #: What a row that was named beforehand is before its work begins, and when it is over.
-WAITING, DONE = "waiting", "done"
+_WAITING, _DONE = "waiting", "done"
 
 
 @dataclass
@@ -38,7 +38,7 @@ class _Row:
     @property
     def under_way(self) -> bool:
         """Whether its work has begun and is not over."""
-        return self.state != DONE and self.done < self.total
+        return self.state != _DONE and self.done < self.total
 
     def left(self) -> str:
         """The time that its present work still takes; nothing where that is not known."""
@@ -81,7 +81,7 @@ class Board:
         """
         self.console = console or Console(stderr=True)
         self._unit = unit and f" {unit}"
-        self._rows = {name: _Row(WAITING) for name in names}
+        self._rows = {name: _Row(_WAITING) for name in names}
         self._planned = bool(self._rows)
         self._state = ""
         self._warned: set[tuple[str, str]] = set()
@@ -141,12 +141,12 @@ class Board:
 
     def finish(self, name: str) -> None:
         """All work on one of the ``names`` is over."""
-        self._rows[name].state = DONE
+        self._rows[name].state = _DONE
 
     def tick(self) -> None:
         """Time passes: call it often."""
         terminal = self.console.is_terminal
-        if time.monotonic() - self._shown >= (DRAW_EVERY if terminal else LINE_EVERY):
+        if time.monotonic() - self._shown >= (_DRAW_EVERY if terminal else _LINE_EVERY):
             self._shown = time.monotonic()
             if terminal:
                 self._live.refresh()
@@ -156,7 +156,7 @@ class Board:
     def lines(self) -> None:
         """Print a line for each row under way, after how many of the ``names`` are done."""
         if self._planned:
-            finished = sum(row.state == DONE for row in self._rows.values())
+            finished = sum(row.state == _DONE for row in self._rows.values())
             self.say(f"  {finished} of {len(self._rows)} done")
         for name, row in self._rows.items():
             if row.under_way:
