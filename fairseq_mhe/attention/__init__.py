@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from fairseq_mhe.attention.base import Attention
@@ -13,7 +12,6 @@ from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
 from fairseq_mhe.attention.sha import SingleHeadAttention
 from fairseq_mhe.attention.skv import SharedKeyValueAttention
-from fairseq_mhe.attention.sublayer import Sublayer
 
 VARIANTS: dict[str, type[Attention]] = {
     "mha": MultiheadAttention,
@@ -26,9 +24,6 @@ VARIANTS: dict[str, type[Attention]] = {
     "el": ELAttention,
     "collaborative": CollaborativeAttention,
 }
-
-
-_COMMON = set(inspect.signature(Sublayer.__init__).parameters)
 
 
 def variant(name: str) -> type[Attention]:
@@ -58,15 +53,7 @@ def build_attention(name: str, embed_dim: int, num_heads: int, **given: Any) -> 
     Raises:
         ValueError: an unknown name, sizes that do not fit, or an option that the kind would ignore.
     """
-    kind = variant(name)
-    ignored = set(given) - _COMMON - {option.name for option in kind.OPTIONS}
-    if ignored:
-        raise ValueError(
-            f"attention {name!r} does not use {', '.join(sorted(ignored))}: leave it out"
-        )
-    layer = kind(embed_dim, num_heads, **given)
-    layer.kind = name
-    return layer
+    return variant(name)(embed_dim, num_heads, kind=name, **given)
 
 
 __all__ = ["VARIANTS", "Attention", "build_attention", "kinds_from_heads", "variant"]

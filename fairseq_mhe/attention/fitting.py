@@ -98,43 +98,34 @@ class Problem:
     def __init__(self, new: Sublayer, trained: Trained) -> None:
         self.heads, self.inputs = trained.heads.scaled(new.head_dim**-0.5), trained.inputs
         self.width, self.bias = new.head_dim, new.bias
-        query, query_inputs = self.heads.query, self.inputs.query
-        if self.bias:  # the query's input has one more entry that is always 1
-            query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)
-        # (n, X, M), X = C or C + 1; without the scale
-        self.scores = query.transpose(1, 2) @ self.heads.key
+        query, moments = self.heads.query, self.inputs.query.second  # (n, k, C), (C, C)
+        if self.bias:  # the query's input has one more entry that is always 1: X = C + 1, else C
+            query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)  # (n, k, X)
+            moments = self.inputs.query.with_one()  # (X, X)
+        self.scores = query.transpose(1, 2) @ self.heads.key  # (n, X, M), without the scale
         self.outputs = self.heads.outputs()  # (n, C, M)
-        # (X, X) twice
-        self.of_query = root(query_inputs.with_one() if self.bias else query_inputs.second)
-        self.of_memory = root(
-            self.inputs.memory.covariance
-        )  # (M, M) twice: softmax ignores the mean
+        self.of_query = root(moments)  # (X, X) twice
+        self.of_memory = root(self.inputs.memory.covariance)  # (M, M): softmax ignores the mean
         # Where a bias can make up for the mean, only what varies counts in the output.
         self.of_value = self.of_memory if self.bias else root(self.inputs.memory.second)
 
-    def query_layer(self, rows: Tensor) -> Parameters:
-        """(rows, X) as the query projection's parameters."""
-        if not self.bias:
-            return {"q_proj.weight": rows}
-        return {"q_proj.weight": rows[:, :-1], "q_proj.bias": rows[:, -1]}
+    def parameters(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> Parameters:
+        """Of queries (rows, X), keys (rows, M), values (n or g, d, M) and outputs (n, C, d).
 
-    def key_layer(self, rows: Tensor) -> Parameters:
-        """(rows, M) as the key projection's parameters; softmax would ignore its bias."""
-        parameters = {"k_proj.weight": rows}
-        if self.bias:
-            parameters["k_proj.bias"] = rows.new_zeros(len(rows))
-        return parameters
-
-    def value_layers(self, value: Tensor, output: Tensor) -> Parameters:
-        """Values (n or g, d, M) and outputs (n, C, d) as parameters; constants go in the bias."""
-        parameters = {
-            "v_proj.weight": value.flatten(0, 1),
+        Softmax would ignore a key's bias; what is constant in the values goes in the output's.
+        """
+        width, values = self.heads.query.size(2), value.flatten(0, 1)  # (n d or g d, M)
+        found = {
+            "q_proj.weight": query[:, :width],
+            "q_proj.bias": query[:, width:].flatten(),
+            "k_proj.weight": key,
+            "k_proj.bias": key.new_zeros(len(key)),
+            "v_proj.weight": values,
+            "v_proj.bias": values.new_zeros(len(values)),
             "out_proj.weight": output.transpose(0, 1).flatten(1),
+            "out_proj.bias": self.lost_constant(value, output),
         }
-        if self.bias:
-            parameters["v_proj.bias"] = value.new_zeros(value.shape[:2]).flatten()
-            parameters["out_proj.bias"] = self.lost_constant(value, output)
-        return parameters
+        return _with_biases_if(self.bias, found)
 
     def shared_values(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """The best values (1, d, M) for ``outputs`` (n, C, M), and they through it (n, C, d)."""
@@ -169,8 +160,8 @@ def shared_rows(forms: Tensor, weight: tuple[Tensor, Tensor], width: int) -> tup
     return rows, factors
 
 
-def means(new: Sublayer, heads: Heads, groups: dict[str, int]) -> Parameters:
-    """Projections by name, each the mean over as many groups of heads, and the output as it is.
+def means(new: Sublayer, heads: Heads) -> Parameters:
+    """Projections with as many heads as ``new`` has, means over groups of heads; the same output.
 
     Ainslie et al. 2023 (section 2.1) found that best for GQA.
 
@@ -179,11 +170,14 @@ def means(new: Sublayer, heads: Heads, groups: dict[str, int]) -> Parameters:
     """
     heads = heads.of_width(new.head_dim)
     parameters = {"out_proj.weight": heads.output.transpose(0, 1).flatten(1)}
-    for name in ("query", "key", "value"):
+    groups = {"query": new.query_heads, "key": new.key_heads, "value": new.value_heads}
+    for name, count in groups.items():
         for suffix, field in (("weight", name), ("bias", f"{name}_bias")):
-            rows = getattr(heads, field).unflatten(0, (groups[name], -1))
+            rows = getattr(heads, field).unflatten(0, (count, -1))
             parameters[f"{name[0]}_proj.{suffix}"] = rows.mean(dim=1).flatten(0, 1)
     parameters["out_proj.bias"] = heads.output_bias
-    if new.bias:
-        return parameters
-    return {name: value for name, value in parameters.items() if not name.endswith("bias")}
+    return _with_biases_if(new.bias, parameters)
+
+
+def _with_biases_if(bias: bool, parameters: Parameters) -> Parameters:
+    return {name: value for name, value in parameters.items() if bias or "bias" not in name}

@@ -27,11 +27,7 @@ class GroupedQueryAttention(Attention):
     OPTIONS: tuple[Option, ...] = (
         *Attention.OPTIONS,
         Option(
-            "kv_heads",
-            int,
-            None,
-            "key/value heads, a divisor of the heads (default: 2)",
-            flag="attention_kv_heads",
+            "attention_kv_heads", int, None, "key/value heads, a divisor of the heads (default: 2)"
         ),
     )
     kv_heads: int | None = None
@@ -55,8 +51,7 @@ class GroupedQueryAttention(Attention):
         keys, queries, values, outputs = [], [], [], []
         groups = self.key_heads
         for scores, output in zip(p.scores.chunk(groups), p.outputs.chunk(groups), strict=True):
-            # Errors count by the query's size: the rows are chosen with it, then every query is
-            # free.
+            # Errors count by the query's size: rows are chosen with it, then every query is free.
             rows, factors = shared_rows(p.of_query[0] @ scores, p.of_memory, self.head_dim)
             keys.append(rows)
             queries.append(p.of_query[1] @ factors)  # (n / g, X, d)
@@ -64,16 +59,12 @@ class GroupedQueryAttention(Attention):
             values.append(value)
             outputs.append(own)
         query = torch.cat(queries).transpose(1, 2).flatten(0, 1)  # (n d, X)
-        return Fitted(
-            p.query_layer(query)
-            | p.key_layer(torch.cat(keys))
-            | p.value_layers(torch.cat(values), torch.cat(outputs))
-        )
+        found = p.parameters(query, torch.cat(keys), torch.cat(values), torch.cat(outputs))
+        return Fitted(found)
 
     def pooled(self, heads: Heads) -> Parameters:
         """A group's key and value are the means of its heads'."""
-        groups = {"query": self.num_heads, "key": self.key_heads, "value": self.value_heads}
-        return means(self, heads, groups)
+        return means(self, heads)
 
 
 class MultiQueryAttention(GroupedQueryAttention):

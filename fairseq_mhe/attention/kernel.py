@@ -103,20 +103,16 @@ def attend(
     Returns:
         heads (N, H, T, dv), the weights or None, the row sums or None.
     """
-    if need_weights or need_row_sums or not _fusible(query, key, value, dropout):
-        return _attend_plainly(
-            query,
-            key,
-            value,
-            scale,
-            key_padding_mask,
-            attn_mask,
-            dropout,
-            need_weights,
-            need_row_sums,
-        )
-    heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
-    return heads, None, None
+    if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
+        heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
+        return heads, None, None
+    scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)  # (N, H, T, S)
+    wide = torch.promote_types(scores.dtype, torch.float32)  # at least, as fairseq's softmax is
+    weights = scores.softmax(dim=-1, dtype=wide).to(scores.dtype)
+    dropped = F.dropout(weights, dropout) if dropout else weights
+    heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
+    row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
+    return _unfold(heads, query.shape), weights if need_weights else None, row_sums
 
 
 def _attend_fused(
@@ -143,7 +139,7 @@ def _attend_fused(
             query, key, value, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
         )
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
-    mask = _allowed(folded, key, query.size(2), key_padding_mask, attn_mask)
+    mask = _allowed(folded, query.size(2), key_padding_mask, attn_mask)
     heads = F.scaled_dot_product_attention(
         folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
     )
@@ -159,10 +155,8 @@ def raw_scores(
 ) -> Tensor:
     """Masked scores before the softmax: query (N, H, T, dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
     sentences, kept, keys, _ = key.shape
-    scores = torch.matmul(
-        _fold(query, sentences, kept) * scale, key.transpose(-2, -1)
-    )  # (B, Hk, R, S)
-    scores = _unfold(scores, query.shape)  # (N, H, T, S)
+    folded = _fold(query, sentences, kept) * scale  # (B, Hk, R, dk)
+    scores = _unfold(torch.matmul(folded, key.transpose(-2, -1)), query.shape)  # (N, H, T, S)
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
     if key_padding_mask is not None:
@@ -170,28 +164,6 @@ def raw_scores(
         hidden = key_padding_mask.bool().view(sentences, 1, 1, 1, keys)
         scores = by_sentence.masked_fill(hidden, float("-inf")).flatten(0, 1)
     return scores
-
-
-def _attend_plainly(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    key_padding_mask: Tensor | None,
-    attn_mask: Mask | None,
-    dropout: float,
-    need_weights: bool,
-    need_row_sums: bool,
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """:func:`attend` in separate steps; its softmax is in float32 at least, as fairseq's is."""
-    scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)
-    weights = scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32)).to(
-        scores.dtype
-    )
-    dropped = F.dropout(weights, dropout) if dropout else weights  # (N, H, T, S)
-    heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
-    row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
-    return _unfold(heads, query.shape), weights if need_weights else None, row_sums
 
 
 def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
@@ -215,9 +187,8 @@ def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
     beam, group = rows // sentences, heads // kept
     if beam == 1 or kept == 1:
         return x.reshape(sentences, kept, beam * group * length, width)
-    x = x.view(sentences, beam, kept, group * length, width).transpose(
-        1, 2
-    )  # (B, K, beam, group * T, d)
+    x = x.view(sentences, beam, kept, group * length, width)
+    x = x.transpose(1, 2)  # (B, K, beam, group * T, d)
     return x.reshape(sentences, kept, beam * group * length, width)
 
 
@@ -232,21 +203,15 @@ def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
 
 
 def _allowed(
-    folded: Tensor,
-    key: Tensor,
-    length: int,
-    key_padding_mask: Tensor | None,
-    attn_mask: Mask | None,
+    folded: Tensor, length: int, key_padding_mask: Tensor | None, attn_mask: Mask | None
 ) -> Tensor | None:
     """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``.
 
-    It is true or 0 where a query may look.
-
-    Returns: None, (B, 1, 1, S), (R, S) or (B, 1, R, S).
+    None, (B, 1, 1, S), (R, S) or (B, 1, R, S), true or 0 where a query may look.
     """
-    padding = (
-        None if key_padding_mask is None else ~key_padding_mask.bool()[:, None, None, :]
-    )  # (B, 1, 1, S)
+    padding = None
+    if key_padding_mask is not None:
+        padding = ~key_padding_mask.bool()[:, None, None, :]  # (B, 1, 1, S)
     if attn_mask is None:
         return padding
     if isinstance(attn_mask, CausalMask):

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from fairseq_mhe.attention.base import Attention, join_heads
 from fairseq_mhe.attention.cp import decompose
@@ -36,27 +37,25 @@ from fairseq_mhe.attention.sublayer import PACKED_GAIN, Option
 #: embeddings.
 PARAM_GROUP = "head_embeddings"
 
+_OPTIONS = (
+    Option(
+        "head_embedding_std", float, 0.02, "spread of the head embeddings' initial values N(0, std)"
+    ),
+    Option(
+        "shared_projection_init",
+        str,
+        "packed",
+        "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
+        "(without it) or head (as large as those of one head in mha)",
+        choices=("packed", "xavier", "head"),
+    ),
+)
+
 
 class _HeadEmbeddingAttention(Attention):
     """What both share: projections to one head, three embeddings a head, one cached head each."""
 
-    OPTIONS: tuple[Option, ...] = (
-        *Attention.OPTIONS,
-        Option(
-            "head_embedding_std",
-            float,
-            0.02,
-            "spread of the head embeddings' initial values N(0, std)",
-        ),
-        Option(
-            "shared_projection_init",
-            str,
-            "packed",
-            "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
-            "(without it) or head (as large as those of one head in mha)",
-            choices=("packed", "xavier", "head"),
-        ),
-    )
+    OPTIONS: tuple[Option, ...] = (*Attention.OPTIONS, *_OPTIONS)
     head_embedding_std: float
     shared_projection_init: str
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
@@ -92,7 +91,7 @@ class _HeadEmbeddingAttention(Attention):
 
     def pooled(self, heads: Heads) -> Parameters:
         """Means of the heads; each head's embeddings then come as close to its own as they can."""
-        parameters = means(self, heads, {"query": 1, "key": 1, "value": 1})
+        parameters = means(self, heads)
         heads = heads.of_width(self.head_dim)
         for name in ("query", "key", "value"):
             embedding = self.best_embedding(getattr(heads, name), getattr(heads, f"{name}_bias"))
@@ -161,18 +160,13 @@ class MHEMul(_HeadEmbeddingAttention):
         query, key = (rows * size.sqrt().unsqueeze(1) for rows in (found.query, found.key))
         value, output = p.shared_values(p.outputs)
         one = torch.full_like(factors, 1 - self.head_embedding_offset)
-        return Fitted(
-            p.query_layer(query @ p.of_query[1])
-            | p.key_layer(key @ p.of_memory[1])
-            | p.value_layers(value, output)
-            # All in e^Q: where a factor is 0 it can still learn, which it could not if e^K made
-            # half of it.
-            | {
-                "query_embedding": factors - self.head_embedding_offset,
-                "key_embedding": one,
-                "value_embedding": one.clone(),
-            }
-        )
+        parameters = p.parameters(query @ p.of_query[1], key @ p.of_memory[1], value, output)
+        # All in e^Q: where a factor is 0 it can still learn, which it could not if e^K made half
+        # of it.
+        parameters["query_embedding"] = factors - self.head_embedding_offset
+        parameters["key_embedding"] = one
+        parameters["value_embedding"] = one.clone()
+        return Fitted(parameters)
 
     def best_embedding(self, weight: Tensor, bias: Tensor) -> Tensor:
         """The factor of each channel that brings the mean closest to the head's own."""
@@ -217,7 +211,7 @@ class MHEAdd(_HeadEmbeddingAttention):
         """
         p = Problem(self, trained)
         heads = p.heads
-        n, width = heads.count, heads.query.size(2)
+        n, width = heads.count, heads.query.size(2)  # width: C
         mean = p.inputs.query.mean  # (C,)
         half, inverse = root(p.inputs.query.covariance)
         varying = p.scores[:, :width].mean(dim=0)  # (C, M)
@@ -228,21 +222,17 @@ class MHEAdd(_HeadEmbeddingAttention):
         query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
         shift = factors[0, width:] - query @ mean  # (n, d)
         value, output = shared_rows(p.outputs, p.of_memory, self.head_dim)
-        lost = p.lost_constant(value.unsqueeze(0), output)
-        joined = output.transpose(0, 1).flatten(1)  # (C, n d)
-        parameters = {
-            "q_proj.weight": query,
-            "v_proj.weight": value,
-            "out_proj.weight": joined,
-            "query_embedding": shift,
-            "key_embedding": torch.zeros_like(shift),
-            # The shifts that write what is constant, the shortest of them.
-            "value_embedding": (torch.linalg.pinv(joined) @ lost).unflatten(0, (n, -1)),
-        }
+        parameters = p.parameters(pad(query, (0, 1)), rows, value.unsqueeze(0), output)
+        # The shifts that write what is constant, the shortest of them; a bias has the rest.
+        constant = p.lost_constant(value.unsqueeze(0), output)  # (C,)
+        joined = parameters["out_proj.weight"]  # (C, n d)
+        shifts = torch.linalg.pinv(joined) @ constant  # (n d,)
         if self.bias:
-            parameters |= {f"{name}_proj.bias": query.new_zeros(len(query)) for name in "qv"}
-            parameters["out_proj.bias"] = lost - joined @ parameters["value_embedding"].flatten()
-        return Fitted(parameters | p.key_layer(rows))
+            parameters["out_proj.bias"] = constant - joined @ shifts
+        parameters["query_embedding"] = shift
+        parameters["key_embedding"] = torch.zeros_like(shift)
+        parameters["value_embedding"] = shifts.unflatten(0, (n, -1))
+        return Fitted(parameters)
 
     def best_embedding(self, weight: Tensor, bias: Tensor) -> Tensor:
         """What each head's bias differs from the mean by."""

@@ -20,26 +20,20 @@ PACKED_GAIN = 2**-0.5
 class Option:
     """One option of a kind, declared once: its argument, its command-line options, its refusals.
 
-    Args:
-        name: of the argument, and of the sublayer's attribute that holds it.
-        type: of its value.
-        default: None where the kind works it out from its sizes.
-        help: for the command line.
-        choices: all values that it may have.
-        flag: the name among a model's options, where it is another one.
+    ``flag``: its name among a model's options, fairseq-train's with underscores; ``default``: None
+    where the kind works it out from its sizes; ``choices``: all values that it may have.
     """
 
-    name: str
+    flag: str
     type: type
     default: Any
     help: str
     choices: tuple[str, ...] = ()
-    flag: str = ""
 
     @property
-    def model_option(self) -> str:
-        """The name among a model's options: fairseq-train's, with underscores."""
-        return self.flag or self.name
+    def name(self) -> str:
+        """Of the sublayer's argument and of its attribute."""
+        return self.flag.removeprefix("attention_")
 
     def value(self, given: Any) -> Any:
         """``given``, or the default where that is None.
@@ -70,6 +64,7 @@ class Sublayer(nn.Module):
         self_attention: keys and values come from the query's own sequence.
         encoder_decoder_attention: keys and values both come from the encoder's output.
         q_noise, qn_block_size: fairseq's quantisation noise, which is refused unless 0.
+        kind: the registry's name, for messages.
         options: values of ``OPTIONS`` by name; None is the default.
 
     Raises:
@@ -79,11 +74,10 @@ class Sublayer(nn.Module):
     #: Options that are not every fairseq attention's.
     OPTIONS: tuple[Option, ...] = (
         Option(
-            "head_dim",
+            "attention_head_dim",
             int,
             None,
             "width of a head (default: embedding dimension / heads)",
-            flag="attention_head_dim",
         ),
     )
     #: Why the kind cannot be written out as ordinary heads, where it cannot.
@@ -98,8 +92,6 @@ class Sublayer(nn.Module):
     keys_are_values = False
     #: ``merge`` wants each row's sum of attention weights where dropout makes it differ from 1.
     needs_row_sums = False
-    #: The registry's name, set by ``build_attention``.
-    kind = ""
 
     head_dim: int
     out_proj: nn.Linear
@@ -117,9 +109,14 @@ class Sublayer(nn.Module):
         encoder_decoder_attention: bool = False,
         q_noise: float = 0.0,
         qn_block_size: int = 8,
+        kind: str = "",
         **options: Any,
     ) -> None:
         super().__init__()
+        self.kind = kind
+        unused = sorted(set(options) - {option.name for option in self.OPTIONS})
+        if unused:
+            raise ValueError(f"attention {kind!r} does not use {', '.join(unused)}: leave it out")
         if q_noise:
             raise ValueError(
                 f"quantisation noise ({q_noise}) is not supported: leave --quant-noise-pq at 0"
@@ -142,9 +139,7 @@ class Sublayer(nn.Module):
         self.self_attention = self_attention
         self.encoder_decoder_attention = encoder_decoder_attention
         for option in self.OPTIONS:
-            setattr(self, option.name, option.value(options.pop(option.name, None)))
-        if options:
-            raise TypeError(f"{type(self).__name__} has no options {', '.join(options)}")
+            setattr(self, option.name, option.value(options.get(option.name)))
         self.head_dim = _checked_head_dim(embed_dim, num_heads, self.head_dim)
         self.key_head_dim = self.head_dim
         self.scaling = self.head_dim**-0.5
@@ -178,7 +173,7 @@ class Sublayer(nn.Module):
         return self.linear(in_features, out_features, self.gain(in_features))
 
     def output_linear(self) -> nn.Linear:
-        """W_O, from all heads to C, initialised as fairseq's: Xavier uniform, zero bias."""
+        """W_O, from all heads to C; its bias starts at zero, as fairseq's."""
         layer = self.linear(self.num_heads * self.head_dim, self.embed_dim)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)

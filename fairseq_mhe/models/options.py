@@ -41,7 +41,7 @@ def kind_options() -> dict[str, tuple[Option, list[str]]]:
     found: dict[str, tuple[Option, list[str]]] = {}
     for name, kind in VARIANTS.items():
         for option in kind.OPTIONS:
-            found.setdefault(option.model_option, (option, []))[1].append(name)
+            found.setdefault(option.flag, (option, []))[1].append(name)
     return dict(sorted(found.items()))
 
 
@@ -191,5 +191,5 @@ def build_place(args: Any, place: str) -> Attention:
         bias=getattr(args, "attention_bias", False),
         self_attention=place != "cross",
         encoder_decoder_attention=place == "cross",
-        **{o.name: getattr(args, o.model_option, None) for o in variant(kind).OPTIONS},
+        **{o.name: getattr(args, o.flag, None) for o in variant(kind).OPTIONS},
     )
