@@ -94,9 +94,8 @@ class Attention(FairseqIncrementalState, Sublayer):
             need_row_sums=self.needs_row_sums and dropout > 0,
         )
         if weights is not None:
-            weights = weights.expand(-1, self.num_heads, -1, -1)  # (B, H, T, S)
-            # (H, B, T, S) or (B, T, S)
-            weights = weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
+            weights = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)  # (H, B, T, S)
+            weights = weights if need_head_weights else weights.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
 
     def _keys_values_and_padding(
@@ -138,10 +137,8 @@ class Attention(FairseqIncrementalState, Sublayer):
         self, incremental_state: IncrementalState | None
     ) -> dict[str, Tensor | None]:
         """fairseq's name for this module's cached tensors; {} where there are none."""
-        return (
-            FairseqIncrementalState.get_incremental_state(self, incremental_state, "attn_state")
-            or {}
-        )
+        state = FairseqIncrementalState.get_incremental_state(self, incremental_state, "attn_state")
+        return state or {}
 
     def _set_input_buffer(
         self, incremental_state: IncrementalState, buffer: dict[str, Tensor | None]

@@ -49,10 +49,9 @@ class KeyValueCache(dict[str, Tensor | None]):
     @property
     def nbytes(self) -> int:
         """Bytes of key/value storage held (a tensor that serves as both counts once)."""
-        tensors = (
-            {tensor.data_ptr(): tensor for tensor in (self.key, self.value)} if self.filled else {}
-        )
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        if not self.filled:
+            return 0
+        return self.key.nbytes + (0 if self.value is self.key else self.value.nbytes)
 
     def append(self, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
         """Add new positions: key (B, Hk, T, dk), value (B, Hv, T, dv), padding (B, T) or None."""

@@ -83,10 +83,8 @@ class CollaborativeAttention(Attention):
         mixed = shared * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
-        picks = (
-            torch.eye(self.num_heads, dtype=mixed.dtype, device=mixed.device) / self.scaling
-        )  # (n, n)
-        picks = picks.unsqueeze(1).expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
+        picks = torch.eye(self.num_heads, dtype=mixed.dtype, device=mixed.device) / self.scaling
+        picks = picks.unsqueeze(1).expand(*mixed.shape[:-1], -1)  # (n, n) -> (B, n, T, n)
         return torch.cat((mixed, picks), dim=-1)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

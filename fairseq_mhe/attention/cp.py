@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,20 +34,14 @@ class Components:
 
     def balanced(self) -> Components:
         """The same, query and key of each component equally long, its largest mixing entry 1."""
-        largest = self.mixing.gather(0, self.mixing.abs().argmax(dim=0, keepdim=True)).squeeze(
-            0
-        )  # (D,), signed
-        lengths = (self.query.norm(dim=1), self.key.norm(dim=1))  # (D,) each
-        whole = largest.abs() * lengths[0] * lengths[1]
-        side = whole.sqrt()
-        query, key = (
-            x * torch.where(length > 0, side / length, 0.0).unsqueeze(1)
-            for x, length in zip((self.query, self.key), lengths, strict=True)
-        )
+        place = self.mixing.abs().argmax(dim=0, keepdim=True)
+        largest = self.mixing.gather(0, place).squeeze(0)  # (D,), signed
         mixing = torch.where(largest != 0, self.mixing / largest, 0.0)
-        return Components(
-            mixing, query * largest.sign().unsqueeze(1), key, self.error, self.iterations
-        )
+        query, key = self.query.norm(dim=1), self.key.norm(dim=1)  # (D,), their lengths
+        side = (largest.abs() * query * key).sqrt()
+        query = self.query * torch.where(query > 0, side / query, 0.0).unsqueeze(1)
+        key = self.key * torch.where(key > 0, side / key, 0.0).unsqueeze(1)
+        return replace(self, mixing=mixing, query=query * largest.sign().unsqueeze(1), key=key)
 
 
 def decompose(
@@ -82,10 +76,8 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     chosen = s.flatten().argsort(descending=True)[:dimensions].sort().values
     count = len(chosen)
     root = s.flatten()[chosen].sqrt().unsqueeze(1)
-    mixing, query, key = (
-        forms.new_zeros(shape)
-        for shape in ((heads, dimensions), (dimensions, rows), (dimensions, columns))
-    )
+    mixing = forms.new_zeros(heads, dimensions)
+    query, key = forms.new_zeros(dimensions, rows), forms.new_zeros(dimensions, columns)
     mixing[chosen // rank, torch.arange(count)] = 1
     query[:count] = u.transpose(1, 2).flatten(0, 1)[chosen] * root
     key[:count] = v.flatten(0, 1)[chosen] * root
@@ -107,7 +99,7 @@ def _alternate(
         rounds += 1
         advance()
 
-    _, (mixing, query, key) = parafac(
+    _, factors = parafac(
         forms.numpy(),
         dimensions,
         n_iter_max=iterations,
@@ -118,11 +110,10 @@ def _alternate(
         l2_reg=RIDGE * float(forms.norm()) ** (4 / 3),
         callback=count,
     )
-    factors = [
-        torch.from_numpy(np.ascontiguousarray(factor)) for factor in (mixing, query.T, key.T)
-    ]
+    mixing, query, key = (torch.tensor(factor) for factor in factors)
     # The first call comes before the first round.
-    return _measured(forms, factors[0], factors[1], factors[2], max(0, rounds - 1))
+    rounds = max(0, rounds - 1)
+    return _measured(forms, mixing, query.T.contiguous(), key.T.contiguous(), rounds)
 
 
 def _measured(

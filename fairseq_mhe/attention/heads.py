@@ -101,12 +101,11 @@ class Heads:
         for name, found in (("keys", self.key.size(1)), ("values", self.value.size(1))):
             if found > width:
                 raise ValueError(f"its heads' {name} are {found} wide and only {width} fit")
-        padded: dict[str, Any] = {}
-        for name in ("query", "key", "value"):
-            for field in (name, f"{name}_bias"):
-                padded[field] = with_rows(getattr(self, field), width)
         output = with_rows(self.output.transpose(1, 2), width).transpose(1, 2)
-        return replace(self, **padded, output=output).scaled(width**-0.5)
+        padded: dict[str, Any] = {"output": output}
+        for field in ("query", "query_bias", "key", "key_bias", "value", "value_bias"):
+            padded[field] = with_rows(getattr(self, field), width)
+        return replace(self, **padded).scaled(width**-0.5)
 
     def stock_parameters(self) -> dict[str, Tensor]:
         """The parameters of fairseq's ``MultiheadAttention`` by their names there, in float32."""

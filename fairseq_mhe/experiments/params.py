@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -32,12 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="count the attention of the paper's pre-trained models instead, and recompute PRR "
         "and PEoP",
     )
-    parser.add_argument(
-        "--vocab-size",
-        type=int,
-        metavar="N",
-        help=f"joined vocabulary of the totals (default: {VOCABULARY})",
-    )
+    words = f"joined vocabulary of the totals (default: {VOCABULARY})"
+    parser.add_argument("--vocab-size", type=int, metavar="N", help=words)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -75,29 +71,25 @@ def _setting_tables(setting: str) -> Iterator[Table]:
     """The parameters of a setting's attention, and the paper's figures of merit from them."""
     size, counts = SETTINGS[setting], _of_setting(setting)
     grouped, collaborative = (build_setting(setting, kind)[0] for kind in ("gqa", "collaborative"))
-    title = (
-        f"{setting}: {size.sublayers} sublayers, width {size.embed_dim}, {size.heads} heads, "
-        "no biases"
-    )
-    caption = (
-        f"gqa with {grouped.key_heads} key/value heads, collaborative with "
-        f"D = {collaborative.key_head_dim}"
-    )
-    yield _filled(
+    sizes = f"{size.sublayers} sublayers, width {size.embed_dim}, {size.heads} heads, no biases"
+    shared = f"gqa with {grouped.key_heads} key/value heads"
+    table = _empty(
         ("attention", "a sublayer", "attention parameters", "published (M)"),
-        (
-            (kind, f"{count // size.sublayers:,}", f"{count:,}", BERT_BASE.get(kind, ""))
-            for kind, count in counts.items()
-        ),
-        title=title,
-        caption=caption,
+        title=f"{setting}: {sizes}",
+        caption=f"{shared}, collaborative with D = {collaborative.key_head_dim}",
     )
-    yield _filled(
+    for kind, count in counts.items():
+        each = f"{count // size.sublayers:,}"
+        table.add_row(kind, each, f"{count:,}", BERT_BASE.get(kind, ""))
+    yield table
+    table = _empty(
         ("attention", *TASKS),
-        ((kind, *(_merit(kind, counts, task) for task in range(len(TASKS)))) for kind in SCORES),
         title="PRR / PEoP, from the published scores and these parameters",
         caption="The published scores have one decimal, so MHE's PEoP is known to about 0.5 only",
     )
+    for kind in SCORES:
+        table.add_row(kind, *(_merit(kind, counts, task) for task in range(len(TASKS))))
+    yield table
 
 
 def _merit(kind: str, counts: dict[str, int], task: int) -> str:
@@ -109,32 +101,19 @@ def _merit(kind: str, counts: dict[str, int], task: int) -> str:
     return f"{retained} / {peop(score, sha_score, counts[kind], counts['sha']):.2f}"
 
 
-def _filled(
-    headings: Sequence[str], rows: Iterable[Sequence[str]], title: str, caption: str
-) -> Table:
+def _empty(headings: Sequence[str], title: str, caption: str) -> Table:
     """A table whose first column is words and the others numbers, none of them cut short."""
     table = Table(title=title, caption=caption)
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="right" if index else "left", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
     return table
 
 
 def _table(vocabulary: int) -> Table:
-    table = Table(
-        "row",
-        "attention",
-        title="Attention without biases; totals with a joined vocabulary of "
-        f"{vocabulary:,}; cache in float32",
-    )
-    for name in (
-        "attention parameters",
-        "published (M)",
-        "total parameters",
-        "KV bytes/target token",
-        "/source token",
-    ):
+    words = f"totals with a joined vocabulary of {vocabulary:,}; cache in float32"
+    table = Table("row", "attention", title=f"Attention without biases; {words}")
+    counted = ("total parameters", "KV bytes/target token", "/source token")
+    for name in ("attention parameters", "published (M)", *counted):
         table.add_column(name, justify="right")
     for row, kind in _rows_and_kinds():
         printed = published(row, kind)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe.attention import Attention
+from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import PLACES
 
 
 def attention_parameters(model: nn.Module) -> int:
     """Parameters of all attention sublayers (encoder, decoder, cross), the paper's #Params."""
-    return sum(p.numel() for attention in _attentions(model) for p in attention.parameters())
+    return sum(total_parameters(attention) for _, _, attention in sublayers(model))
 
 
 def total_parameters(model: nn.Module) -> int:
@@ -43,16 +43,10 @@ class CacheBytes:
 
 def cache_bytes(model: nn.Module, bytes_per_value: int = 4) -> CacheBytes:
     """The cache of a model; ``bytes_per_value``: 4 in float32, 2 in half precision."""
-    decoder = list(_attentions(model.get_submodule("decoder")))
-    target, source = (
-        sum(
-            attention.cached_values
-            for attention in decoder
-            if attention.self_attention is on_target
-        )
-        for on_target in (True, False)
-    )
-    return CacheBytes(target * bytes_per_value, source * bytes_per_value)
+    values = dict.fromkeys(PLACES, 0)
+    for _, place, attention in sublayers(model):
+        values[place] += attention.cached_values
+    return CacheBytes(values["decoder"] * bytes_per_value, values["cross"] * bytes_per_value)
 
 
 @dataclass(frozen=True)
@@ -99,24 +93,18 @@ def attention_work(attention: Attention) -> AttentionWork:
     (sha sums W_O's rows).
     """
     like = next(attention.parameters())
-    x, key, value = (
-        like.new_zeros(1, 1, width)
-        for width in (attention.embed_dim, attention.kdim, attention.vdim)
-    )
-    queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
-    heads = queries.new_zeros(*queries.shape[:3], attention.head_dim)
+    x = like.new_zeros(1, 1, attention.embed_dim)
+    key, value = like.new_zeros(1, 1, attention.kdim), like.new_zeros(1, 1, attention.vdim)
+    with FlopCounterMode(display=False) as of_query:
+        queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
+        attention.merge(queries.new_zeros(*queries.shape[:3], attention.head_dim), None)
+    with FlopCounterMode(display=False) as of_key:
+        attention.keys_values(key, value)
     return AttentionWork(
-        query=_counted(lambda: attention.queries(x))
-        + _counted(lambda: attention.merge(heads, None)),
-        key=_counted(lambda: attention.keys_values(key, value)),
+        query=of_query.get_total_flops() // 2,  # a multiply-add is two operations
+        key=of_key.get_total_flops() // 2,
         pair=queries.size(1) * (queries.size(3) + attention.head_dim),
     )
-
-
-def _counted(run: Callable[[], Tensor | tuple[Tensor, Tensor]]) -> int:
-    with FlopCounterMode(display=False) as counter:
-        run()
-    return counter.get_total_flops() // 2  # a multiply-add is two operations
 
 
 def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
@@ -124,30 +112,28 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
 
     Args:
         model: an encoder-decoder Transformer of this package, its parameters possibly without
-        memory ("meta").
+            memory ("meta").
         source: source tokens, to all of which each source and target token attends.
-        past: target tokens to which a target token attends in self-attention, itself among them: (T
-        + 1) / 2 on
-            average while T tokens are decoded one after another; T in training, where kernels
-            compute what the causal mask then hides.
+        past: target tokens to which a target token attends in self-attention, itself among them:
+            (T + 1) / 2 on average while T tokens are decoded one after another; T in training,
+            where kernels compute what the causal mask then hides.
     """
     parts = dict.fromkeys((*PLACES, "rest"), Cost())
     inside: set[nn.Module] = set()
+    for _, place, attention in sublayers(model):
+        inside.update(attention.modules())
+        parts[place] += _of_attention(attention, place, source, past)
     for name, module in model.named_modules():
-        side = name.split(".", 1)[0]
-        if isinstance(module, Attention):
-            inside.update(module.modules())
-            place = side if module.self_attention else "cross"
-            parts[place] += _of_attention(module, place, source, past)
-        elif isinstance(module, nn.Linear) and module not in inside:
+        if isinstance(module, nn.Linear) and module not in inside:
             size = module.in_features * module.out_features
-            parts["rest"] += Cost(source=size) if side == "encoder" else Cost(target=size)
+            encoder = name.startswith("encoder.")
+            parts["rest"] += Cost(source=size) if encoder else Cost(target=size)
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
     return parts
 
 
 def _of_attention(attention: Attention, place: str, source: int, past: float) -> Cost:
-    parameters = attention_parameters(attention)
+    parameters = total_parameters(attention)
     work = attention_work(attention)
     if place == "encoder":
         return Cost(parameters, source=work.query + work.key + work.pair * source)
@@ -155,7 +141,3 @@ def _of_attention(attention: Attention, place: str, source: int, past: float) ->
         return Cost(parameters, target=work.query + work.key + work.pair * past)
     # Keys and values of the encoder's output are made once a sentence.
     return Cost(parameters, source=work.key, target=work.query + work.pair * source)
-
-
-def _attentions(model: nn.Module) -> Iterator[Attention]:
-    return (module for module in model.modules() if isinstance(module, Attention))

@@ -22,11 +22,7 @@ from fairseq_mhe.attention.sublayer import Option
 MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
 #: Where attention sits, and the option that overrides its kind there.
-PLACES = {
-    "encoder": "encoder_attention",
-    "decoder": "decoder_attention",
-    "cross": "cross_attention",
-}
+PLACES = {place: f"{place}_attention" for place in ("encoder", "decoder", "cross")}
 #: fairseq's options that this model does not support, and what they are for.
 UNSUPPORTED = {
     "quant_noise_pq": "quantisation noise (--quant-noise-pq)",
@@ -85,31 +81,20 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
     """fairseq's nested TransformerConfig with the nesting in the names (encoder_embed_dim)."""
-    nested = {
-        "encoder": EncDecBaseConfig,
-        "decoder": DecoderConfig,
-        "quant_noise": QuantNoiseConfig,
-    }
+    sides = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig}
+    nested = {**sides, "quant_noise": QuantNoiseConfig}
     for outer in fields(TransformerConfig):
         if outer.name not in nested:
             yield outer.name, outer.type, _copied(outer)
             continue
         for inner in fields(nested[outer.name]):
-            name = f"{outer.name}_{inner.name}"
-            if inner.name == "layers_to_keep":
-                # fairseq declares a list but splits a string.
-                yield (
-                    name,
-                    *_option(Optional[str], None, "comma-separated layers to keep when pruning"),
-                )
+            type_, copy = inner.type, _copied(inner)
+            if inner.name == "layers_to_keep":  # fairseq declares a list but splits a string
+                words = "comma-separated layers to keep when pruning"
+                type_, copy = _option(Optional[str], None, words)
             elif inner.name in ("input_dim", "output_dim"):
-                yield (
-                    name,
-                    int,
-                    field(default=II("model.decoder_embed_dim"), metadata=dict(inner.metadata)),
-                )
-            else:
-                yield name, inner.type, _copied(inner)
+                type_, copy.default = int, II("model.decoder_embed_dim")
+            yield f"{outer.name}_{inner.name}", type_, copy
 
 
 def _copied(original: Field) -> Any:
@@ -128,13 +113,11 @@ TransformerMHEConfig = make_dataclass(
 
 def flat(cfg: Any) -> argparse.Namespace:
     """Flat options as a namespace of plain values, this model's defaults where none are given."""
-    given = (
-        OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-        if isinstance(cfg, DictConfig)
-        else vars(cfg)
-    )
-    defaults = {f.name: f.default for f in fields(TransformerMHEConfig)}
-    found = argparse.Namespace(**{**defaults, **given})  # type: ignore[dict-item]
+    given: Any = vars(cfg)
+    if isinstance(cfg, DictConfig):
+        given = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+    defaults: dict[str, Any] = {f.name: f.default for f in fields(TransformerMHEConfig)}
+    found = argparse.Namespace(**{**defaults, **given})
     for name in ("decoder_input_dim", "decoder_output_dim"):
         if isinstance(getattr(found, name), str):  # the unresolved default: as wide as the decoder
             setattr(found, name, found.decoder_embed_dim)

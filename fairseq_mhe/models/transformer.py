@@ -55,13 +55,7 @@ class DecoderLayer(TransformerDecoderLayerBase):
         # one layer's only and asks for it by another argument.
         self.need_attn = False
 
-    def build_self_attention(
-        self,
-        embed_dim: int,
-        cfg: TransformerConfig,
-        add_bias_kv: bool = False,
-        add_zero_attn: bool = False,
-    ) -> Attention:
+    def build_self_attention(self, embed_dim: int, cfg: TransformerConfig, **_: Any) -> Attention:
         """Called by fairseq's constructor."""
         return build_place(cfg, "decoder")
 
@@ -93,9 +87,8 @@ class Encoder(TransformerEncoderBase):
         """Follow beam search without copying the output for each hypothesis.
 
         fairseq first calls this with every sentence repeated ``beam`` times, then with orders of
-        hypotheses.
-        ``encoder_out["beam"]`` remembers the number, and rows are selected only where sentences
-        come or go.
+        hypotheses. ``encoder_out["beam"]`` remembers the number, and rows are selected only where
+        sentences come or go.
 
         Args:
             encoder_out: what :meth:`forward` returned, of B sentences.
@@ -106,9 +99,8 @@ class Encoder(TransformerEncoderBase):
             beam = encoder_out["beam"]
         elif len(new_order) % sentences == 0:
             beam = len(new_order) // sentences
-            new_order = (
-                new_order * beam
-            )  # a sentence's first hypothesis, as if each had had ``beam`` of them before
+            # A sentence's first hypothesis, as if each had had ``beam`` of them before.
+            new_order = new_order * beam
         else:
             beam = 1
         rows, beam = sentence_order(new_order, sentences, beam)
@@ -127,6 +119,7 @@ class Decoder(TransformerDecoderBase):
         #: Weights are returned in training too, for criterions that compare them with given
         #: alignments.
         self.need_attn_in_training = False
+        self._causal = CausalMask(0)
 
     def build_decoder_layer(
         self, cfg: TransformerConfig, no_encoder_attn: bool = False
@@ -137,32 +130,18 @@ class Decoder(TransformerDecoderBase):
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
         """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""
         length, device = tensor.size(0), tensor.device
-        kept: Any = getattr(self, "_future_mask", None)
-        if not (isinstance(kept, CausalMask) and (kept.length, kept.device) == (length, device)):
-            self._future_mask = CausalMask(length, device)
-        return self._future_mask
+        if (self._causal.length, self._causal.device) != (length, device):
+            self._causal = CausalMask(length, device)
+        return self._causal
 
     def extract_features(
-        self,
-        prev_output_tokens: Tensor,
-        encoder_out: dict[str, Any] | None = None,
-        incremental_state: dict[str, Any] | None = None,
-        full_context_alignment: bool = False,
-        alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
+        self, *args: Any, alignment_layer: int | None = None, **kwargs: Any
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's, without weights that nobody wants: (B, T, C), {"attn", "inner_states"}."""
         wanted = self.need_attn_in_training if self.training else self.need_attn
         if alignment_layer is None and not wanted:
             alignment_layer = NO_LAYER
-        return super().extract_features(
-            prev_output_tokens,
-            encoder_out,
-            incremental_state,
-            full_context_alignment,
-            alignment_layer,
-            alignment_heads,
-        )
+        return super().extract_features(*args, alignment_layer=alignment_layer, **kwargs)
 
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """Called before generation; ``need_attn``: alignments will be printed."""
@@ -188,22 +167,17 @@ class TransformerMHEModel(TransformerModelBase):
             options = flat(cfg)
             check_options(options)
             model = super().build_model(TransformerConfig.from_namespace(options), task)
-        model.decoder.need_attn_in_training = bool(
-            getattr(getattr(task, "cfg", None), "load_alignments", False)
-        )
+        aligned = getattr(getattr(task, "cfg", None), "load_alignments", False)
+        model.decoder.need_attn_in_training = bool(aligned)
         return model
 
     @classmethod
-    def build_encoder(
-        cls, cfg: TransformerConfig, src_dict: Any, embed_tokens: nn.Module
-    ) -> Encoder:
+    def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:
         """Called by fairseq's build_model."""
         return Encoder(cfg, src_dict, embed_tokens)
 
     @classmethod
-    def build_decoder(
-        cls, cfg: TransformerConfig, tgt_dict: Any, embed_tokens: nn.Module
-    ) -> Decoder:
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> Decoder:
         """Called by fairseq's build_model."""
         return Decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
 
