@@ -18,6 +18,7 @@ from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.scoring import bootstrap_seed
 
 
 def _nothing(*_: object) -> None:
@@ -46,6 +47,7 @@ class TableRun:
             written in.
         """
         cells.check_subset(data, subset)
+        bootstrap_seed()
         cells.check_tensorboard(tensorboard)
         self.groups, self.data, self.out = groups, data, output_folder(out)
         self.subset, self.tensorboard = subset, tensorboard

@@ -1,6 +1,7 @@
 """``--optimizer adam_mhe``: Adam with a weight decay of its own for head embeddings."""
 
 # No annotations from __future__: fairseq reads the option's type at run time.
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -32,6 +33,11 @@ class AdamMHE(FairseqAdam):
         every = list(params)
         embeddings = [p for p in every if getattr(p, "param_group", None) == PARAM_GROUP]
         with one_clear_line():
+            if not 0 <= cfg.head_embedding_weight_decay < math.inf:
+                raise UserError(
+                    f"--head-embedding-weight-decay {cfg.head_embedding_weight_decay:g}: "
+                    "give 0 or more; a negative decay makes the weights grow without end"
+                )
             if not embeddings:
                 raise UserError(
                     "--optimizer adam_mhe finds no head embeddings: take mhe_mul or mhe_add, or "

@@ -150,8 +150,23 @@ def check_options(args: Any) -> None:
     for name, feature in UNSUPPORTED.items():
         if getattr(args, name, None):
             raise ValueError(f"{MODEL_NAME} does not support {feature}: leave it out")
+    for side in ("encoder", "decoder"):
+        _check_layers_to_keep(args, side)
     for place in chosen:
         build_place(args, place)
+
+
+def _check_layers_to_keep(args: Any, side: str) -> None:
+    kept, layers = getattr(args, f"{side}_layers_to_keep", None), getattr(args, f"{side}_layers", 6)
+    if kept is None:
+        return
+    words = kept.split(",")
+    numbers = {int(word) for word in words if word.isdecimal() and len(word) < 10}
+    if len(numbers) < len(words) or max(numbers) >= layers:
+        raise ValueError(
+            f"--{side}-layers-to-keep {kept}: give numbers from 0 to {layers - 1}, each once, with "
+            "commas between"
+        )
 
 
 def build_place(args: Any, place: str) -> Attention:

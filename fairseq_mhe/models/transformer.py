@@ -188,11 +188,21 @@ class TransformerMHEModel(TransformerModelBase):
             pack_linears(self, int8=getattr(self.cfg, "int8_generation", False))
 
     def load_state_dict(
-        self, state_dict: dict[str, Tensor], strict: bool = True, **kwargs: Any
+        self,
+        state_dict: dict[str, Tensor],
+        strict: bool = True,
+        model_cfg: Any = None,
+        **kwargs: Any,
     ) -> Any:
-        """As fairseq's, but a checkpoint of another kind or row is refused in one line."""
+        """As fairseq's, but a checkpoint of another kind or row is refused in one line.
+
+        A checkpoint that was trained with --encoder-layers-to-keep has those layers only and names
+        the option: it is not pruned again, as fairseq would.
+        """
+        if state_dict.keys() == self.state_dict().keys():
+            model_cfg = None
         try:
-            return super().load_state_dict(state_dict, strict, **kwargs)
+            return super().load_state_dict(state_dict, strict, model_cfg, **kwargs)
         except RuntimeError:
             raise ErrorExit(self._mismatch(state_dict)) from None
 

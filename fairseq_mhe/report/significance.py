@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from sacrebleu.significance import PairedTest, Result
 from scipy import stats
 
 from fairseq_mhe.report.published import prr
-from fairseq_mhe.runs.scoring import RESAMPLES, check_counts
+from fairseq_mhe.runs.scoring import RESAMPLES, bootstrap_seed, check_counts
 
 #: The chance of calling a model unstable whose seeds differ no more than others'.
 UNSTABLE = 0.01
@@ -70,8 +69,7 @@ def compare_seeds(
     """
     for hypotheses in (*systems, *baselines):
         check_counts(hypotheses, references)
-    seed = os.environ.get("SACREBLEU_SEED", "12345")
-    random = np.random.default_rng(None if seed.lower() == "none" else int(seed))
+    random = np.random.default_rng(bootstrap_seed())
     chosen = random.multinomial(  # (RESAMPLES, sentences): how often each sentence is drawn
         len(references), np.full(len(references), 1 / len(references)), size=RESAMPLES
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_writable, write_json, write_text
+from fairseq_mhe.common.files import check_output, check_writable, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device
@@ -55,6 +55,7 @@ def generate(
     sources, references = (read_lines(data.text(subset, side)) for side in (0, 1))
     count = len(references)
     log = folder / "generate.log"
+    check_output(log)
     log.unlink(missing_ok=True)
     board.add(run.name, count)
     words = generation_arguments(run.model, data, subset, decoding, device)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import fairseq_mhe
 from fairseq_mhe.common.errors import ERROR_PREFIX, UserError
+from fairseq_mhe.common.files import check_output
 
 #: What fairseq's commands take as --user-dir.
 USER_DIR = Path(fairseq_mhe.__file__).parent
@@ -66,6 +67,7 @@ class Child:
         self._rest = b""
         count = str(threads)
         fixed = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "PYTHONUNBUFFERED": "1"}
+        check_output(log)
         try:
             with log.open("ab") as output:
                 output.write(f"--- {headline}\n".encode())

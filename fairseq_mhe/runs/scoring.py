@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, Result
 
+from fairseq_mhe.common.arguments import seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.prepare.tokenise import tokeniser
@@ -80,6 +83,7 @@ def _bootstrapped(
     hypotheses: Sequence[str], references: Sequence[str], metrics: dict[str, Metric]
 ) -> dict[str, list[str | Result]]:
     """One system's scores with their intervals."""
+    bootstrap_seed()  # read by sacreBLEU, which does not check it
     return PairedTest([("system", hypotheses)], metrics, [references], "bs", RESAMPLES)()[1]
 
 
@@ -90,6 +94,21 @@ def _score(metric: BLEU | CHRF, name: str, results: Mapping[str, Sequence[str | 
     return Score(
         round(result.score, 4), round(float(result.ci or 0), 4), str(metric.get_signature())
     )
+
+
+def bootstrap_seed() -> int | None:
+    """The seed of sacreBLEU's resampling, $SACREBLEU_SEED or 12345; ``none``: another every time.
+
+    Raises:
+        UserError: the variable is neither ``none`` nor what numpy takes.
+    """
+    text = os.environ.get("SACREBLEU_SEED", "12345")
+    if text.lower() == "none":
+        return None
+    try:
+        return seed(text)
+    except ArgumentTypeError as error:
+        raise UserError(f"$SACREBLEU_SEED: {error}; unset it, or give a number or none") from None
 
 
 def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:

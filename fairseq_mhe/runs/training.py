@@ -12,7 +12,7 @@ from typing import Any
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_writable, write_json
+from fairseq_mhe.common.files import check_output, check_writable, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.prepare.data_folder import DataFolder
@@ -117,6 +117,8 @@ class _Training:
         self._total = run.training.updates
         self._started = time.monotonic()
         self._words = training_arguments(run, data, device, tensorboard)
+        for path in (run.log, run.metrics, run.model, run.counts):
+            check_output(path)
         check_writable(run.checkpoints)
         done = restore(run.checkpoints, device.workers)
         board.add(run.name, self._total, done)
