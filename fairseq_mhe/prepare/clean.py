@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import statistics
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
@@ -19,6 +21,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 # A token is rarely longer; a line that passes the limit of tokens only because it has no spaces is
 # caught by this.
 _MAX_CHARACTERS_A_TOKEN = 8
+_USUAL_FROM = 100_000  # first pairs of a corpus
+REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,9 @@ class CleanOptions:
     ``max_ratio`` None keeps every ratio; it is None for valid and test, which are never thinned for
     their style.
     ``punctuation``: quotes, dashes and the like are written in one way in what the subwords see;
-    the plain text keeps them, since translations are scored against it. ``lowercase`` changes both.
+    the plain text (`normalise`) keeps them, since translations are scored against it. ``lowercase``
+    changes both.
+    ``characters``: lengths are counted in characters, not in tokens.
     """
 
     source_lang: str
@@ -38,6 +44,7 @@ class CleanOptions:
     max_ratio: float | None
     punctuation: bool = False
     lowercase: bool = False
+    characters: bool = False
 
     @property
     def keeps_text(self) -> bool:
@@ -47,13 +54,15 @@ class CleanOptions:
 
 def options_of(config: PrepareConfig, split: str) -> CleanOptions:
     """How strict cleaning is with a split."""
+    max_ratio = config.max_ratio if split == "train" else None
     return CleanOptions(
         *config.langs,
         config.tokenizer,
         config.max_tokens,
-        config.max_ratio if split == "train" else None,
+        max_ratio,
         config.punctuation,
         config.lowercase,
+        config.unspaced or (config.tokenizer == "none" and max_ratio is not None),
     )
 
 
@@ -96,15 +105,30 @@ def _model_text(
     return lambda line: tokens(quotes(line)).lower() if lowercase else tokens(quotes(line))
 
 
+def usual_ratio(pairs: Iterable[tuple[str, str]]) -> float:
+    """How many characters the target usually has for one of the source's: the median."""
+    ratios = []
+    for pair in islice(pairs, _USUAL_FROM):
+        source, target = map(normalise, pair)
+        if source and target:
+            ratios.append(len(target) / len(source))
+    return statistics.median(ratios or [1.0])
+
+
 def _reason_to_drop(
-    raw: tuple[str, str], tokenised: tuple[str, str], options: CleanOptions
+    raw: tuple[str, str], tokenised: tuple[str, str], options: CleanOptions, usual: float
 ) -> str | None:
-    lengths = [side.count(" ") + 1 for side in tokenised]
-    if not (raw[0] and raw[1] and tokenised[0] and tokenised[1]):
+    """One of `REASONS`, or None."""
+    if not all((*raw, *tokenised)):
         return "empty"
-    if max(lengths) > options.max_tokens or _is_overlong(raw, options):
+    lengths: list[float] = [side.count(" ") + 1 for side in tokenised]
+    if _is_overlong(raw, options) or (not options.characters and max(lengths) > options.max_tokens):
         return "too_long"
-    if options.max_ratio is not None and max(lengths) > options.max_ratio * min(lengths):
+    spare = 0
+    if options.characters:
+        lengths = [len(raw[0]), len(raw[1]) / usual]
+        spare = _MAX_CHARACTERS_A_TOKEN  # a single word more or less makes no pair a wrong one
+    if options.max_ratio is not None and max(lengths) > options.max_ratio * min(lengths) + spare:
         return "ratio"
     return None
 
@@ -114,8 +138,10 @@ def _is_overlong(raw: tuple[str, str], options: CleanOptions) -> bool:
     return max(map(len, raw)) > _MAX_CHARACTERS_A_TOKEN * options.max_tokens
 
 
-def clean_chunk(pairs: Iterable[tuple[str, str]], options: CleanOptions) -> CleanChunk:
-    """Normalise, tokenise and filter some pairs of lines."""
+def clean_chunk(
+    pairs: Iterable[tuple[str, str]], options: CleanOptions, usual: float = 1.0
+) -> CleanChunk:
+    """Normalise, tokenise and filter some pairs of lines; ``usual`` as from `usual_ratio`."""
     source_tokens, target_tokens = (
         _model_text(lang, options.tokenizer, options.punctuation, options.lowercase)
         for lang in (options.source_lang, options.target_lang)
@@ -125,7 +151,7 @@ def clean_chunk(pairs: Iterable[tuple[str, str]], options: CleanOptions) -> Clea
         raw = tokenised = normalise(source), normalise(target)
         if not _is_overlong(raw, options):
             tokenised = source_tokens(raw[0]), target_tokens(raw[1])
-        reason = _reason_to_drop(raw, tokenised, options)
+        reason = _reason_to_drop(raw, tokenised, options, usual)
         chunk.counts[reason or "kept"] += 1
         if reason is None:
             chunk.raw.append((raw[0].lower(), raw[1].lower()) if options.lowercase else raw)
@@ -133,9 +159,9 @@ def clean_chunk(pairs: Iterable[tuple[str, str]], options: CleanOptions) -> Clea
     return chunk
 
 
-def clean_block(block: Block, options: CleanOptions) -> CleanBlock:
+def clean_block(block: Block, options: CleanOptions, usual: float) -> CleanBlock:
     """As `clean_chunk`, for lines as they are in a file."""
-    chunk = clean_chunk(pairs_of(block), options)
+    chunk = clean_chunk(pairs_of(block), options, usual)
     texts = {"raw": _sides(chunk.raw)}
     if not options.keeps_text:
         texts["tokenised"] = _sides(chunk.tokenised)
@@ -187,3 +213,17 @@ class CleanWriter:
             if number % self._every == place:
                 return split
         return "train"
+
+
+def fates(counts: Mapping[str, int]) -> str:
+    """How many pairs of a split were kept, and dropped for which reason, as people read it."""
+    told = [f"{counts['kept']:,} of {counts['read']:,} pairs kept"]
+    if held_out := counts.get("held_out"):
+        told.append(f"{held_out:,} held out")
+    told += [f"{counts[name]:,} {reason}" for name, reason in REASONS.items() if counts.get(name)]
+    return ", ".join(told)
+
+
+def dropped_percent(counts: Mapping[str, int]) -> float:
+    """Which part of a split's pairs was dropped."""
+    return 100 * sum(counts.get(name, 0) for name in REASONS) / max(1, counts["read"])

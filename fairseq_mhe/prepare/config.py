@@ -12,7 +12,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
-from fairseq_mhe.prepare.tokenise import TOKENIZERS
+from fairseq_mhe.prepare.tokenise import TOKENIZERS, UNSPACED
 
 SPLITS = ("train", "valid", "test")
 ORIGINAL = "original"  # folder of the output where the scripts of known corpora put what they fetch
@@ -45,26 +45,30 @@ class SubwordOptions:
     """The options that every corpus has.
 
     ``vocab_size`` is the number of merges for BPE (as "32K BPE" means) and of pieces for
-    SentencePiece. ``workers`` has no influence on what is written. SentencePiece takes plain text,
-    BPE words, unless a ``tokenizer`` is named.
+    SentencePiece. ``workers`` has no influence on what is written. What ``subword`` and
+    ``tokenizer`` leave open, `round_trip.settled` chooses.
     """
 
-    subword: str = option("bpe", "kind of subwords", choices=SUBWORDS)
+    subword: str = option(
+        "",
+        "kind of subwords (default: bpe; without a tokeniser, and for languages without spaces, "
+        "sentencepiece)",
+        choices=SUBWORDS,
+    )
     vocab_size: int = merges(32000)
     model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
     tokenizer: str = option(
         "",
-        "word tokeniser before the subwords (default: moses for bpe, none for sentencepiece)",
+        "word tokeniser before the subwords (default: moses for bpe, where it can be undone; none "
+        "for sentencepiece)",
         choices=TOKENIZERS,
+    )
+    max_dropped: float = option(
+        50.0, "refuse where cleaning drops more than X%% of a text's pairs", type=float, metavar="X"
     )
     workers: int | None = option(
         None, "processes (default: all cores); the result is the same", type=int, metavar="N"
     )
-
-    def __post_init__(self) -> None:
-        if not self.tokenizer:
-            usual = "none" if self.subword == "sentencepiece" else "moses"
-            object.__setattr__(self, "tokenizer", usual)
 
     @property
     def cores(self) -> int:
@@ -82,7 +86,9 @@ class PrepareConfig(SubwordOptions):
     None, and the pair after it test where ``test`` is None.
     Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to ``max_ratio`` times
     as many on the one as on the other (None: any); valid and test pairs are dropped only where a
-    side is empty or too long. ``punctuation`` and ``lowercase`` as in `CleanOptions`.
+    side is empty or too long. Where a language is written without spaces, or there is no tokeniser,
+    characters are counted in place of tokens, beside what is usual in the text. ``punctuation`` and
+    ``lowercase`` as in `CleanOptions`.
     """
 
     train: tuple[Path, ...] = option(
@@ -122,6 +128,11 @@ class PrepareConfig(SubwordOptions):
         """Source and target."""
         return self.source_lang, self.target_lang
 
+    @property
+    def unspaced(self) -> bool:
+        """Whether a language has no spaces between words."""
+        return any(lang.split("_")[0] in UNSPACED for lang in self.langs)
+
     def prefixes(self, split: str) -> tuple[Path, ...]:
         """Where the pairs of a split come from."""
         if split == "train":
@@ -144,7 +155,7 @@ def check(config: PrepareConfig) -> None:
     """
     for option_name, choices in _CHOICES.items():
         value, name = getattr(config, option_name), option_name.replace("_", " ")
-        if value not in choices:
+        if value and value not in choices:
             raise UserError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")
     if not config.train:
         raise UserError("no training text is named; give at least one prefix")

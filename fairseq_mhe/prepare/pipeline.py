@@ -14,15 +14,33 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import binarise
-from fairseq_mhe.prepare.clean import CleanBlock, CleanWriter, clean_block, options_of
+from fairseq_mhe.prepare.clean import (
+    CleanBlock,
+    CleanWriter,
+    clean_block,
+    dropped_percent,
+    fates,
+    options_of,
+    usual_ratio,
+)
 from fairseq_mhe.prepare.config import SPLITS, Inputs, PrepareConfig, check, input_files
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
-from fairseq_mhe.prepare.text import SUFFIXES, count_lines, read_blocks, read_lines, text_blocks
+from fairseq_mhe.prepare.round_trip import settled
+from fairseq_mhe.prepare.text import (
+    SUFFIXES,
+    Block,
+    count_lines,
+    pairs_of,
+    read_blocks,
+    read_lines,
+    text_blocks,
+)
 
 CHUNK = 5000  # lines that a process cleans at a time
 SEGMENT_BYTES = 1 << 20
@@ -30,6 +48,7 @@ _COMPRESSION = 4  # of text, roughly
 # Bytes that a step writes for each byte that it reads, with some to spare: clean writes the text
 # twice, ids have two bytes where the subwords' names have about five.
 _ROOM = {"clean": 2.5, "segment": 1.6, "binarise": 1.0}
+WARN_ABOVE = 10  # percent of the pairs that are dropped
 _PACKAGES = ("fairseq-mhe", "ve-fairseq", "fairseq", "sacremoses", "sentencepiece", "subword-nmt")
 
 
@@ -127,17 +146,30 @@ class _Preparation:
         return {split: dict(counter) for split, counter in counts.items()}
 
     def _cleaned(self, split: str, corpora: list[tuple[Path, ...]]) -> Iterator[CleanBlock]:
-        clean = partial(clean_block, options=options_of(self.config, split))
-        blocks = chain.from_iterable(read_blocks(paths, CHUNK) for paths in corpora)
-        return ordered_map(clean, blocks, self.config.cores)
+        options, usual = options_of(self.config, split), 1.0
+        if options.characters and options.max_ratio is not None:
+            usual = usual_ratio(chain.from_iterable(map(pairs_of, self._blocks(corpora))))
+        clean = partial(clean_block, options=options, usual=usual)
+        return ordered_map(clean, self._blocks(corpora), self.config.cores)
+
+    @staticmethod
+    def _blocks(corpora: list[tuple[Path, ...]]) -> Iterator[Block]:
+        return chain.from_iterable(read_blocks(paths, CHUNK) for paths in corpora)
 
     def _check_kept(self, files: Inputs, counts: Mapping[str, Counter[str]]) -> None:
         """See that every split has a pair left."""
         for split, corpora in files.items():
+            other = " and its other side" if len(corpora[0]) > 1 else ""
             if not counts[split]["kept"]:
-                fates = ", ".join(f"{name} {count}" for name, count in counts[split].items())
-                other = " and its other side" if len(corpora[0]) > 1 else ""
-                raise UserError(f"cleaning leaves no pair of {corpora[0][0]}{other} ({fates})")
+                told = ", ".join(f"{name} {count}" for name, count in counts[split].items())
+                raise UserError(f"cleaning leaves no pair of {corpora[0][0]}{other} ({told})")
+            dropped = dropped_percent(counts[split])
+            if dropped > self.config.max_dropped:
+                raise UserError(
+                    f"cleaning drops {dropped:.0f}% of {corpora[0][0]}{other} "
+                    f"({fates(counts[split])}): look at the text, choose another --max-ratio or "
+                    "--max-tokens, or let it by --max-dropped 100"
+                )
         for split in self.config.held_out:
             if not counts[split]["kept"]:
                 raise UserError(
@@ -234,7 +266,17 @@ def prepare(
     """
     check(config)
     files = input_files(config)
-    top = _heading(config) | ({"source": source} if source else {})
+    config, found = settled(config, files)
+    top = _heading(config)
+    if found:
+        say(f"{found}{'' if config.tokenizer == 'moses' else ': too little, no tokeniser is used'}")
+        top["round_trip"] = asdict(found)
+    if source:
+        top["source"] = source
     with open_manifest(config.out, top) as steps:
         _Preparation(config, steps, report).run(files)
+        for split, counts in steps.content["steps"]["clean"]["counts"].items():
+            dropped = dropped_percent(counts)
+            warning = f"warning: {dropped:.0f}% dropped: " if dropped > WARN_ABOVE else ""
+            say(f"{warning}{split}: {fates(counts)}")
     return config.out

@@ -17,6 +17,7 @@ from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 Key = TypeVar("Key")
 
 TOKENIZERS = ("moses", "none")
+UNSPACED = frozenset(("zh", "ja", "th", "km", "lo", "my"))  # no spaces between words
 CACHED_WORDS = 500_000  # of a language; the commonest come first, the memory stays bounded
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from inside words
 _SPECIAL = frozenset(r".^$*+?{}[]\|()")  # of regular expressions

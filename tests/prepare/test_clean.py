@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.prepare.clean import CleanOptions, clean_chunk, normalise
+from fairseq_mhe.prepare.clean import CleanOptions, clean_chunk, normalise, usual_ratio
 
 OPTIONS = CleanOptions("en", "de", "none", max_tokens=250, max_ratio=1.5)
 
@@ -47,10 +50,33 @@ def test_length_is_counted_in_tokens_of_the_tokeniser() -> None:
     assert kept.tokenised == [("Yes , no .", "Ja , nein .")]
 
 
+def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
+    """Beside what is usual: a Chinese sentence has far fewer than an English one."""
+    options = CleanOptions("en", "zh", "none", 20, max_ratio=1.5, characters=True)
+    pairs = [("The weather is fine in the mountains today", "今天山里天气很好"), ("Yes, no", "是")]
+    wrong = [("The weather is fine in the mountains today", "今"), ("x" * 161, "今" * 40)]
+    usual = usual_ratio([*pairs, *[("", "今"), ("a", "")], pairs[0]])
+    assert usual == pytest.approx(8 / 42)
+    assert clean_chunk(pairs, options, usual).counts == {"kept": 2}
+    assert clean_chunk(wrong, options, usual).counts == {"ratio": 1, "too_long": 1}
+
+
 def test_line_breaks_of_every_kind_become_spaces() -> None:
     # Each of these ends a line for str.splitlines or for a file opened as text.
     assert normalise("a\rb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\u00a0i") == "a b c d e f g h i"
     assert normalise(" u\u0308ber\x07 ") == "über"
+
+
+def test_the_plain_text_is_the_text_but_for_what_the_documentation_says() -> None:
+    """Quotes, dashes, invisible characters and capitals stay."""
+    line = "\u201eSo\u201c \u2013 Mr.\tX\u00a0\u202f5\u200b% \u00bd u\u0308ber\x07"
+    options = replace(OPTIONS, tokenizer="moses", punctuation=True)
+    kept = clean_chunk([(line, line)], options).raw[0][0]
+    assert kept == "\u201eSo\u201c \u2013 Mr. X 5\u200b% \u00bd \u00fcber"
+    told = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    row = next(line for line in told.splitlines() if line.startswith("| `raw/"))
+    assert "but for white space, composition and control characters (*Normalise*, below)" in row
+    assert "`raw/` keeps the text" not in told
 
 
 @given(st.text())

@@ -157,6 +157,41 @@ def test_cleaning_drops_and_counts_from_train_and_keeps_the_rest(
     assert as_test == {"read": 4, "kept": 2, "empty": 1, "too_long": 1}
 
 
+def test_text_without_spaces_is_kept(config: PrepareConfig, tmp_path: Path) -> None:
+    """Its words cannot be counted, and a line of it looks like one word."""
+    words = ["今天", "山里", "天气", "很好", "我们", "一起", "去看", "那些", "花草", "树木", "和云"]
+    pairs = [
+        (" ".join(["weather"] * length), "".join(words[:length])) for length in range(2, 12)
+    ] * 20
+    table = tmp_path / "pairs.tsv"
+    table.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), "utf-8")
+    config = replace(config, train=(table,), valid=None, test=None, hold_out=20, target_lang="zh")
+    manifest = read_manifest(prepare(config))
+    counts = manifest["steps"]["clean"]["counts"]["train"]
+    assert counts["held_out"] + counts["kept"] == counts["read"] == 200
+    assert (manifest["tokenizer"], manifest["subword"]) == ("none", "sentencepiece")
+
+
+def test_what_is_dropped_is_told_warned_of_and_refused(
+    config: PrepareConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, unlike = ("a good pair", "ein gutes Paar"), ("one two three four", "eins")
+    for share, unlike_ones in (("few", 5), ("many", 30), ("most", 60)):
+        pairs = [good] * (99 - unlike_ones) + [unlike] * unlike_ones + [("", "leer")]
+        write_parallel(tmp_path / share, pairs)
+    prepare(replace(config, train=(tmp_path / "few",)))
+    told = "train: 94 of 100 pairs kept, 1 empty, 5 of unlike lengths"
+    assert told in capsys.readouterr().err.splitlines()
+    prepare(replace(config, train=(tmp_path / "many",)))
+    assert "warning: 31% dropped: train: 69 of 100 pairs" in capsys.readouterr().err
+    most = replace(config, train=(tmp_path / "most",))
+    with pytest.raises(UserError, match=r"drops 61% of .*most\.en .*39 of 100 .*--max-dropped 100"):
+        prepare(replace(most, out=tmp_path / "none"))
+    assert os.listdir(tmp_path / "none") == [".lock"]
+    prepare(replace(most, max_dropped=61))
+    assert read_manifest(config.out)["lines"]["train"] == 39
+
+
 def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Path) -> None:
     write_parallel(tmp_path / "other", [("zzzz yyyy", "xxxx")] * 50)
     model = prepare(config) / "subword" / "bpe.codes"

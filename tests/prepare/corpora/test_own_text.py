@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.config import PrepareConfig, input_files
 from fairseq_mhe.prepare.corpora import own_text
 from fairseq_mhe.prepare.progress import Report
+from fairseq_mhe.prepare.round_trip import settled
 
 
 def words(config: PrepareConfig, *more: str) -> list[str]:
@@ -53,7 +54,9 @@ def test_every_option_is_handed_on(
     options = (
         "--subword sentencepiece --model-type bpe --vocab-size 77 --tokenizer moses --workers 3"
     )
-    limits = "--max-tokens 99 --max-ratio 2.5 --punctuation --lowercase --hold-out 9"
+    limits = (
+        "--max-tokens 99 --max-ratio 2.5 --punctuation --lowercase --hold-out 9 --max-dropped 33"
+    )
     assert cli.main(words(config, *options.split(), *limits.split())) == 0
     assert seen == [
         PrepareConfig(
@@ -72,6 +75,7 @@ def test_every_option_is_handed_on(
             punctuation=True,
             lowercase=True,
             hold_out=9,
+            max_dropped=33,
             workers=3,
         )
     ]
@@ -83,7 +87,8 @@ def test_the_tokeniser_goes_with_the_subwords(
     config: PrepareConfig, seen: list[PrepareConfig], subword: str, tokenizer: str
 ) -> None:
     cli.main(words(config, "--subword", subword))
-    assert seen[0].tokenizer == tokenizer
+    found, _ = settled(seen[0], input_files(seen[0]))
+    assert found.tokenizer == tokenizer
 
 
 def test_bad_input_is_one_line_and_exit_status_2(
