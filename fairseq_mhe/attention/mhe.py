@@ -51,6 +51,10 @@ _OPTIONS = (
     ),
 )
 
+_OFFSET = Option(
+    "head_embedding_offset", float, 1.0, "what is added to a head embedding before multiplying"
+)
+
 
 class _HeadEmbeddingAttention(Attention):
     """What both share: projections to one head, three embeddings a head, one cached head each."""
@@ -110,15 +114,7 @@ class MHEMul(_HeadEmbeddingAttention):
     0.
     """
 
-    OPTIONS = (
-        *_HeadEmbeddingAttention.OPTIONS,
-        Option(
-            "head_embedding_offset",
-            float,
-            1.0,
-            "what is added to a head embedding before multiplying",
-        ),
-    )
+    OPTIONS = (*_HeadEmbeddingAttention.OPTIONS, _OFFSET)
     head_embedding_offset: float
     linear_heads = False
     fits_by_tensorly = True

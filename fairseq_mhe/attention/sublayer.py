@@ -48,6 +48,11 @@ class Option:
         return value
 
 
+_HEAD_DIM = Option(
+    "attention_head_dim", int, None, "width of a head (default: embedding dimension / heads)"
+)
+
+
 class Sublayer(nn.Module):
     """The sizes, options and projections of one attention sublayer.
 
@@ -72,14 +77,7 @@ class Sublayer(nn.Module):
     """
 
     #: Options that are not every fairseq attention's.
-    OPTIONS: tuple[Option, ...] = (
-        Option(
-            "attention_head_dim",
-            int,
-            None,
-            "width of a head (default: embedding dimension / heads)",
-        ),
-    )
+    OPTIONS: tuple[Option, ...] = (_HEAD_DIM,)
     #: Why the kind cannot be written out as ordinary heads, where it cannot.
     no_heads = "this kind does not say how"
     #: Which sublayers of the kind have a stock form, for a message where one has none.
@@ -126,10 +124,8 @@ class Sublayer(nn.Module):
                 "an attention is either self_attention or encoder_decoder_attention, not both"
             )
         if self_attention and not {kdim, vdim} <= {None, embed_dim}:
-            raise ValueError(
-                f"self-attention needs kdim and vdim equal to embed_dim {embed_dim}, "
-                f"not {kdim}, {vdim}"
-            )
+            needed = f"kdim and vdim equal to embed_dim {embed_dim}"
+            raise ValueError(f"self-attention needs {needed}, not {kdim}, {vdim}")
         self.embed_dim = embed_dim
         self.num_heads = self.query_heads = self.key_heads = self.value_heads = num_heads
         self.kdim = embed_dim if kdim is None else kdim

@@ -45,13 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("beam", 5, "hypotheses of a beam search"),
         ("vocab-size", VOCABULARY, "joined vocabulary"),
     ):
-        parser.add_argument(
-            f"--{name}",
-            type=int,
-            default=default,
-            metavar="N",
-            help=f"{what} (default: %(default)s)",
-        )
+        words = f"{what} (default: %(default)s)"
+        parser.add_argument(f"--{name}", type=int, default=default, metavar="N", help=words)
     parser.add_argument(
         "--dtype", choices=BYTES, default="float32", help="of the cache (default: %(default)s)"
     )

@@ -27,17 +27,13 @@ class Row:
 
     def options(self) -> dict[str, float]:
         """The row as fairseq's flat option names and values."""
-        sides: dict[str, float] = {
-            f"{side}_{name}": value
-            for side in ("encoder", "decoder")
-            for name, value in (
-                ("embed_dim", self.embed_dim),
-                ("ffn_embed_dim", self.ffn_embed_dim),
-                ("attention_heads", self.heads),
-                ("layers", self.layers),
-                ("normalize_before", self.normalize_before),
-            )
-        }
+        sides: dict[str, float] = {}
+        for side in ("encoder", "decoder"):
+            sides[f"{side}_embed_dim"] = self.embed_dim
+            sides[f"{side}_ffn_embed_dim"] = self.ffn_embed_dim
+            sides[f"{side}_attention_heads"] = self.heads
+            sides[f"{side}_layers"] = self.layers
+            sides[f"{side}_normalize_before"] = self.normalize_before
         return {**sides, "dropout": self.dropout}
 
 

@@ -44,10 +44,5 @@ class AdamMHE(FairseqAdam):
                     "--optimizer adam; with --fp16 give --fp16-no-flatten-grads too"
                 )
         rest = [p for p in every if getattr(p, "param_group", None) != PARAM_GROUP]
-        super().__init__(
-            cfg,
-            [
-                {"params": rest},
-                {"params": embeddings, "weight_decay": cfg.head_embedding_weight_decay},
-            ],
-        )
+        ours = {"params": embeddings, "weight_decay": cfg.head_embedding_weight_decay}
+        super().__init__(cfg, [{"params": rest}, ours])

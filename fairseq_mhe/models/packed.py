@@ -84,9 +84,8 @@ class Int8Linear(PackedLinear):
 
     def _pack(self) -> Any:
         weight = self.weight.detach()
-        scales = (
-            weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny) / _GREATEST
-        )  # (out,)
+        greatest = weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny)  # (out,)
+        scales = greatest / _GREATEST
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
         with warnings.catch_warnings():
             # torch means to replace this type of tensor one day, but FBGEMM, its fastest product,
@@ -95,9 +94,8 @@ class Int8Linear(PackedLinear):
                 "ignore", message="torch.quantize_per_tensor", category=UserWarning
             )
             rounded = torch.quantize_per_channel(weight, scales, zeros, axis=0, dtype=torch.qint8)
-        return torch.ops.quantized.linear_prepack(
-            rounded, None if self.bias is None else self.bias.detach()
-        )
+        bias = None if self.bias is None else self.bias.detach()
+        return torch.ops.quantized.linear_prepack(rounded, bias)
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         return torch.ops.quantized.linear_dynamic(x, packed, reduce_range=True)

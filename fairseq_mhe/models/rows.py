@@ -69,12 +69,8 @@ def training_flags(options: Mapping[str, Any]) -> list[str]:
         if options.get(name) != field.default
     }
     flags = ["--arch", arch_name(row.name)]
-    for name, value in {
-        "attention": options.get("attention"),
-        **row.differences,
-        **others,
-        **ours,
-    }.items():
+    given = {"attention": options.get("attention"), **row.differences, **others, **ours}
+    for name, value in given.items():
         option = f"--{name.replace('_', '-')}"
         if value is True:
             flags.append(option)
