@@ -23,8 +23,8 @@ from fairseq_mhe.models.counting import attention_work
 
 #: Places measured in training, forward and backward.
 TRAINING_PLACES = ("encoder", "decoder", "cross", "cross_last")
-#: Places measured in generation, where a sublayer is called once for each token; their sublayers.
-STEP_PLACES = {"decoder_steps": "decoder", "cross_steps": "cross"}
+#: Places measured in generation, where a sublayer is called once for each token.
+STEP_PLACES = ("decoder_steps", "cross_steps")
 PLACES = (*TRAINING_PLACES, *STEP_PLACES)
 #: Tokens of a batch unless said otherwise: what a CPU does in seconds, and what keeps a GPU busy.
 _TOKENS = {"cpu": 2048, "cuda": 16384}
@@ -81,13 +81,12 @@ class AttentionBenchmark(Benchmark):
     def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any], width: int) -> Floor:
         """Of one call, or one step of decoding: the weights, the input and what is kept of it."""
         length, batch = cell["length"], cell["batch"]
-        named: str = cell["place"]
-        place = STEP_PLACES.get(named, named)
-        attention = attention_sublayers(model)[place]
+        attention = _sublayer(model, cell["place"])
         work, weights = attention_work(attention), sum(p.numel() for p in attention.parameters())
-        past = (length + 1) / 2 if place == "decoder" else length
+        causal = cell["place"] in ("decoder", "decoder_steps")
+        past = (length + 1) / 2 if causal else length
         adds = batch * length * (work.query + work.key + past * work.pair)
-        if named not in STEP_PLACES:
+        if cell["place"] in TRAINING_PLACES:
             sides = 1 if attention.self_attention else 2
             inputs = sides * attention.embed_dim + attention.cached_values
             return Floor(BACKWARD_TOO * adds, (weights + batch * length * inputs) * width)
@@ -104,20 +103,23 @@ class AttentionBenchmark(Benchmark):
         words, seed = task.source_dictionary, self.settings.seed
         batch = parallel_batch(words, cell["batch"], cell["length"], seed)["net_input"]
         batch = {name: tensor.to(self.device) for name, tensor in batch.items()}
-        place: str = cell["place"]
-        self._steps = place in STEP_PLACES
-        self._layer = attention_sublayers(model)[STEP_PLACES.get(place, place)]
+        self._steps = cell["place"] in STEP_PLACES
+        self._layer = _sublayer(model, cell["place"])
         with _recorded_calls(self._layer) as calls, torch.no_grad():
             if self._steps:
                 model.prepare_for_inference_(cfg)
                 _decode(model, batch)
             else:
                 model.train()(**batch)
-        self._calls = calls if self._steps else [_as_leaves(calls[0])]
-        self._weights = list(self._layer.parameters())
-        # The output is as large as the query.
-        self._gradient = torch.randn_like(self._calls[0]["query"])  # (T, B, C)
-        self._times = 0
+        self._calls, self._times = calls, 0
+        if not self._steps:
+            # Inputs that want a gradient; those that were one tensor stay one.
+            call = calls[0]
+            leaves = {id(call[name]): call[name].detach().requires_grad_() for name in _INPUTS}
+            self._calls = [{**call, **{name: leaves[id(call[name])] for name in _INPUTS}}]
+            self._leaves = [*leaves.values(), *self._layer.parameters()]
+            # The output is as large as the query.
+            self._gradient = torch.randn_like(call["query"])  # (T, B, C)
 
     def repetition(self) -> dict[str, float]:
         """Seconds of one call or step: ``total`` and, in training, ``forward`` and ``backward``."""
@@ -139,24 +141,18 @@ class AttentionBenchmark(Benchmark):
     def _measure(self, times: int) -> dict[str, float]:
         watch = Stopwatch(self.device)
         for _ in range(times):
-            self._generate(watch) if self._steps else self._train(watch)
+            if self._steps:
+                state: dict[str, Any] = {}
+                with torch.no_grad(), watch.part("steps"):
+                    for inputs in self._calls:
+                        self._layer(**inputs, incremental_state=state)
+            else:
+                (inputs,) = self._calls
+                with watch.part("forward"):
+                    output = self._layer(**inputs)[0]  # (T, B, C)
+                with watch.part("backward"):
+                    torch.autograd.grad(output, self._leaves, self._gradient, allow_unused=True)
         return watch.seconds()
-
-    def _train(self, watch: Stopwatch) -> None:
-        inputs = self._calls[0]
-        with watch.part("forward"):
-            output = self._layer(**inputs)[0]  # (T, B, C)
-        leaves = {id(inputs[name]): inputs[name] for name in _INPUTS}.values()
-        wanted = [*leaves, *self._weights]
-        with watch.part("backward"):
-            torch.autograd.grad(output, wanted, self._gradient, allow_unused=True)
-
-    @torch.no_grad()
-    def _generate(self, watch: Stopwatch) -> None:
-        state: dict[str, Any] = {}
-        with watch.part("steps"):
-            for inputs in self._calls:
-                self._layer(**inputs, incremental_state=state)
 
 
 def _seconds(text: str) -> float:
@@ -169,15 +165,11 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def attention_sublayers(model: Any) -> dict[str, Any]:
-    """The sublayers that are measured, by place."""
-    last = model.decoder.layers[-1]
-    return {
-        "encoder": model.encoder.layers[0].self_attn,
-        "decoder": last.self_attn,
-        "cross": model.decoder.layers[0].encoder_attn,
-        "cross_last": last.encoder_attn,
-    }
+def _sublayer(model: Any, place: str) -> Any:
+    """The sublayer that is measured for a place, in training or step by step."""
+    layers = model.encoder.layers if place == "encoder" else model.decoder.layers
+    layer = layers[0] if place in ("cross", "cross_steps") else layers[-1]
+    return layer.encoder_attn if place.startswith("cross") else layer.self_attn
 
 
 @contextlib.contextmanager
@@ -195,12 +187,6 @@ def _recorded_calls(layer: nn.Module) -> Iterator[list[dict[str, Any]]]:
         yield calls
     finally:
         handle.remove()
-
-
-def _as_leaves(call: dict[str, Any]) -> dict[str, Any]:
-    """The call with inputs that want a gradient; inputs that were one tensor stay one."""
-    leaves = {id(call[name]): call[name].detach().requires_grad_() for name in _INPUTS}
-    return {**call, **{name: leaves[id(call[name])] for name in _INPUTS}}
 
 
 def _decode(model: Any, batch: dict[str, Tensor]) -> None:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
 
 from fairseq_mhe.bench.columns import Column
 from fairseq_mhe.common.errors import UserError
@@ -25,9 +24,10 @@ DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float1
 _LONGEST = 1024
 #: What all variants of one comparison share, plain values: shape, beam, dtype and so on.
 Cell = Mapping[str, Any]
+_on_meta = functools.cache(build_on_meta)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """What is held fixed in one run, the same for every model that is compared.
 
@@ -35,9 +35,9 @@ class Settings:
     embeddings. ``own``: the values of ``Benchmark.own``.
     """
 
+    row: str = ""
     device: str
     threads: int
-    row: str = ""
     vocabulary: int = 0
     seed: int = 0
     own: Mapping[str, Any] = field(default_factory=dict)
@@ -143,16 +143,7 @@ def limits(own: Floor | None, mha: Floor | None) -> dict[str, Any]:
 
 
 def check_lengths(lengths: Iterable[int]) -> None:
-    """Refuse lengths that the models cannot have.
-
-    Raises:
-        UserError: one is too short or too long.
-    """
+    """Raises UserError for a length that the models cannot have."""
     for length in lengths:
         if not 2 <= length <= _LONGEST:
             raise UserError(f"a length of {length} does not fit: lengths go from 2 to {_LONGEST}")
-
-
-@functools.cache
-def _on_meta(row: str, kind: str, vocabulary: int) -> nn.Module:
-    return build_on_meta(row, kind, vocabulary)

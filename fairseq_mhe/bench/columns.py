@@ -22,16 +22,6 @@ def duration(heading: str, part: str, unit: float = 1.0) -> Column:
     return heading, show
 
 
-def share(heading: str, part: str) -> Column:
-    """What a part takes of the total."""
-
-    def show(result: Result) -> str:
-        median = result["median"]
-        return f"{median[part] / median['total']:.1%}" if part in median else MISSING
-
-    return heading, show
-
-
 def number(heading: str, name: str, form: str, unit: float = 1.0) -> Column:
     """A number that may be missing."""
 
@@ -47,6 +37,16 @@ def mebibytes(heading: str, name: str) -> Column:
     return number(heading, name, ",.1f", 1 / 2**20)
 
 
+def share(heading: str, part: str) -> Column:
+    """What a part takes of the total."""
+
+    def show(result: Result) -> str:
+        median = result["median"]
+        return f"{median[part] / median['total']:.1%}" if part in median else MISSING
+
+    return heading, show
+
+
 def _achieved(heading: str, name: str) -> Column:
     """Thousand millions a second of what the floor counts."""
 
@@ -58,14 +58,15 @@ def _achieved(heading: str, name: str) -> Column:
     return heading, show
 
 
-def _ratio(result: Result) -> str:
-    ratio = result["relative"]
-    if not ratio:
+def ratio(result: Result) -> str:
+    """How many times as fast as stock fairseq, the median and quartiles."""
+    found = result["relative"]
+    if not found:
         return MISSING
-    return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+    return f"{found['median']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
 
 
-RATIO: Column = ("vs stock", _ratio)
+RATIO: Column = ("vs stock", ratio)
 FLOOR: tuple[Column, ...] = (
     number("arithmetic limit", "arithmetic_limit", ".2f"),
     number("traffic limit", "traffic_limit", ".2f"),

@@ -1,34 +1,30 @@
-"""Translation by fairseq's own beam search; all outputs are forced to the same length."""
+"""Translation by fairseq's own beam search, or CTranslate2's; all outputs are as long as forced."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq import utils
-from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import (
-    DTYPES,
-    INT8,
-    Benchmark,
-    Cell,
-    Floor,
-    Workload,
-    check_lengths,
-)
+from fairseq_mhe.bench import benchmark, models
+from fairseq_mhe.bench.benchmark import DTYPES, INT8, STOCK, Benchmark, Cell, Floor
 from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
-from fairseq_mhe.bench.ctranslate import CTRANSLATE2, CTranslate2Workload, check_installed
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.sentences import translation_batch
 from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.counting import attention_work, cache_bytes, costs, total_parameters
 
+#: The variant that is CTranslate2 with the stock model.
+CTRANSLATE2 = "ctranslate2_int8"
 #: Where a search spends its time, outside of reordering; the sublayers are the decoder's.
 PARTS = (
     *("encoder", "self-attention", "cross-attention", "feed-forward"),
@@ -82,7 +78,7 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
         """By dtype, beam, length and batch."""
-        check_lengths([*args.lengths, *filter(None, [args.source_length])])
+        benchmark.check_lengths([*args.lengths, *filter(None, [args.source_length])])
         for dtype, beam, length, batch in itertools.product(
             args.dtype, args.beams, args.lengths, args.batch_sizes
         ):
@@ -91,7 +87,7 @@ class GenerationBenchmark(Benchmark):
             yield {**sizes, "dtype": dtype}
 
     @classmethod
-    def variants(cls, args: argparse.Namespace) -> dict[str, type[Workload]]:
+    def variants(cls, args: argparse.Namespace) -> dict[str, type[benchmark.Workload]]:
         """Those that all benchmarks have, in 8-bit integers too, and CTranslate2."""
         found = super().variants(args)
         if args.int8:
@@ -99,7 +95,9 @@ class GenerationBenchmark(Benchmark):
                 raise UserError("--int8 is for --device cpu and --dtype float32")
             found |= {f"{kind}{INT8}": cls for kind in args.attention}
         if args.ctranslate2:
-            check_installed()
+            if importlib.util.find_spec("ctranslate2") is None:
+                text = "--ctranslate2 needs the package ctranslate2: pip install ctranslate2"
+                raise UserError(text)
             found[CTRANSLATE2] = CTranslate2Workload
         return found
 
@@ -136,7 +134,7 @@ class GenerationBenchmark(Benchmark):
 
     def repetition(self) -> dict[str, float]:
         """Seconds: ``total``, of it ``reorder`` (following the hypotheses); on a CPU ``PARTS``."""
-        watch = Stopwatch(self.device)
+        watch, model = Stopwatch(self.device), self._model
         held: dict[str, Any] = {"cache_bytes": None, "encoder_output_bytes": None}
 
         # fairseq gives to nobody else what the search holds when it reorders.
@@ -146,7 +144,6 @@ class GenerationBenchmark(Benchmark):
         def see_state(args: tuple[Any, ...], result: Any) -> None:
             held["cache_bytes"] = args[0]
 
-        model = self._model
         _spy(model.encoder, "reorder_encoder_out", "reorder", watch, see_output)
         _spy(model.decoder, "reorder_incremental_state_scripting", "reorder", watch, see_state)
         if self.device.type == "cpu":  # where looking at the clock is free
@@ -155,7 +152,7 @@ class GenerationBenchmark(Benchmark):
         with watch.part("total"):
             found = self._task.inference_step(self._generator, [model], self._batch)
         lengths = {len(hypothesis["tokens"]) for hypotheses in found for hypothesis in hypotheses}
-        models.check_forced(self._length, lengths)
+        _check_forced(self._length, lengths)
         # fairseq fills the state in place, so that it has the last step's keys and values.
         self._held = {name: storage_bytes(value) for name, value in held.items()}
         held.clear()  # else the next repetition's peak would count it
@@ -167,12 +164,71 @@ class GenerationBenchmark(Benchmark):
         return {"units": len(self._batch["id"]), "weight_bytes": weights, **self._held}
 
     def _make(self, beam: int, dtype: str) -> None:
-        cfg: DictConfig = models.configuration(self.variant, self.settings, dtype)
-        cfg.generation.beam, cfg.generation.max_len_a = beam, 0
-        self._cfg = cfg
-        self._task, model = models.build(cfg, self.settings.vocabulary)
-        self._model: Any = model.to(self.device, DTYPES[dtype])
-        self._model.prepare_for_inference_(cfg)
+        self._cfg = models.configuration(self.variant, self.settings, dtype)
+        self._cfg.generation.beam, self._cfg.generation.max_len_a = beam, 0
+        self._task, model = models.build(self._cfg, self.settings.vocabulary)
+        self._model = model.to(self.device, DTYPES[dtype])
+        self._model.prepare_for_inference_(self._cfg)
+
+
+class CTranslate2Workload(benchmark.Workload):
+    """Cells as ``GenerationBenchmark``'s; the dtype makes no difference."""
+
+    def __init__(self, variant: str, settings: benchmark.Settings) -> None:
+        """Write the stock model as fairseq does, and let CTranslate2's own converter read it."""
+        import ctranslate2
+
+        super().__init__(variant, settings)
+        cfg = models.configuration(STOCK, settings, "float32")
+        self._task, model = models.build(cfg, settings.vocabulary)
+        task = {"task": "translation", "source_lang": "source", "target_lang": "target"}
+        args = argparse.Namespace(**{**vars(cfg.model), **task})
+        with tempfile.TemporaryDirectory() as name:
+            folder, saved = Path(name), Path(name) / "model.pt"
+            torch.save({"args": args, "cfg": None, "model": model.state_dict()}, saved)
+            for language in ("source", "target"):
+                self._task.source_dictionary.save(str(folder / f"dict.{language}.txt"))
+            converter = ctranslate2.converters.FairseqConverter(str(saved), name)
+            converter.convert(str(folder / "int8"), quantization="int8")
+            self._translator = open_translator(folder / "int8", "int8", settings)
+            self._weight_bytes = (folder / "int8" / "model.bin").stat().st_size
+
+    def prepare(self, cell: Cell) -> None:
+        """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
+        words, seed = self._task.source_dictionary, self.settings.seed
+        batch = translation_batch(words, cell["batch"], cell["source_length"], seed)
+        self._sentences: list[list[str]] = []
+        for row in batch["net_input"]["src_tokens"].tolist():  # (B, S)
+            self._sentences.append([words[token] for token in row if token >= words.nspecial])
+        self._beam, self._length = cell["beam"], cell["length"]
+
+    def repetition(self) -> dict[str, float]:
+        """Seconds of the search."""
+        watch, length = Stopwatch(self.device), self._length
+        limits = {"min_decoding_length": length, "max_decoding_length": length}
+        with watch.part("total"):
+            found = self._translator.translate_batch(
+                self._sentences, beam_size=self._beam, **limits
+            )
+        _check_forced(length, {len(result.hypotheses[0]) for result in found})
+        return watch.seconds()
+
+    def facts(self) -> dict[str, Any]:
+        """Sentences, and bytes of the weights."""
+        return {"units": len(self._sentences), "weight_bytes": self._weight_bytes}
+
+
+def open_translator(folder: Path, precision: str, settings: benchmark.Settings) -> Any:
+    """CTranslate2 with a converted model, for one batch after another with all threads."""
+    import ctranslate2
+
+    return ctranslate2.Translator(
+        str(folder),
+        device=settings.device,
+        compute_type=precision,
+        inter_threads=1,
+        intra_threads=settings.threads,
+    )
 
 
 def storage_bytes(value: Any) -> int:
@@ -187,6 +243,13 @@ def _tensors(value: Any) -> Iterator[Tensor]:
     elif isinstance(value, (dict, list, tuple)):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _tensors(item)
+
+
+def _check_forced(length: int, found: set[int]) -> None:
+    if found != {length}:
+        raise RuntimeError(
+            f"outputs of {length} tokens were forced, but there are some of {sorted(found)}"
+        )
 
 
 def _parts(model: Any, generator: Any) -> Iterator[tuple[nn.Module, str, str]]:

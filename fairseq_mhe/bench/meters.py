@@ -7,6 +7,7 @@ import ctypes
 import gc
 import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -50,12 +51,11 @@ class Stopwatch:
         """The parts' times, once the device has done its work."""
         if self._cuda:
             torch.cuda.synchronize()
-        totals: dict[str, float] = {}
+        totals: dict[str, float] = defaultdict(float)
         for name, start, end in self._spans:
             # Events count milliseconds.
-            span = start.elapsed_time(end) / 1000 if self._cuda else end - start
-            totals[name] = totals.get(name, 0.0) + span
-        return totals
+            totals[name] += start.elapsed_time(end) / 1000 if self._cuda else end - start
+        return dict(totals)
 
     def _now(self) -> Any:
         if not self._cuda:
@@ -87,9 +87,8 @@ class PeakMemory:
             self._before = torch.cuda.memory_allocated()
             return
         # The C library gives freed memory back, so that using it again counts.
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+        with contextlib.suppress(AttributeError):  # not glibc
+            ctypes.CDLL(None).malloc_trim(0)
         with contextlib.suppress(OSError):
             _CLEAR_REFS.write_text(_RESET_PEAK)
             self._before = _resident("VmRSS")
@@ -100,6 +99,13 @@ class PeakMemory:
             return None
         most = torch.cuda.max_memory_allocated() if self._cuda else _resident("VmHWM")
         return most - self._before
+
+
+def _resident(name: str) -> int:
+    match = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
+    if match is None:
+        raise OSError(f"no {name} in {_STATUS}")
+    return int(match[1]) * 1024
 
 
 def attention_kernel(call: Callable[[], object]) -> str:
@@ -122,10 +128,3 @@ class _Operators(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.names.add(func.overloadpacket.__name__)
         return func(*args, **(kwargs or {}))
-
-
-def _resident(name: str) -> int:
-    match = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
-    if match is None:
-        raise OSError(f"no {name} in {_STATUS}")
-    return int(match[1]) * 1024

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from torch import nn
 
 from fairseq_mhe.bench.benchmark import INT8, STOCK, Settings
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row, arch_name
@@ -26,7 +27,6 @@ _RECIPE = (
     *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
     "--share-all-embeddings",
 )
-_PRECISION = {"float32": (), "bf16": ("--bf16",), "fp16": ("--fp16",)}
 
 
 def sizes(row: str) -> Row:
@@ -52,8 +52,13 @@ def configuration(
         dtype: a key of ``DTYPES``.
         extra: further words of the command line.
     """
-    words = ["no-data", *_RECIPE, *_model_words(variant, settings.row), *_PRECISION[dtype], *extra]
-    words += ["--seed", str(settings.seed), *(["--cpu"] if settings.device == "cpu" else [])]
+    if variant == STOCK:
+        model: dict[str, Any] = {"arch": "transformer", **sizes(settings.row).options()}
+    else:
+        model = {"arch": arch_name(settings.row), "attention": variant.removesuffix(INT8)}
+        model["int8_generation"] = variant.endswith(INT8)
+    rest = {dtype: dtype != "float32", "seed": settings.seed, "cpu": settings.device == "cpu"}
+    words = ["no-data", *_RECIPE, *as_words(model), *as_words(rest), *extra]
     args = options.parse_args_and_arch(options.get_training_parser(), words)
     # Our architectures apply these two themselves; stock fairseq's needs them as much.
     bf16_is_not_tpu(args)
@@ -72,30 +77,3 @@ def weight_bytes(model: nn.Module) -> int:
     packed = [module for module in model.modules() if isinstance(module, PackedLinear)]
     plain = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     return plain + sum(module.packed_bytes for module in packed)
-
-
-def check_forced(length: int, found: set[int]) -> None:
-    """See that all outputs have the length that was forced.
-
-    Raises:
-        RuntimeError: some have another length.
-    """
-    if found != {length}:
-        raise RuntimeError(
-            f"outputs of {length} tokens were forced, but there are some of {sorted(found)}"
-        )
-
-
-def _model_words(variant: str, row: str) -> list[str]:
-    """fairseq-train's words for a row: fairseq's own model with its sizes, or ours of a kind."""
-    if variant != STOCK:
-        precision = ["--int8-generation"] if variant.endswith(INT8) else []
-        return ["--arch", arch_name(row), "--attention", variant.removesuffix(INT8), *precision]
-    words = ["--arch", "transformer"]
-    for name, value in sizes(row).options().items():
-        flag = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(flag)
-        elif value is not False:
-            words += [flag, str(value)]
-    return words

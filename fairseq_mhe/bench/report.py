@@ -20,42 +20,33 @@ _LIMITS = (
 
 def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
     """The whole report of what ``fairseq-mhe bench`` writes as JSON."""
-    blocks = [
-        f"# Benchmark: {results['benchmark']}",
-        _header(results),
-        "## Speed, stock fairseq = 1.00",
-        _ratios(results["cells"]),
-        "## Everything measured",
-        benchmark.legend + _LIMITS,
-    ]
-    for entry in results["cells"]:
-        blocks += [f"### {label(entry['cell'])}", _details(benchmark, entry["variants"])]
-        blocks += _by_part(benchmark.parts, entry)
-    return "\n\n".join(blocks) + "\n"
-
-
-def label(cell: Mapping[str, Any]) -> str:
-    """A cell in words."""
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
-
-
-def _header(results: Mapping[str, Any]) -> str:
     facts = {
         "date": results["date"],
         "load average at the start": results["load_average"],
         "command": f"`{results['command']}`",
         **results["machine"],
         **results["software"],
-        "settings": ", ".join(f"{name} {value}" for name, value in results["settings"].items()),
+        "settings": label(results["settings"]),
     }
-    return "\n".join(f"- {name}: {value}" for name, value in facts.items())
+    cells = results["cells"]
+    ratios = [[label(cell["cell"]), *map(_relative, cell["variants"].values())] for cell in cells]
+    blocks = [
+        f"# Benchmark: {results['benchmark']}",
+        "\n".join(f"- {name}: {value}" for name, value in facts.items()),
+        "## Speed, stock fairseq = 1.00",
+        align(["", *cells[0]["variants"]], ratios),
+        "## Everything measured",
+        benchmark.legend + _LIMITS,
+    ]
+    for cell in cells:
+        blocks += [f"### {label(cell['cell'])}", _details(benchmark, cell["variants"])]
+        blocks += _by_part(benchmark.parts, cell)
+    return "\n\n".join(blocks) + "\n"
 
 
-def _ratios(entries: Sequence[Mapping[str, Any]]) -> str:
-    rows = []
-    for entry in entries:
-        rows.append([label(entry["cell"]), *map(_relative, entry["variants"].values())])
-    return align(["", *entries[0]["variants"]], rows)
+def label(cell: Mapping[str, Any]) -> str:
+    """A cell in words."""
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
 
 
 def _relative(result: Result) -> str:
@@ -79,11 +70,10 @@ def _by_part(parts: Sequence[str], entry: Mapping[str, Any]) -> list[str]:
     rows, tokens = [], entry["cell"].get("length", 1)
     for variant, result in entry["variants"].items():
         median = result.get("median", {})
-        if not parts or parts[0] not in median:
-            continue
-        times = [median.get(part, 0.0) for part in parts]
-        times.append(median["total"] - sum(times))
-        rows.append([variant, *(f"{seconds / tokens * 1e3:.2f}" for seconds in times)])
+        if parts and parts[0] in median:
+            times = [median.get(part, 0.0) for part in parts]
+            times.append(median["total"] - sum(times))
+            rows.append([variant, *(f"{seconds / tokens * 1e3:.2f}" for seconds in times)])
     if not rows:
         return []
     table = align(["", *parts, "the rest"], rows)

@@ -8,6 +8,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.bench.turns import measure, summaries
 from fairseq_mhe.bench.worker import OK, Worker, workers
-from fairseq_mhe.common.arguments import at_least, positive, some_of
+from fairseq_mhe.common.arguments import as_words, at_least, positive, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_writable, write_json, write_text
 from fairseq_mhe.common.progress import Board
@@ -57,9 +58,15 @@ def run(args: argparse.Namespace) -> None:
     if out is not None:
         out = out.with_suffix("") if out.suffix in (".json", ".md") else out
         check_writable(out.absolute().parent)
-    own = {name: getattr(args, name) for name in benchmark.own}
-    settings = Settings(args.device, args.threads, args.row, args.vocab_size, args.seed, own)
-    header = _header(args, own)
+    settings = Settings(
+        row=args.row,
+        device=args.device,
+        threads=args.threads,
+        vocabulary=args.vocab_size,
+        seed=args.seed,
+        own={name: getattr(args, name) for name in benchmark.own},
+    )
+    header = _header(args, settings)
     partial = None if out is None else _named(out, ".partial.json")
     entries = _entries_so_far(partial, header)
     with workers(variants, settings) as started, Board("turns") as board:
@@ -79,26 +86,22 @@ def run(args: argparse.Namespace) -> None:
 
 def command_line(args: argparse.Namespace) -> str:
     """The command with every option's value, defaults too, to measure the same again."""
-    words = ["fairseq-mhe", "bench", args.bench]
-    for name, value in vars(args).items():
-        if name in ("command", "bench", "typed") or value is None or value is False:
-            continue
-        words.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            words.append(",".join(map(str, value)) if isinstance(value, list) else str(value))
-    return shlex.join(words)
+    options = dict(vars(args))
+    for name in ("command", "bench", "typed"):
+        options.pop(name, None)
+    return shlex.join(["fairseq-mhe", "bench", args.bench, *as_words(options)])
 
 
-def _header(args: argparse.Namespace, own: Mapping[str, Any]) -> dict[str, Any]:
+def _header(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
     """What the results say of the run as a whole."""
-    settings = {name: getattr(args, name) for name in ("row", "device", "threads")}
-    settings |= {"vocabulary": args.vocab_size, "seed": args.seed}
+    told = asdict(settings)
+    own = told.pop("own")
     return {
         "benchmark": args.bench,
         "command": command_line(args),
         "machine": machine(args.device),
         "software": software(),
-        "settings": {**settings, "repetitions": args.repetitions, **own},
+        "settings": {**told, "repetitions": args.repetitions, **own},
     }
 
 

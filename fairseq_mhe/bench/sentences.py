@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,24 +23,23 @@ _SHORTEST, _LONGEST = 3, 200
 _SHORTEST_SHARE = 0.9
 
 
+@dataclass(frozen=True)
 class _RandomSentences(Dataset):
-    """Sentence i has ``lengths[i]`` tokens, its end among them; the same for the same seed."""
+    """Sentence i has ``sizes[i]`` tokens, its end among them; the same for the same seed."""
 
-    def __init__(self, lengths: np.ndarray, dictionary: Dictionary, seed: int) -> None:
-        self.sizes = lengths
-        self._dictionary = dictionary
-        self._seed = seed
+    sizes: np.ndarray
+    dictionary: Dictionary
+    seed: int
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def __getitem__(self, index: int) -> Tensor:
         """(length,)."""
-        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + int(index))
-        first, end = self._dictionary.nspecial, self._dictionary.eos()
-        count = (int(self.sizes[index]) - 1,)
-        words = torch.randint(first, len(self._dictionary), count, generator=generator)
-        return torch.cat((words, torch.tensor([end])))
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + int(index))
+        first, count = self.dictionary.nspecial, (int(self.sizes[index]) - 1,)
+        words = torch.randint(first, len(self.dictionary), count, generator=generator)
+        return torch.cat((words, torch.tensor([self.dictionary.eos()])))
 
 
 def training_batches(

@@ -80,12 +80,12 @@ class TrainingBenchmark(Benchmark):
 
     def facts(self) -> dict[str, Any]:
         """What the batches hold; ``units``: the tokens that fairseq's words per second count."""
-        inputs = [batch["net_input"] for batch in self._batches]
         positions = sum(batch["target"].numel() for batch in self._batches)
         tokens = sum(batch["ntokens"] for batch in self._batches)
+        sources = sum(int(batch["net_input"]["src_lengths"].sum()) for batch in self._batches)
         return {
             "units": tokens,
-            "source_tokens": sum(int(given["src_lengths"].sum()) for given in inputs),
+            "source_tokens": sources,
             "sentences": sum(batch["nsentences"] for batch in self._batches),
             "updates": len(self._batches),
             "padding": 1 - tokens / positions,

@@ -22,12 +22,7 @@ class Outcome:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def note(self, answer: Answer) -> bool:
-        """Take an answer in; whether it is a good one.
-
-        Raises:
-            UserError: the variant cannot be built.
-            RuntimeError: something else than memory failed in the worker; holds its traceback.
-        """
+        """Take an answer in; whether it is a good one. Raises as `measure`."""
         if answer.status == REFUSED:
             raise UserError(answer.value)
         if answer.status == FAILED:
@@ -47,12 +42,7 @@ def measure(
 
     Memory of a GPU is shared by all processes. Where one runs out of it, the others give back what
     they only keep for later, and it tries again; from then on each gives back after its turn.
-
-    Args:
-        workers: by variant.
-        cell: what to measure.
-        repetitions: rounds.
-        progress: called after every turn.
+    ``progress`` is called after every turn.
 
     Raises:
         UserError: a variant cannot be built.
@@ -108,19 +98,20 @@ def summaries(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, Any]]:
 def _summary(outcome: Outcome, stock: Outcome) -> dict[str, Any]:
     if outcome.status != OK:
         return {"status": outcome.status, "reason": outcome.reason}
-    total = outcome.seconds["total"]
+    seconds = outcome.seconds
     found: dict[str, Any] = {
         "status": OK,
-        "seconds": outcome.seconds,
-        "median": {part: statistics.median(seconds) for part, seconds in outcome.seconds.items()},
-        "quartiles": {part: quartiles(seconds) for part, seconds in outcome.seconds.items()},
+        "seconds": seconds,
+        "median": {part: statistics.median(values) for part, values in seconds.items()},
+        "quartiles": {part: quartiles(values) for part, values in seconds.items()},
         "relative": None,
         **outcome.facts,
     }
     if "units" in outcome.facts:
         found["rate"] = outcome.facts["units"] / found["median"]["total"]
     if stock.status == OK:
-        ratios = [theirs / own for theirs, own in zip(stock.seconds["total"], total, strict=True)]
+        pairs = zip(stock.seconds["total"], seconds["total"], strict=True)
+        ratios = [theirs / own for theirs, own in pairs]
         low, high = quartiles(ratios)
         found["relative"] = {"median": statistics.median(ratios), "low": low, "high": high}
     return found

@@ -22,7 +22,7 @@ from fairseq_mhe.bench.meters import PeakMemory
 from fairseq_mhe.common.errors import ErrorExit, UserError
 
 OK, OUT_OF_MEMORY, DIED, REFUSED, FAILED = "ok", "out of memory", "died", "refused", "failed"
-_OUT_OF_MEMORY_MESSAGES = ("out of memory", "can't allocate memory", "not enough memory")
+_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class Session:
         self._make = functools.partial(make, variant, settings)
         self._cuda = settings.device == "cuda"
         self._memory = PeakMemory(torch.device(settings.device))
-        self._cell: Cell = {}
         self._rehearsed = False
-        self._cold = True
 
     @functools.cached_property
     def workload(self) -> Workload:
@@ -57,13 +55,12 @@ class Session:
             return Answer(REFUSED, str(error))
         except ErrorExit as error:  # how bad options leave fairseq's own code
             return Answer(REFUSED, error.message)
-        except (RuntimeError, MemoryError) as error:
+        except Exception as error:
             text = str(error)
-            if isinstance(error, MemoryError) or any(m in text for m in _OUT_OF_MEMORY_MESSAGES):
+            told = isinstance(error, RuntimeError) and any(m in text for m in _NO_MEMORY)
+            if told or isinstance(error, MemoryError):
                 # Only now that the traceback's frames are left behind can their tensors go.
                 return Answer(OUT_OF_MEMORY, text.split("\n")[0])
-            return Answer(FAILED, traceback.format_exc())
-        except Exception:
             return Answer(FAILED, traceback.format_exc())
 
     def prepare(self, cell: Cell) -> None:
@@ -104,6 +101,17 @@ class Worker:
         self._made_of = make, variant, settings
         self._start()
 
+    def _start(self) -> None:
+        # Forked from a server that has imported everything but never computed: quick, and safe with
+        # threads and CUDA.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__, self._made_of[0].__module__])
+        self._connection, theirs = context.Pipe()
+        arguments = (theirs, *self._made_of)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+
     def send(self, command: str, *arguments: Any) -> None:
         """Ask for something; `receive` waits for the answer."""
         if not self._process.is_alive():
@@ -118,9 +126,9 @@ class Worker:
         except (EOFError, OSError):
             self._process.join()
             code = self._process.exitcode
-            if code == -signal.SIGKILL:
-                return Answer(DIED, "killed, perhaps because memory ran out")
-            return Answer(DIED, f"ended with exit code {code}")
+            killed = code == -signal.SIGKILL
+            out_of_memory = "killed, perhaps because memory ran out"
+            return Answer(DIED, out_of_memory if killed else f"ended with exit code {code}")
 
     def ask(self, command: str, *arguments: Any) -> Answer:
         """Ask, and wait for the answer."""
@@ -131,18 +139,6 @@ class Worker:
         """End the process."""
         self._process.kill()
         self._process.join()
-
-    def _start(self) -> None:
-        # Forked from a server that has imported everything but never computed: quick, and safe with
-        # threads and CUDA.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, self._made_of[0].__module__])
-        self._connection: Connection
-        self._connection, theirs = context.Pipe()
-        arguments = (theirs, *self._made_of)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
-        theirs.close()
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -100,6 +100,18 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
         return list(dict.fromkeys(text.split(",")))
 
     return convert
+
+
+def as_words(options: Mapping[str, Any]) -> list[str]:
+    """The words that say ``options``: True is a flag, and what is None or False stays unsaid."""
+    words = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(",".join(map(str, value)) if isinstance(value, list) else str(value))
+    return words
 
 
 def option(default: Any, help: str, **words: Any) -> Any:

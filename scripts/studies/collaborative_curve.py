@@ -41,20 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``collaborative-curve``."""
     add = parser.add_argument
     add("--run", dest="mha", type=Path, required=True, metavar="RUN", help="finished run of mha")
-    add(
-        "--dims",
-        type=positive_list,
-        default="16,32,64,128",
-        metavar="D,...",
-        help="widths (default: %(default)s)",
-    )
-    add(
-        "--series",
-        type=some_of(_SERIES),
-        default=",".join(_SERIES),
-        metavar="NAME,...",
-        help="which (default: %(default)s)",
-    )
+    dims, told = "16,32,64,128", "widths (default: %(default)s)"
+    add("--dims", type=positive_list, default=dims, metavar="D,...", help=told)
+    series, told = ",".join(_SERIES), "which (default: %(default)s)"
+    add("--series", type=some_of(_SERIES), default=series, metavar="NAME,...", help=told)
     add("--iterations", type=positive, default=200, metavar="N", help="rounds of the decomposition")
     add("--unweighted", action="store_true", help="decompose the bare weights, as the paper does")
     shared.add_tuning_arguments(parser, 0.1)
@@ -66,15 +56,14 @@ def run(args: argparse.Namespace) -> None:
     mha = shared.finished_run(args.mha, "mha")
     study = shared.open_study(args, mha)
     args.dims = sorted(set(args.dims))
+    points: dict[str, dict[int, Run]] = {}
     with only_one(study.out, below=False):
-        points = {
-            name: {dim: _point(study, mha, name, dim, args) for dim in args.dims}
-            for name in _SERIES
-            if name in args.series
-        }
+        for name in _SERIES:
+            if name in args.series:
+                points[name] = {dim: _point(study, mha, name, dim, args) for dim in args.dims}
         own = [point for series in points.values() for point in series.values()]
         study.work([point for point in own if point is not mha])
-        study.score([mha] if not study.scored(mha) else [])
+        study.score([mha])
         _report(study, mha, points, args)
 
 
@@ -83,15 +72,14 @@ def _point(study: Study, mha: Run, series: str, dim: int, args: argparse.Namespa
     name = f"{series}-D{dim}-seed{mha.seed}"
     if series == "mha":
         return _narrower(study, mha, dim, name)
-    model = partial(
-        study.model_of, name, mha, "collaborative", options=["--collaborative-dim", str(dim)]
-    )
-    if series == "scratch":
-        return model(mha.training)
-    start = _decomposed(study, mha, dim, args)
+    training, start = mha.training, None
+    if series != "scratch":
+        training = shared.share(mha.training, args.fraction, args.lr)
+        start = _decomposed(study, mha, dim, args)
     if series == "decomposed":
-        return model(replace(mha.training, updates=0), start=start)
-    return model(shared.share(mha.training, args.fraction, args.lr), start=start)
+        training = replace(mha.training, updates=0)
+    options = ["--collaborative-dim", str(dim)]
+    return study.model_of(name, mha, "collaborative", training, options, start)
 
 
 def _narrower(study: Study, mha: Run, dim: int, name: str) -> Run:
@@ -125,8 +113,9 @@ def _decomposed(study: Study, mha: Run, dim: int, args: argparse.Namespace) -> P
         result, _ = to_collaborative(source, output, dim, args.iterations, material, weighted)
         return asdict(result)
 
-    settings = {"dim": dim, "iterations": args.iterations, "weighted": weighted}
-    return study.convert(mha, _folder(mha, dim), settings, args.sentences, action)
+    inputs = {"dim": dim, "iterations": args.iterations, "weighted": weighted}
+    inputs["sentences"] = args.sentences
+    return study.convert(mha, _folder(mha, dim), inputs, action)
 
 
 def _report(
@@ -139,9 +128,10 @@ def _report(
         parameters[name] = {
             dim: read_json(point.counts)["attention_parameters"] for dim, point in series.items()
         }
-    reference = study.bleu(mha)
-    reports = {dim: study.conversion(_folder(mha, dim)) for dim in args.dims}
-    conversions = {dim: report for dim, report in reports.items() if report is not None}
+    reference, conversions = study.bleu(mha), {}
+    for dim in args.dims:
+        if conversion := study.conversion(_folder(mha, dim)):
+            conversions[dim] = conversion
     heading = ["D", *(_SERIES[name] for name in points)]
     heading += [f"attention parameters, {name}" for name in points]
     rows = []
@@ -150,12 +140,8 @@ def _report(
         rows.append([*row, *(f"{parameters[name][dim]:,}" for name in points)])
     tables = [(f"BLEU by D (the run itself, MHA: {reference:.2f})", heading, rows)]
     if conversions:
-        tables.append(
-            (
-                "Decomposition: relative error of the scores and seconds, by sublayer",
-                *_layers(conversions),
-            )
-        )
+        told = "Decomposition: relative error of the scores and seconds, by sublayer"
+        tables.append((told, *_layers(conversions)))
     tuned = shared.share(mha.training, args.fraction, args.lr)
     results = {
         "source": {"run": mha.name, "bleu": reference, **read_json(mha.counts)},
@@ -197,20 +183,16 @@ def _draw(
     figure: Figure, bleu: Mapping[str, Mapping[int, float]], reference: float, title: str
 ) -> None:
     axes = figure.subplots()
-    axes.axhline(
-        reference, color="#7F7F7F", linewidth=2, linestyle=":", label="the MHA that was decomposed"
-    )
+    told = "the MHA that was decomposed"
+    axes.axhline(reference, color="#7F7F7F", linewidth=2, linestyle=":", label=told)
     for index, (name, series) in enumerate(bleu.items()):
-        axes.plot(
-            list(series),
-            list(series.values()),
-            color=COLOURS[index],
-            marker=MARKS[index],
-            linestyle=DASHES[index % len(DASHES)],
-            linewidth=2,
-            markersize=8,
-            label=_SERIES[name],
-        )
+        look: dict[str, Any] = {
+            "color": COLOURS[index],
+            "marker": MARKS[index],
+            "linestyle": DASHES[index],
+        }
+        values = list(series.values())
+        axes.plot(list(series), values, label=_SERIES[name], linewidth=2, markersize=8, **look)
     dims = sorted({dim for series in bleu.values() for dim in series})
     axes.set_xscale("log", base=2)
     axes.set_xticks(dims, [str(dim) for dim in dims])

@@ -17,6 +17,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fairseq_mhe.bench.benchmark import STOCK
+from fairseq_mhe.bench.columns import Result, ratio
+from fairseq_mhe.bench.report import label
 from fairseq_mhe.bench.translation import Engine, TranslationSettings, TranslationWorkload
 from fairseq_mhe.bench.turns import measure, summaries
 from fairseq_mhe.bench.worker import OK, workers
@@ -40,30 +42,20 @@ from studies.study import Report, Study, or_dash
 
 _PRECISIONS = ("float32", "int8")
 _MIB = 2**20
-#: What was measured of an engine.
-_Result = Mapping[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``compare-engines``."""
     add = parser.add_argument
     add("--mha", type=Path, required=True, metavar="RUN", help="finished run of mha")
-    add(
-        "--mhe",
-        type=Path,
-        required=True,
-        metavar="RUN",
-        help="finished run of another kind, mhe_mul",
-    )
-    add(
-        "--threads", type=positive, default=cores(), metavar="N", help="(default: all, %(default)s)"
-    )
-    add(
-        "--repetitions", type=positive, default=5, metavar="N", help="rounds (default: %(default)s)"
-    )
-    add(
-        "--beam", type=positive, metavar="N", help="hypotheses; 1 is greedy (default: the recipe's)"
-    )
+    told = "finished run of another kind, mhe_mul"
+    add("--mhe", type=Path, required=True, metavar="RUN", help=told)
+    told = "(default: all, %(default)s)"
+    add("--threads", type=positive, default=cores(), metavar="N", help=told)
+    told = "rounds (default: %(default)s)"
+    add("--repetitions", type=positive, default=5, metavar="N", help=told)
+    told = "hypotheses; 1 is greedy (default: the recipe's)"
+    add("--beam", type=positive, metavar="N", help=told)
     add("--max-tokens", type=positive, metavar="N", help="of a batch (default: the recipe's)")
     shared.add_arguments(parser, "engines")
 
@@ -88,7 +80,6 @@ def run(args: argparse.Namespace) -> None:
 
 def _engines(study: Study, mha: Run, mhe: Run) -> Iterator[tuple[str, Engine]]:
     """Every model in every form, made once, with its name."""
-
     folder = study.out / "models"
     stock = _made(study, mha, folder / "mha-stock.pt", fold)
     yield STOCK, Engine(stock)
@@ -99,8 +90,7 @@ def _engines(study: Study, mha: Run, mhe: Run) -> Iterator[tuple[str, Engine]]:
     layouts = ((mha, ""), (mhe, ""), (mhe, " shared heads"))
     for (run, layout), precision in itertools.product(layouts, _PRECISIONS):
         path = folder / f"{run.kind}{layout.replace(' ', '-')}-{precision}"
-        action = partial(_to_ctranslate2, study, precision, bool(layout))
-        _made(study, run, path, action)
+        _made(study, run, path, partial(_to_ctranslate2, study, precision, bool(layout)))
         yield f"CTranslate2 {run.kind}{layout} {precision}", Engine(path, precision)
 
 
@@ -130,8 +120,8 @@ def _measured(
 ) -> dict[str, dict[str, Any]]:
     """Each engine's speed, memory, size and BLEU."""
     settings = TranslationSettings(
-        "cuda" if study.gpu else "cpu",
-        args.threads,
+        device="cuda" if study.gpu else "cpu",
+        threads=args.threads,
         data=study.data,
         subset=study.subset,
         engines=engines,
@@ -150,15 +140,14 @@ def _measured(
 
 
 def _report(
-    study: Study, found: Mapping[str, _Result], cell: Mapping[str, Any], args: argparse.Namespace
+    study: Study, found: Mapping[str, Result], cell: Mapping[str, Any], args: argparse.Namespace
 ) -> None:
     columns = ["engine", "sentences/s", "vs stock", "peak memory, MiB", "model file, MiB", "BLEU"]
     rows = [[name, *_row(result)] for name, result in found.items()]
     good = {name: result for name, result in found.items() if result["status"] == OK}
-    words = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
     notes = [
-        f"{study.subset} of the runs' data, {good[STOCK]['units']:,} sentences; {words}; threads "
-        f"{args.threads}; median of {args.repetitions} rounds in which all take turns, the "
+        f"{study.subset} of the runs' data, {good[STOCK]['units']:,} sentences; {label(cell)}; "
+        f"threads {args.threads}; median of {args.repetitions} rounds in which all take turns, the "
         "ratio's quartiles in brackets.",
         "Peak memory: of the process while it translates, above what it held with the model and "
         "the sentences loaded.",
@@ -169,31 +158,27 @@ def _report(
         f"BLEU `{good[STOCK]['bleu']['signature']}`.",
     ]
     title = "Engines: stock fairseq, fairseq with MHE, and CTranslate2 with folded models"
-    results = {
-        "cell": dict(cell),
-        "threads": args.threads,
-        "repetitions": args.repetitions,
-        "engines": dict(found),
-    }
+    results = {"cell": dict(cell), "threads": args.threads, "repetitions": args.repetitions}
+    results["engines"] = dict(found)
     tables = [("One run on one corpus", columns, rows)]
     draw = partial(_draw, found=good, title=title)
     Report("engines", title, results, tables, notes, draw).write(study)
 
 
-def _row(result: _Result) -> list[str]:
+def _row(result: Result) -> list[str]:
     if result["status"] != OK:
         return [result["status"], *["-"] * 4]
-    ratio, peak = result["relative"], result["peak_bytes"]
+    peak = result["peak_bytes"]
     return [
         f"{result['rate']:,.1f}",
-        f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]",
+        ratio(result),
         or_dash(peak and peak / _MIB, ",.1f"),
         f"{result['file_bytes'] / _MIB:,.2f}",
         f"{result['bleu']['score']:.2f}",
     ]
 
 
-def _draw(figure: Figure, found: Mapping[str, _Result], title: str) -> None:
+def _draw(figure: Figure, found: Mapping[str, Result], title: str) -> None:
     axes = figure.subplots()
     names = list(found)[::-1]
     rates = [found[name]["rate"] for name in names]

@@ -8,8 +8,8 @@ Each is trained with several seeds and compared with MHA and with MHE-Mul as the
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
@@ -18,7 +18,7 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.runs import devices
+from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run, plan_run, settings_of
@@ -26,20 +26,18 @@ from studies.gap_report import report
 from studies.gap_variants import MHA, MHE, QUESTIONS, Variant, chosen, variants
 from studies.study import Study
 
+_Runs = Mapping[Variant, Sequence[Run]]
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``gap-study``."""
     add = parser.add_argument
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
-    add(
-        "--only",
-        metavar="NAME,...",
-        help=f"variants, or questions: {', '.join(QUESTIONS)} (default: all)",
-    )
+    told = f"variants, or questions: {', '.join(QUESTIONS)} (default: all)"
+    add("--only", metavar="NAME,...", help=told)
     add("--seeds", default="1,2,3", metavar="N,...", help="random seeds (default: %(default)s)")
-    add(
-        "--finished-only", action="store_true", help="train nothing: the report of what is finished"
-    )
+    told = "train nothing: the report of what is finished"
+    add("--finished-only", action="store_true", help=told)
     cells.add_arguments(parser)
 
 
@@ -56,10 +54,12 @@ def run(args: argparse.Namespace) -> None:
     study = Study(out, data, args.subset, device.gpu, args.typed)
     with only_one(out):
         runs = {variant: [_open(study, recipe, variant, n) for n in seeds] for variant in every}
-        gap = _GapStudy(study, recipe, runs)
         if not args.finished_only:
-            gap.work(device, device.slots * len(seeds), args.tensorboard)
-        gap.report()
+            _work(study, recipe, runs, device, device.slots * len(seeds), args.tensorboard)
+        if not _report(study, recipe, runs, show=True):
+            raise UserError(
+                f"{out}: {MHA} and {MHE} are not finished: there is nothing to compare with"
+            )
 
 
 def _open(study: Study, recipe: Recipe, variant: Variant, seed: int) -> Run:
@@ -72,57 +72,22 @@ def _open(study: Study, recipe: Recipe, variant: Variant, seed: int) -> Run:
     return plan_run(folder, settings, {"data": str(study.data.folder)})
 
 
-@dataclass(frozen=True)
-class _GapStudy:
-    """The runs of every variant, and the report."""
-
-    study: Study
-    recipe: Recipe
-    runs: Mapping[Variant, Sequence[Run]]
-
-    def work(self, device: Device, together: int, tensorboard: bool) -> None:
-        """All that is not done, so many runs at a time; the report grows with each time."""
-        study = self.study
-        every = [run for runs in self.runs.values() for run in runs]
-        waiting = [run for run in every if not study.scored(run)]
-        for start in range(0, len(waiting), together):
-            part = waiting[start : start + together]
-            cells.check_disk(part, study.data)
-            names = ", ".join(run.name for run in part)
-            say(f"{len(waiting) - start} of {len(every)} models to do, now {names}")
-            TableRun([part], study.data, study.out, study.subset, tensorboard).work(device)
-            for run in part:
-                _tidy(run)
-            if start + together < len(waiting) and _comparable(done := self.finished()):
-                self.write(done, show=False)
-
-    def finished(self) -> dict[Variant, Sequence[Run]]:
-        """The variants of which every seed is scored."""
-        return {v: runs for v, runs in self.runs.items() if all(map(self.study.scored, runs))}
-
-    def report(self) -> None:
-        """Write and print what is known.
-
-        Raises:
-            UserError: a reference is not finished.
-        """
-        done = self.finished()
-        if not _comparable(done):
-            raise UserError(
-                f"{self.study.out}: {MHA} and {MHE} are not finished: "
-                "there is nothing to compare with"
-            )
-        self.write(done, show=True)
-
-    def write(self, done: Mapping[Variant, Sequence[Run]], show: bool) -> None:
-        """The report of the variants that are ``done``; ``show``: print it, too."""
-        left = [variant.name for variant in self.runs if variant not in done]
-        report(self.study, self.recipe, done, left).write(self.study, show)
-
-
-def _comparable(done: Iterable[Variant]) -> bool:
-    """Whether both references are among them."""
-    return {MHA, MHE} <= {variant.name for variant in done}
+def _work(
+    study: Study, recipe: Recipe, runs: _Runs, device: Device, together: int, tensorboard: bool
+) -> None:
+    """All that is not done, ``together`` runs at a time; the report grows with each time."""
+    every = [run for of_variant in runs.values() for run in of_variant]
+    waiting = [run for run in every if not pipeline.scored(run, study.subset)]
+    for start in range(0, len(waiting), together):
+        part = waiting[start : start + together]
+        cells.check_disk(part, study.data)
+        names = ", ".join(run.name for run in part)
+        say(f"{len(waiting) - start} of {len(every)} models to do, now {names}")
+        TableRun([part], study.data, study.out, study.subset, tensorboard).work(device)
+        for run in part:
+            _tidy(run)
+        if start + together < len(waiting):
+            _report(study, recipe, runs, show=False)
 
 
 def _tidy(run: Run) -> None:
@@ -130,3 +95,18 @@ def _tidy(run: Run) -> None:
     for path in run.checkpoints.glob("checkpoint_*_*.pt"):
         path.unlink()
     (run.checkpoints / "checkpoint_best.pt").unlink(missing_ok=True)
+
+
+def _report(study: Study, recipe: Recipe, runs: _Runs, show: bool) -> bool:
+    """Write what is known, once both references are finished; whether they are."""
+    done: dict[Variant, Sequence[Run]] = {}
+    left = []
+    for variant, of_variant in runs.items():
+        if all(pipeline.scored(run, study.subset) for run in of_variant):
+            done[variant] = of_variant
+        else:
+            left.append(variant.name)
+    if MHA in left or MHE in left:
+        return False
+    report(study, recipe, done, left).write(study, show)
+    return True

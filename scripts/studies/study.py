@@ -107,21 +107,22 @@ class Study:
         self.score(untrained)
 
     def score(self, runs: Sequence[Run]) -> None:
-        """Translate and score with trained runs."""
+        """Translate and score with the trained runs that have no scores."""
         for run in runs:
-            evaluate(run, self.data, self.subset, choose_device(1, self.gpu))
-
-    def scored(self, run: Run) -> bool:
-        """Whether a run has its scores."""
-        return (run.subset(self.subset) / "scores.json").is_file()
+            if not pipeline.scored(run, self.subset):
+                evaluate(run, self.data, self.subset, choose_device(1, self.gpu))
 
     def bleu(self, run: Run) -> float:
         """A scored run's BLEU."""
-        return float(read_json(run.subset(self.subset) / "scores.json")["bleu"]["score"])
+        return float(self._scores(run)["score"])
 
     def signature(self, run: Run) -> str:
         """What its BLEU means."""
-        return str(read_json(run.subset(self.subset) / "scores.json")["bleu"]["signature"])
+        return str(self._scores(run)["signature"])
+
+    def _scores(self, run: Run) -> dict[str, Any]:
+        scores: dict[str, Any] = read_json(run.subset(self.subset) / "scores.json")["bleu"]
+        return scores
 
     def over_seeds(self, runs: Sequence[Run]) -> dict[str, Any]:
         """The BLEU of runs that differ in their seeds, one by one and together."""
@@ -134,24 +135,15 @@ class Study:
         }
 
     def convert(
-        self,
-        run: Run,
-        name: str,
-        settings: Mapping[str, Any],
-        sentences: int,
-        action: Callable[..., dict[str, Any]],
+        self, run: Run, name: str, inputs: Mapping[str, Any], action: Callable[..., dict[str, Any]]
     ) -> Path:
-        """Convert a run's model once, into the folder ``name``.
+        """Convert a run's model once, into the study's folder ``name``; the converted checkpoint.
 
         Args:
             run: whose model is converted.
             name: of a folder in the study's.
-            settings: what the conversion depends on.
-            sentences: pairs of the data that it is measured on.
+            inputs: what the conversion depends on; ``sentences`` of the data are its material.
             action: ``action(source, output, material)`` returns its report as JSON values.
-
-        Returns:
-            The converted checkpoint.
         """
         folder = self.out / name
         start, report = folder / _START, folder / _CONVERSION
@@ -160,13 +152,13 @@ class Study:
         def convert() -> None:
             with quiet_fairseq():
                 source = open_source(run.model)
-                material = open_material(source, self.data.folder, sentences)
+                material = open_material(source, self.data.folder, inputs["sentences"])
                 begun = time.monotonic()
                 found = action(source, start, material)
             write_json(report, {**found, "seconds": round(time.monotonic() - begun, 1)})
 
-        inputs = {**settings, "sentences": sentences, "model": sha256(run.model)}
-        Steps(folder).perform("convert", inputs, [start, report], convert)
+        made_of = {**inputs, "model": sha256(run.model)}
+        Steps(folder).perform("convert", made_of, [start, report], convert)
         return start
 
     def conversion(self, name: str) -> dict[str, Any] | None:
@@ -189,12 +181,10 @@ def _take_start(run: Run) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     """Options that every study of finished runs has; ``name``: of its folder in runs/."""
-    add = parser.add_argument
-    out = Path("runs") / name
+    add, out = parser.add_argument, Path("runs") / name
     add("--out", type=Path, default=out, help="its folder (default: %(default)s)")
-    add(
-        "--data", type=Path, metavar="DATA", help="the runs' data folder, where that has been moved"
-    )
+    told = "the runs' data folder, where that has been moved"
+    add("--data", type=Path, metavar="DATA", help=told)
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
     add("--cpu", action="store_true", help="do not use a GPU")
 
@@ -210,11 +200,7 @@ def add_tuning_arguments(parser: argparse.ArgumentParser, fraction: float) -> No
 
 
 def open_study(args: argparse.Namespace, run: Run) -> Study:
-    """The study that ``add_arguments``'s options describe, on the data of ``run``.
-
-    Raises:
-        UserError: the data or the folder cannot be used.
-    """
+    """The study that `add_arguments`'s options describe, on the data of ``run``."""
     data = open_prepared(args.data or Path(run.config["surroundings"]["data"]))
     check_data(run, data)
     cells.check_subset(data, args.subset)

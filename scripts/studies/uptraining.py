@@ -40,28 +40,14 @@ _Runs = Mapping[tuple[str, str], Sequence[Run]]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``uptrain``."""
     add = parser.add_argument
-    add(
-        "--runs",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="folder of finished runs (ROW-KIND-seedN), mha's at least",
-    )
+    told = "folder of finished runs (ROW-KIND-seedN), mha's at least"
+    add("--runs", type=Path, required=True, metavar="DIR", help=told)
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
-    add(
-        "--attention",
-        type=some_of(kinds_from_heads()),
-        default=",".join(kinds_from_heads()),
-        metavar="KIND,...",
-        help="(default: %(default)s)",
-    )
-    add(
-        "--seeds",
-        type=positive_list,
-        default="1,2,3",
-        metavar="N,...",
-        help="of the runs (default: %(default)s)",
-    )
+    kinds, told = kinds_from_heads(), "(default: %(default)s)"
+    every = ",".join(kinds)
+    add("--attention", type=some_of(kinds), default=every, metavar="KIND,...", help=told)
+    told = "of the runs (default: %(default)s)"
+    add("--seeds", type=positive_list, default="1,2,3", metavar="N,...", help=told)
     add("--control", action="store_true", help="train MHA for the same further updates too")
     shared.add_tuning_arguments(parser, 0.2)
     shared.add_arguments(parser, "uptraining")
@@ -79,15 +65,13 @@ def run(args: argparse.Namespace) -> None:
             if all((folder / "model.pt").is_file() for folder in scratch):
                 found[kind, _SCRATCH] = [read_run(folder) for folder in scratch]
             else:
-                say(
-                    f"no finished runs of {kind} with seeds {args.seeds} in {args.runs}: "
-                    "left out of the table"
-                )
+                missing = f"no finished runs of {kind} with seeds {args.seeds} in {args.runs}"
+                say(f"{missing}: left out of the table")
             found[kind, _UPTRAINED] = [_uptrained(study, mha, kind, args) for mha in sources]
         if args.control:
             found[_MHA, _CONTROL] = [_control(study, mha, args) for mha in sources]
         study.work([run for (_, way), runs in found.items() if way != _SCRATCH for run in runs])
-        study.score([run for runs in found.values() for run in runs if not study.scored(run)])
+        study.score([run for runs in found.values() for run in runs])
         _report(study, found, args)
 
 
@@ -102,7 +86,8 @@ def _uptrained(study: Study, mha: Run, kind: str, args: argparse.Namespace) -> R
         say(f"converting {mha.name} to {kind}")
         return convert_kind(source, output, kind, material, METHODS).report()
 
-    start = study.convert(mha, _folder(kind, mha.seed), {"to": kind}, args.sentences, action)
+    inputs = {"to": kind, "sentences": args.sentences}
+    start = study.convert(mha, _folder(kind, mha.seed), inputs, action)
     training = shared.share(mha.training, args.fraction, args.lr)
     return study.model_of(f"uptrained-{kind}-seed{mha.seed}", mha, kind, training, start=start)
 
@@ -122,16 +107,17 @@ def _report(study: Study, found: _Runs, args: argparse.Namespace) -> None:
     best = statistics.mean(study.bleu(run) for run in found[_MHA, _SCRATCH])
     summaries = [_summary(study, kind, way, runs, best) for (kind, way), runs in found.items()]
     conversions: dict[str, dict[int, Any]] = {}
+    lost = []
     for kind in args.attention:
-        conversions[kind] = {seed: study.conversion(_folder(kind, seed)) for seed in args.seeds}
+        reports: dict[int, Any] = {
+            seed: study.conversion(_folder(kind, seed)) for seed in args.seeds
+        }
+        conversions[kind], report = reports, reports[args.seeds[0]]
+        losses = [report["loss_before"], *(report["tried"][name]["loss"] for name in METHODS)]
+        lost.append([kind, *(f"{loss:.3f}" for loss in losses)])
     tuned = shared.share(first.training, args.fraction, args.lr)
     seeds = list(map(str, args.seeds))
     columns = ["attention", "how", "attention parameters", "own updates", "BLEU", "±", "PRR"]
-    lost = []
-    for kind, reports in conversions.items():
-        report = reports[args.seeds[0]]
-        losses = [report["tried"][name]["loss"] for name in METHODS]
-        lost.append([kind, *(f"{loss:.3f}" for loss in (report["loss_before"], *losses))])
     tables = [
         (f"BLEU over seeds {', '.join(seeds)}", [*columns, *seeds], list(map(_row, summaries))),
         (
@@ -192,17 +178,13 @@ def _draw(figure: Figure, summaries: Sequence[Mapping[str, Any]], title: str) ->
         shift = (index - (len(ways) - 1) / 2) * width
         shown = [s for s in summaries if s["way"] == way]
         places = [kinds.index(s["attention"]) + shift for s in shown]
-        axes.errorbar(
-            places,
-            [s["bleu"] for s in shown],
-            yerr=[s["deviation"] or 0.0 for s in shown],
-            markersize=11,
-            capsize=5,
-            label=way,
-            color=COLOURS[index],
-            marker=MARKS[index],
-            linestyle="none",
-        )
+        means, bars = [s["bleu"] for s in shown], [s["deviation"] or 0.0 for s in shown]
+        look: dict[str, Any] = {
+            "color": COLOURS[index],
+            "marker": MARKS[index],
+            "linestyle": "none",
+        }
+        axes.errorbar(places, means, yerr=bars, label=way, markersize=11, capsize=5, **look)
         for place, s in zip(places, shown, strict=True):
             beside = [place + width / 4] * len(s["bleus"])
             axes.plot(beside, s["bleus"], ".", color=COLOURS[index], markersize=6)

@@ -6,7 +6,7 @@ import pytest
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench.benchmark import INT8, STOCK, limits
-from fairseq_mhe.bench.ctranslate import CTRANSLATE2
+from fairseq_mhe.bench.generation import CTRANSLATE2
 from fairseq_mhe.bench.run import BENCHMARKS
 from tests.bench.conftest import make_settings
 

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib.util
+
 import pytest
 import torch
 
-from fairseq_mhe.bench.generation import PARTS, GenerationBenchmark, storage_bytes
+from fairseq_mhe.bench.generation import (
+    CTRANSLATE2,
+    PARTS,
+    CTranslate2Workload,
+    GenerationBenchmark,
+    storage_bytes,
+)
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.counting import cache_bytes
 from tests.bench.conftest import make_settings
 
@@ -104,3 +114,22 @@ def test_storage_is_counted_once_and_whole() -> None:
     )
     assert storage_bytes(block[:1]) == 160
     assert storage_bytes(None) == 0
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
+)
+def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for() -> None:
+    workload = CTranslate2Workload(CTRANSLATE2, make_settings())
+    workload.prepare({"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"})
+    assert [len(sentence) for sentence in workload._sentences] == [8, 8, 7]
+    assert workload.repetition()["total"] > 0  # which checks the lengths
+    assert workload.facts()["units"] == 3
+    assert workload.facts()["weight_bytes"] > 0
+
+
+def test_without_ctranslate2_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    asked = argparse.Namespace(attention=["mha"], int8=False, ctranslate2=True)
+    with pytest.raises(UserError, match="pip install ctranslate2"):
+        GenerationBenchmark.variants(asked)

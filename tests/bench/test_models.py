@@ -9,7 +9,7 @@ from fairseq.modules import MultiheadAttention
 
 from fairseq_mhe.attention import VARIANTS
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.attention import attention_sublayers
+from fairseq_mhe.bench.attention import PLACES, _sublayer
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.counting import total_parameters
@@ -49,8 +49,8 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
 
 @pytest.mark.parametrize("kind", VARIANTS)
 def test_every_kind_is_built(kind: str) -> None:
-    sublayers = attention_sublayers(build(kind))
-    assert {type(layer) for layer in sublayers.values()} == {VARIANTS[kind]}
+    model = build(kind)
+    assert {type(_sublayer(model, place)) for place in PLACES} == {VARIANTS[kind]}
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
