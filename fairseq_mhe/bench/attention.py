@@ -54,7 +54,6 @@ class AttentionBenchmark(Benchmark):
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
-        """Where, how long, and how often."""
         add = parser.add_argument
         text, every = f"{', '.join(PLACES)}, or all (default: all)", list(PLACES)
         add("--places", type=some_of(PLACES), default=every, metavar="PLACE,...", help=text)

@@ -58,15 +58,15 @@ def _achieved(heading: str, name: str) -> Column:
     return heading, show
 
 
-def ratio(result: Result) -> str:
-    """How many times as fast as stock fairseq, the median and quartiles."""
-    found = result["relative"]
-    if not found:
+def _ratio(result: Result) -> str:
+    ratio = result["relative"]
+    if not ratio:
         return MISSING
-    return f"{found['median']:.2f} [{found['low']:.2f}, {found['high']:.2f}]"
+    return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
 
 
-RATIO: Column = ("vs stock", ratio)
+#: How many times as fast as stock fairseq, the median and quartiles of the rounds.
+RATIO: Column = ("vs stock", _ratio)
 FLOOR: tuple[Column, ...] = (
     number("arithmetic limit", "arithmetic_limit", ".2f"),
     number("traffic limit", "traffic_limit", ".2f"),

@@ -60,7 +60,6 @@ class GenerationBenchmark(Benchmark):
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
-        """The sentences, the search, and further ways to translate."""
         add = parser.add_argument
         text = "hypotheses; 1 is greedy (default: 1,5)"
         add("--beams", type=positive_list, default=[1, 5], metavar="N,...", help=text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_mhe.bench.benchmark import Benchmark
-from fairseq_mhe.bench.columns import MISSING, Result
+from fairseq_mhe.bench.columns import MISSING, Column, Result
 from fairseq_mhe.bench.worker import OK
 from fairseq_mhe.common.tables import align
 
@@ -28,7 +28,7 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
         **results["software"],
         "settings": label(results["settings"]),
     }
-    cells = results["cells"]
+    cells, headings = results["cells"], ["", *(heading for heading, _ in benchmark.columns)]
     ratios = [[label(cell["cell"]), *map(_relative, cell["variants"].values())] for cell in cells]
     blocks = [
         f"# Benchmark: {results['benchmark']}",
@@ -39,7 +39,8 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
         benchmark.legend + _LIMITS,
     ]
     for cell in cells:
-        blocks += [f"### {label(cell['cell'])}", _details(benchmark, cell["variants"])]
+        table = align(headings, rows_of(benchmark.columns, cell["variants"]))
+        blocks += [f"### {label(cell['cell'])}", table]
         blocks += _by_part(benchmark.parts, cell)
     return "\n\n".join(blocks) + "\n"
 
@@ -55,14 +56,15 @@ def _relative(result: Result) -> str:
     return f"{result['relative']['median']:.2f}" if result["relative"] else MISSING
 
 
-def _details(benchmark: type[Benchmark], variants: Mapping[str, Result]) -> str:
+def rows_of(columns: Sequence[Column], variants: Mapping[str, Result]) -> list[list[str]]:
+    """A row for each variant: its name and its columns, or what went wrong."""
     rows = []
     for name, result in variants.items():
         if result["status"] == OK:
-            rows.append([name, *(show(result) for _, show in benchmark.columns)])
+            rows.append([name, *(show(result) for _, show in columns)])
         else:
-            rows.append([name, result["status"], *[MISSING] * (len(benchmark.columns) - 1)])
-    return align(["", *(heading for heading, _ in benchmark.columns)], rows)
+            rows.append([name, result["status"], *[MISSING] * (len(columns) - 1)])
+    return rows
 
 
 def _by_part(parts: Sequence[str], entry: Mapping[str, Any]) -> list[str]:

@@ -133,8 +133,7 @@ def _entry(
 def _entries_so_far(partial: Path | None, header: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The finished cells of a stopped run of the same command, code and machine.
 
-    A list in one file, not `common.steps`: a finished run is measured anew, and its cells have no
-    files of their own.
+    Not `common.steps`: a finished run is measured anew, and its cells have no files of their own.
     """
     if partial is None or not partial.exists():
         return []

@@ -37,7 +37,6 @@ class TrainingBenchmark(Benchmark):
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
-        """The batches."""
         defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
         text = f"fairseq's --max-tokens (default: {defaults})"
         parser.add_argument("--max-tokens", type=positive_list, metavar="N,...", help=text)

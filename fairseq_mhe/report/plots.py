@@ -73,7 +73,7 @@ def _save(figure: Figure, output: Path) -> None:
         figure.savefig(temporary, dpi=DPI, format="png")
 
 
-def _look(index: int) -> dict[str, Any]:
+def look(index: int) -> dict[str, Any]:
     """The colour and mark of a kind, by its place among them."""
     return {"color": COLOURS[index % len(COLOURS)], "marker": MARKS[index % len(MARKS)]}
 
@@ -86,7 +86,7 @@ def _by_row(
         shift = 0.6 * ((index + 0.5) / len(kinds) - 0.5)
         shown = [s for s in summaries if s["attention"] == kind and s[score] is not None]
         places = [rows.index(s["row"]) + shift for s in shown]
-        style = {**_look(index), "linestyle": "none", "markersize": 9}
+        style = {**look(index), "linestyle": "none", "markersize": 9}
         scores = [s[score] for s in shown]
         bars = [[s["bleu_confidence"] for s in shown]] * 2
         if score == "prr":
@@ -106,7 +106,7 @@ def _learning_curves(axes: Axes, curves: _Curves) -> None:
     for index, (label, metrics) in enumerate(curves):
         updates, loss = zip(*metrics["valid"], strict=True) if metrics["valid"] else ((), ())
         dash = DASHES[index % len(DASHES)]
-        style = {**_look(index), "linestyle": dash, "markersize": 5, "linewidth": 2}
+        style = {**look(index), "linestyle": dash, "markersize": 5, "linewidth": 2}
         axes.plot(updates, loss, label=label, **style)
     _label(axes, "Learning curves", "updates", "validation loss (bits per subword)")
     axes.legend(fontsize=12, frameon=False)
@@ -118,7 +118,7 @@ def _quality_against_cost(axes: Axes, summaries: _Summaries, cost: str, unit: fl
     front = pareto_front(points)
     axes.step(*zip(*front, strict=True), where="post", color="#BBBBBB", linewidth=6, zorder=0)
     for index, (summary, point) in enumerate(zip(summaries, points, strict=True)):
-        style = {**_look(index), "markersize": 10, "capsize": 4, "linewidth": 1.5}
+        style = {**look(index), "markersize": 10, "capsize": 4, "linewidth": 1.5}
         axes.errorbar(*point, yerr=summary["bleu_confidence"], **style)
         if len(summaries) <= _MOST_NAMES:
             name = str(summary["attention"])

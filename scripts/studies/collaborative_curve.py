@@ -23,7 +23,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.to_collaborative import to_collaborative
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.report.plots import COLOURS, DASHES, MARKS
+from fairseq_mhe.report.plots import DASHES, look
 from fairseq_mhe.runs.run import Run
 from studies import study as shared
 from studies.study import Report, Study
@@ -124,10 +124,10 @@ def _report(
     bleu: dict[str, dict[int, float]] = {}
     parameters: dict[str, dict[int, int]] = {}
     for name, series in points.items():
-        bleu[name] = {dim: study.bleu(point) for dim, point in series.items()}
-        parameters[name] = {
-            dim: read_json(point.counts)["attention_parameters"] for dim, point in series.items()
-        }
+        bleu[name], parameters[name] = {}, {}
+        for dim, point in series.items():
+            bleu[name][dim] = study.bleu(point)
+            parameters[name][dim] = read_json(point.counts)["attention_parameters"]
     reference, conversions = study.bleu(mha), {}
     for dim in args.dims:
         if conversion := study.conversion(_folder(mha, dim)):
@@ -186,13 +186,8 @@ def _draw(
     told = "the MHA that was decomposed"
     axes.axhline(reference, color="#7F7F7F", linewidth=2, linestyle=":", label=told)
     for index, (name, series) in enumerate(bleu.items()):
-        look: dict[str, Any] = {
-            "color": COLOURS[index],
-            "marker": MARKS[index],
-            "linestyle": DASHES[index],
-        }
-        values = list(series.values())
-        axes.plot(list(series), values, label=_SERIES[name], linewidth=2, markersize=8, **look)
+        style = {**look(index), "linestyle": DASHES[index], "linewidth": 2, "markersize": 8}
+        axes.plot(list(series), list(series.values()), label=_SERIES[name], **style)
     dims = sorted({dim for series in bleu.values() for dim in series})
     axes.set_xscale("log", base=2)
     axes.set_xticks(dims, [str(dim) for dim in dims])

@@ -17,8 +17,8 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fairseq_mhe.bench.benchmark import STOCK
-from fairseq_mhe.bench.columns import Result, ratio
-from fairseq_mhe.bench.report import label
+from fairseq_mhe.bench.columns import RATIO, Column, Result, mebibytes, number
+from fairseq_mhe.bench.report import label, rows_of
 from fairseq_mhe.bench.translation import Engine, TranslationSettings, TranslationWorkload
 from fairseq_mhe.bench.turns import measure, summaries
 from fairseq_mhe.bench.worker import OK, workers
@@ -38,10 +38,16 @@ from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.run import Run
 from studies import study as shared
-from studies.study import Report, Study, or_dash
+from studies.study import Report, Study
 
 _PRECISIONS = ("float32", "int8")
-_MIB = 2**20
+_COLUMNS: tuple[Column, ...] = (
+    number("sentences/s", "rate", ",.1f"),
+    RATIO,
+    mebibytes("peak memory, MiB", "peak_bytes"),
+    number("model file, MiB", "file_bytes", ",.2f", 1 / 2**20),
+    ("BLEU", lambda result: f"{result['bleu']['score']:.2f}"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -142,8 +148,6 @@ def _measured(
 def _report(
     study: Study, found: Mapping[str, Result], cell: Mapping[str, Any], args: argparse.Namespace
 ) -> None:
-    columns = ["engine", "sentences/s", "vs stock", "peak memory, MiB", "model file, MiB", "BLEU"]
-    rows = [[name, *_row(result)] for name, result in found.items()]
     good = {name: result for name, result in found.items() if result["status"] == OK}
     notes = [
         f"{study.subset} of the runs' data, {good[STOCK]['units']:,} sentences; {label(cell)}; "
@@ -160,22 +164,10 @@ def _report(
     title = "Engines: stock fairseq, fairseq with MHE, and CTranslate2 with folded models"
     results = {"cell": dict(cell), "threads": args.threads, "repetitions": args.repetitions}
     results["engines"] = dict(found)
-    tables = [("One run on one corpus", columns, rows)]
+    headings = ["engine", *(heading for heading, _ in _COLUMNS)]
+    tables = [("One run on one corpus", headings, rows_of(_COLUMNS, found))]
     draw = partial(_draw, found=good, title=title)
     Report("engines", title, results, tables, notes, draw).write(study)
-
-
-def _row(result: Result) -> list[str]:
-    if result["status"] != OK:
-        return [result["status"], *["-"] * 4]
-    peak = result["peak_bytes"]
-    return [
-        f"{result['rate']:,.1f}",
-        ratio(result),
-        or_dash(peak and peak / _MIB, ",.1f"),
-        f"{result['file_bytes'] / _MIB:,.2f}",
-        f"{result['bleu']['score']:.2f}",
-    ]
 
 
 def _draw(figure: Figure, found: Mapping[str, Result], title: str) -> None:

@@ -17,7 +17,6 @@ from fairseq_mhe.report.published import prr
 from fairseq_mhe.report.significance import UNSTABLE, Noise, adjusted, compare_seeds, noise_of
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.scoring import read_lines
 from studies.gap_variants import MHA, MHE, QUESTIONS, Variant
 from studies.study import Report, Study, or_dash
 
@@ -45,31 +44,34 @@ def report(study: Study, recipe: Recipe, done: _Done, left: Sequence[str]) -> Re
     title = f"Why the gap? {recipe.row}, {recipe.training.updates:,} updates"
     if left:
         title += " (unfinished)"
-    first = next(iter(done.values()))[0]
+    signature = study.signature(next(iter(done.values()))[0])
     results = {
         "row": recipe.row,
         "training": recipe.training.settings(),
         "data": str(study.data.folder),
-        "signature": study.signature(first),
-        "noise": noise
-        and {
-            "deviation": round(noise.deviation, 4),
-            "degrees_of_freedom": noise.freedom,
-            "unstable": sorted(noise.unstable),
-        },
+        "signature": signature,
+        "noise": None,
         "variants": summaries,
         "unfinished": list(left),
     }
     notes = [
-        f"BLEU `{study.signature(first)}` on {study.subset}; everything but what a variant names "
+        f"BLEU `{signature}` on {study.subset}; everything but what a variant names "
         f"is the recipe of {recipe.row} over {recipe.training.updates:,} updates, batches of "
         f"{recipe.training.batch_tokens:,} tokens.",
         "PRR: mean BLEU in percent of MHA's with the row's learning rate; its interval is a "
         "bootstrap of sentences and seeds.",
-        *(_of_noise(summaries, noise) if noise else ["One seed: nothing can be said of noise."]),
-        *([_of_the_best(summaries, done)] if noise else []),
-        *([f"Not done yet: {', '.join(left)}."] if left else []),
     ]
+    if noise:
+        results["noise"] = {
+            "deviation": round(noise.deviation, 4),
+            "degrees_of_freedom": noise.freedom,
+            "unstable": sorted(noise.unstable),
+        }
+        notes += [*_of_noise(summaries, noise), _of_the_best(summaries, done)]
+    else:
+        notes.append("One seed: nothing can be said of noise.")
+    if left:
+        notes.append(f"Not done yet: {', '.join(left)}.")
     draw = partial(_draw, summaries=summaries, noise=noise, title=title)
     return Report("gap", title, results, tables, notes, draw)
 
@@ -79,7 +81,7 @@ def summarise(study: Study, done: _Done) -> list[dict[str, Any]]:
     (mha,) = (runs for variant, runs in done.items() if variant.name == MHA)
     found = []
     for variant, runs in done.items():
-        of_variant = {
+        summary = {
             "variant": variant.name,
             "question": variant.question,
             "attention": variant.attention,
@@ -90,10 +92,11 @@ def summarise(study: Study, done: _Done) -> list[dict[str, Any]]:
             "unstable": False,
             **_retained(study, runs, mha),
         }
-        found.append(of_variant)
+        found.append(summary)
     noise = _noise(found)
-    for summary in found:
-        summary["unstable"] = noise is not None and summary["variant"] in noise.unstable
+    if noise:
+        for summary in found:
+            summary["unstable"] = summary["variant"] in noise.unstable
     for reference in (MHE, MHA):
         _compare(found, reference, noise)
     return found
@@ -121,14 +124,10 @@ def _compare(summaries: _Summaries, reference: str, noise: Noise | None) -> None
 
 def _retained(study: Study, runs: Sequence[Run], mha: Sequence[Run]) -> dict[str, float | None]:
     """PRR with its bootstrap interval over sentences and seeds."""
-    ours, theirs = (
-        [read_lines(run.subset(study.subset) / "hypotheses.txt") for run in of]
-        for of in (runs, mha)
-    )
-    references = read_lines(runs[0].subset(study.subset) / "references.txt")
-    compared = compare_seeds(ours, theirs, references)
-    best = statistics.mean(study.bleu(run) for run in mha)
-    mean = statistics.mean(study.bleu(run) for run in runs)
+    ours, theirs = study.cell(runs), study.cell(mha)
+    references = ours.lines("references.txt")
+    compared = compare_seeds(ours.hypotheses(), theirs.hypotheses(), references)
+    mean, best = statistics.mean(ours.bleus()), statistics.mean(theirs.bleus())
     value = round(prr(mean, best), 2) if best > 0 else None
     return {"prr": value, "prr_low": compared.prr_low, "prr_high": compared.prr_high}
 

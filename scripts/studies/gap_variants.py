@@ -49,42 +49,44 @@ class Variant:
 def variants(row: str, training: Training) -> list[Variant]:
     """Every variant of a row (a key of ``RECIPES``), the two references first."""
     mha, mhe = dict.fromkeys(PLACES, MHA), dict.fromkeys(PLACES, MHE)
-    found = [Variant(MHA, "reference", mha), Variant(MHE, "reference", mhe)]
+    found: list[Variant] = []
+
+    def add(
+        name: str, question: str, attention: Mapping[str, str], *options: str, **changes: float
+    ) -> None:
+        found.append(Variant(name, question, attention, options, changes))
+
+    add(MHA, "reference", mha)
+    add(MHE, "reference", mhe)
     for init in ("head", "xavier"):
-        found.append(Variant(f"init-{init}", "init", mhe, ("--shared-projection-init", init)))
+        add(f"init-{init}", "init", mhe, "--shared-projection-init", init)
     for std in ("0.1", "0.5"):
-        found.append(Variant(f"std-{std}", "embeddings", mhe, ("--head-embedding-std", std)))
+        add(f"std-{std}", "embeddings", mhe, "--head-embedding-std", std)
     far = ("--head-embedding-offset", "0", "--head-embedding-std", "1")
-    found.append(Variant("offset-0", "embeddings", mhe, far))
+    add("offset-0", "embeddings", mhe, *far)
     for decay in (0.1, 1.0):
-        changes = {"head_embedding_weight_decay": decay}
-        found.append(Variant(f"decay-{decay:g}", "decay", mhe, (), changes))
+        add(f"decay-{decay:g}", "decay", mhe, head_embedding_weight_decay=decay)
     for prefix, attention in (("", mhe), ("mha-", mha)):
-        for name, factor in (("half", 0.5), ("double", 2.0)):
-            changes = {"lr": training.lr * factor}
-            found.append(Variant(f"{prefix}lr-{name}", "rate", attention, (), changes))
+        add(f"{prefix}lr-half", "rate", attention, lr=training.lr * 0.5)
+        add(f"{prefix}lr-double", "rate", attention, lr=training.lr * 2.0)
     for place in PLACES:
-        found.append(Variant(f"only-{place}", "place", {**mha, place: MHE}))
-    return [*found, *_heads({**ROWS, **SMALL_ROWS}[row])]
+        add(f"only-{place}", "place", {**mha, place: MHE})
+    for kind, heads, width in _heads({**ROWS, **SMALL_ROWS}[row]):
+        options = ["--encoder-attention-heads", str(heads), "--decoder-attention-heads", str(heads)]
+        options += ["--attention-head-dim", str(width)]
+        name = f"{'mha' if kind == MHA else 'heads'}-{heads}x{width}"
+        add(name, "heads", dict.fromkeys(PLACES, kind), *options)
+    return found
 
 
-def _heads(row: Row) -> Iterator[Variant]:
-    """Other numbers of heads, as wide as makes the parameters those of the row's MHE; MHA, too."""
+def _heads(row: Row) -> Iterator[tuple[str, int, int]]:
+    """Kind, heads and width: other numbers of heads with the parameters of the row's MHE; MHA."""
     per_width = {heads: row.embed_dim * (heads + 3) + 3 * heads for heads in (row.heads, *_HEADS)}
     parameters = row.embed_dim // row.heads * per_width[row.heads]  # of a sublayer
     for heads in _HEADS:
         if heads != row.heads:
-            yield _of_width("heads", MHE, heads, round(parameters / per_width[heads]))
-    yield _of_width("mha", MHA, row.heads, round(parameters / (4 * row.embed_dim * row.heads)))
-
-
-def _of_width(prefix: str, kind: str, heads: int, width: int) -> Variant:
-    """A kind everywhere with so many heads of a width."""
-    options = ["--encoder-attention-heads", str(heads), "--decoder-attention-heads", str(heads)]
-    options += ["--attention-head-dim", str(width)]
-    return Variant(
-        f"{prefix}-{heads}x{width}", "heads", dict.fromkeys(PLACES, kind), tuple(options)
-    )
+            yield MHE, heads, round(parameters / per_width[heads])
+    yield MHA, row.heads, round(parameters / (4 * row.embed_dim * row.heads))
 
 
 def chosen(every: Sequence[Variant], names: str | None) -> list[Variant]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from shlex import join
 from typing import Any
@@ -32,7 +30,7 @@ from fairseq_mhe.common.files import (
 )
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import Steps
-from fairseq_mhe.common.system import machine, software
+from fairseq_mhe.common.system import installed, machine, software
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.material import open_material
@@ -41,7 +39,7 @@ from fairseq_mhe.experiments.evaluate import check_data, evaluate
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.plots import DPI
-from fairseq_mhe.report.results import deviation
+from fairseq_mhe.report.results import Cell, deviation
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import Training
@@ -73,13 +71,8 @@ class Study:
     ) -> Run:
         """The run folder ``name`` for a model of the row, seed and data of ``like``.
 
-        Args:
-            name: of the folder.
-            like: the run that it is compared with.
-            kind: of attention, at all places.
-            training: the recipe; 0 updates for a model that is not trained at all.
-            options: further words for fairseq-train.
-            start: a checkpoint whose weights it begins with.
+        ``training`` has 0 updates for a model that is not trained at all; ``options`` are further
+        words for fairseq-train; the model begins with the weights of the checkpoint ``start``.
 
         Raises:
             UserError: the folder is of other settings.
@@ -97,8 +90,7 @@ class Study:
         untrained = [run for run in runs if not run.training.updates]
         for run in untrained:
             _take_start(run)
-        trained = [run for run in runs if run.training.updates]
-        if trained:
+        if trained := [run for run in runs if run.training.updates]:
             device = choose_device(len(trained), self.gpu)
             updates = sorted({run.training.updates for run in trained})
             words = " or ".join(f"{number:,}" for number in updates)
@@ -114,19 +106,19 @@ class Study:
 
     def bleu(self, run: Run) -> float:
         """A scored run's BLEU."""
-        return float(self._scores(run)["score"])
+        return self.cell([run]).bleus()[0]
 
     def signature(self, run: Run) -> str:
         """What its BLEU means."""
-        return str(self._scores(run)["signature"])
+        return str(self.cell([run]).values("scores.json")[0]["bleu"]["signature"])
 
-    def _scores(self, run: Run) -> dict[str, Any]:
-        scores: dict[str, Any] = read_json(run.subset(self.subset) / "scores.json")["bleu"]
-        return scores
+    def cell(self, runs: Sequence[Run]) -> Cell:
+        """Scored runs that differ in their seeds."""
+        return Cell(runs[0].row, runs[0].kind, tuple(runs), self.subset)
 
     def over_seeds(self, runs: Sequence[Run]) -> dict[str, Any]:
         """The BLEU of runs that differ in their seeds, one by one and together."""
-        bleus = [self.bleu(run) for run in runs]
+        bleus = self.cell(runs).bleus()
         return {
             "seeds": [run.seed for run in runs],
             "bleus": bleus,
@@ -139,11 +131,8 @@ class Study:
     ) -> Path:
         """Convert a run's model once, into the study's folder ``name``; the converted checkpoint.
 
-        Args:
-            run: whose model is converted.
-            name: of a folder in the study's.
-            inputs: what the conversion depends on; ``sentences`` of the data are its material.
-            action: ``action(source, output, material)`` returns its report as JSON values.
+        ``inputs`` are what the conversion depends on; ``sentences`` of the data are its material.
+        ``action(source, output, material)`` returns its report as JSON values.
         """
         folder = self.out / name
         start, report = folder / _START, folder / _CONVERSION
@@ -253,13 +242,9 @@ class Report:
     draw: Callable[[Figure], None]
 
     def write(self, study: Study, show: bool = True) -> None:
-        """Write NAME.json, NAME.md and NAME.png into the study's folder, and print the Markdown.
-
-        ``show``: print it; not where more is to come.
-        """
-        hardware, versions = machine("cuda" if study.gpu else "cpu"), software()
-        with contextlib.suppress(metadata.PackageNotFoundError):  # only converting needs it
-            versions["tensorly"] = metadata.version("tensorly")
+        """Write NAME.json, .md and .png into the study's folder; ``show``: print the Markdown."""
+        hardware = machine("cuda" if study.gpu else "cpu")
+        versions = {**software(), **installed(("tensorly",))}  # which only converting needs
         date, command = time.strftime("%Y-%m-%dT%H:%M:%S%z"), f"{PROGRAM} {join(study.typed)}"
         facts = {"date": date, "command": command, "machine": hardware, "software": versions}
         write_json(study.out / f"{self.name}.json", {**facts, **self.results})

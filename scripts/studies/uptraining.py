@@ -24,7 +24,7 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
-from fairseq_mhe.report.plots import COLOURS, MARKS
+from fairseq_mhe.report.plots import COLOURS, look
 from fairseq_mhe.report.published import prr
 from fairseq_mhe.runs.run import PLACES, Run, read_run, run_name
 from studies import study as shared
@@ -104,27 +104,22 @@ def _folder(kind: str, seed: int) -> str:
 
 def _report(study: Study, found: _Runs, args: argparse.Namespace) -> None:
     first = found[_MHA, _SCRATCH][0]
-    best = statistics.mean(study.bleu(run) for run in found[_MHA, _SCRATCH])
+    best = statistics.mean(study.cell(found[_MHA, _SCRATCH]).bleus())
     summaries = [_summary(study, kind, way, runs, best) for (kind, way), runs in found.items()]
     conversions: dict[str, dict[int, Any]] = {}
     lost = []
     for kind in args.attention:
-        reports: dict[int, Any] = {
-            seed: study.conversion(_folder(kind, seed)) for seed in args.seeds
-        }
-        conversions[kind], report = reports, reports[args.seeds[0]]
+        conversions[kind] = {seed: study.conversion(_folder(kind, seed)) for seed in args.seeds}
+        report = conversions[kind][args.seeds[0]]
         losses = [report["loss_before"], *(report["tried"][name]["loss"] for name in METHODS)]
         lost.append([kind, *(f"{loss:.3f}" for loss in losses)])
     tuned = shared.share(first.training, args.fraction, args.lr)
     seeds = list(map(str, args.seeds))
     columns = ["attention", "how", "attention parameters", "own updates", "BLEU", "±", "PRR"]
+    told = f"Loss on valid (nats per token) before any fine-tuning, seed {args.seeds[0]}"
     tables = [
         (f"BLEU over seeds {', '.join(seeds)}", [*columns, *seeds], list(map(_row, summaries))),
-        (
-            f"Loss on valid (nats per token) before any fine-tuning, seed {args.seeds[0]}",
-            ["attention", "MHA's", "least squares", "mean of the heads"],
-            lost,
-        ),
+        (told, ["attention", "MHA's", "least squares", "mean of the heads"], lost),
     ]
     notes = [
         f"BLEU `{study.signature(first)}` on {study.subset}; ± is the standard deviation over "
@@ -179,12 +174,8 @@ def _draw(figure: Figure, summaries: Sequence[Mapping[str, Any]], title: str) ->
         shown = [s for s in summaries if s["way"] == way]
         places = [kinds.index(s["attention"]) + shift for s in shown]
         means, bars = [s["bleu"] for s in shown], [s["deviation"] or 0.0 for s in shown]
-        look: dict[str, Any] = {
-            "color": COLOURS[index],
-            "marker": MARKS[index],
-            "linestyle": "none",
-        }
-        axes.errorbar(places, means, yerr=bars, label=way, markersize=11, capsize=5, **look)
+        style = {**look(index), "linestyle": "none", "markersize": 11, "capsize": 5}
+        axes.errorbar(places, means, yerr=bars, label=way, **style)
         for place, s in zip(places, shown, strict=True):
             beside = [place + width / 4] * len(s["bleus"])
             axes.plot(beside, s["bleus"], ".", color=COLOURS[index], markersize=6)
