@@ -13,7 +13,6 @@ from shlex import join
 from typing import Any
 
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
@@ -249,7 +248,6 @@ class Report:
         facts = {"date": date, "command": command, "machine": hardware, "software": versions}
         write_json(study.out / f"{self.name}.json", {**facts, **self.results})
         figure = Figure(figsize=(9, 6), layout="constrained")
-        FigureCanvasAgg(figure)
         self.draw(figure)
         with atomic_path(study.out / f"{self.name}.png") as temporary:
             figure.savefig(temporary, dpi=DPI, format="png")
