@@ -109,7 +109,7 @@ class Study:
 
     def signature(self, run: Run) -> str:
         """What its BLEU means."""
-        return str(self.cell([run]).values("scores.json")[0]["bleu"]["signature"])
+        return str(self.cell([run]).values("scores")[0]["bleu"]["signature"])
 
     def cell(self, runs: Sequence[Run]) -> Cell:
         """Scored runs that differ in their seeds."""
