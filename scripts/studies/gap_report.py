@@ -125,7 +125,7 @@ def _compare(summaries: _Summaries, reference: str, noise: Noise | None) -> None
 def _retained(study: Study, runs: Sequence[Run], mha: Sequence[Run]) -> dict[str, float | None]:
     """PRR with its bootstrap interval over sentences and seeds."""
     ours, theirs = study.cell(runs), study.cell(mha)
-    references = ours.lines("references.txt")
+    references = ours.lines("references")
     compared = compare_seeds(ours.hypotheses(), theirs.hypotheses(), references)
     mean, best = statistics.mean(ours.bleus()), statistics.mean(theirs.bleus())
     value = round(prr(mean, best), 2) if best > 0 else None
