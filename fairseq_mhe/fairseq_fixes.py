@@ -100,7 +100,17 @@ def _load_checkpoints_safely() -> None:
         except Exception as error:  # as many kinds as there are foreign files
             raise ErrorExit(why_unreadable(file, error)) from None
 
+    def built_in_one_line(load: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return load(filenames, *args, **kwargs)
+        except Exception as error:  # options and weights of every kind
+            names = ", ".join(map(str, filenames))
+            raise ErrorExit(
+                f"no model can be made of {names}: {type(error).__name__}: {error}"
+            ) from error
+
     _wrap(checkpoint_utils, "load_checkpoint_to_cpu", in_one_line)
+    _wrap(checkpoint_utils, "load_model_ensemble_and_task", built_in_one_line)
 
 
 def _keep_the_last_batch() -> None:

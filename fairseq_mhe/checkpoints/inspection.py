@@ -22,6 +22,7 @@ from fairseq_mhe.checkpoints.safe_load import (
     updates_made,
 )
 from fairseq_mhe.common.checkpoint_files import model_options
+from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.options import MODEL_NAME, PLACES, kind_options, kinds
@@ -141,8 +142,10 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(asdict(summary), indent=2))
         return
-    lines = describe(summary).items()
-    print(align(("checkpoint", summary.path), lines, "markdown", left=(0, 1)))
+    # A terminal would obey control codes that are in the checkpoint.
+    lines = [(name, one_line(value)) for name, value in describe(summary).items()]
+    heading = ("checkpoint", one_line(summary.path))
+    print(align(heading, lines, "markdown", left=(0, 1)))
 
 
 def describe(summary: Summary) -> dict[str, str]:

@@ -22,8 +22,8 @@ from fairseq_mhe.common.files import kind_of_file
 #: What a file of torch's format before 1.6 begins with.
 _LEGACY = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)
 #: fairseq's own checkpoints stay far below: levels of nesting, values, bits of a number.
-_DEEPEST, _MOST_VALUES, _MOST_BITS = 50, 2_000_000, 4096
-#: Largest width, number of layers, heads or positions.
+_DEEPEST, _MOST_VALUES, _MOST_BITS = 50, 500_000, 4096
+#: Largest number of layers, heads or positions.
 _LARGEST = 1_000_000
 #: How the names of such options end.
 _SIZES = ("_dim", "_layers", "_heads", "_positions")
@@ -215,7 +215,8 @@ def check_transformer(path: Path, state: dict[str, Any]) -> None:
     model = ARCH_MODEL_NAME_REGISTRY.get(arch, arch)
     if model not in (_STOCK, _OURS) or any("flat_param" in name for name in weights):
         return  # FSDP's shards have weights of other shapes
-    _check_types(path, options)
+    widest = max((size for weight in weights.values() for size in weight.shape), default=0)
+    _check_types(path, options, widest)
     for side in ("encoder", "decoder"):
         table = weights.get(f"{side}.embed_tokens.weight")
         if table is None or table.dim() != 2:
@@ -229,7 +230,8 @@ def check_transformer(path: Path, state: dict[str, Any]) -> None:
             raise _foreign(path, f"its {side}_attention_heads {heads} do not fit the width {width}")
 
 
-def _check_types(path: Path, options: Mapping[str, Any]) -> None:
+def _check_types(path: Path, options: Mapping[str, Any], widest: int) -> None:
+    """Compare options with our model's; ``widest``: the largest dimension of a weight."""
     from fairseq.models import MODEL_DATACLASS_REGISTRY
     from fairseq.utils import get_available_activation_fns
 
@@ -243,7 +245,7 @@ def _check_types(path: Path, options: Mapping[str, Any]) -> None:
         if right and type_ is int:
             right = type(value) is int
         if right and field.name.endswith(_SIZES):
-            right = 0 <= value <= _LARGEST
+            right = 0 <= value <= (widest if field.name.endswith("_dim") else _LARGEST)
         if not right:
             raise _foreign(
                 path, f"its {field.name} is {value!r:.40}, not {_WORDS[type_]} that fits"
@@ -265,12 +267,15 @@ def _check_sizes(
     if inner is not None and inner.dim() == 2:
         sizes["ffn_embed_dim"] = inner.size(0)
     kept = options.get(f"{side}_layers_to_keep")
+    said = {name: options.get(f"{side}_{name}") for name in sizes}
+    if kept:  # the others are pruned on loading
+        numbers = kept.split(",")
+        said["layers"] = None
+        if not all(map(str.isdecimal, numbers)) or len(numbers) > len(layers):
+            raise _foreign(path, f"its {side}_layers_to_keep {kept!r:.40} are not among its layers")
     for name, found in sizes.items():
-        said = options.get(f"{side}_{name}")
-        if name == "layers" and kept:
-            continue  # pruned on loading
-        if said is not None and said != found:
+        if said[name] not in (None, found):
             raise UserError(
-                f"{path}: the checkpoint is not of this model: {side}_{name} is {said} in its "
-                f"options, {found} in its weights; use another checkpoint"
+                f"{path}: the checkpoint is not of this model: {side}_{name} is {said[name]} in "
+                f"its options, {found} in its weights; use another checkpoint"
             )
