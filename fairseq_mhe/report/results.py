@@ -11,8 +11,8 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.report.published import prr, published
-from fairseq_mhe.report.significance import compare_seeds
+from fairseq_mhe.report.published import published
+from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.scoring import read_lines
@@ -133,7 +133,7 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
         references = cell.lines("references")
         found = asdict(compare_seeds(cell.hypotheses(), baseline.hypotheses(), references))
     best = statistics.mean(baseline.bleus())
-    found["prr"] = round(prr(statistics.mean(cell.bleus()), best), 2) if best > 0 else None
+    found["prr"] = retained(statistics.mean(cell.bleus()), best)
     return found
 
 

@@ -17,28 +17,40 @@ from fairseq_mhe.runs.scoring import RESAMPLES, bootstrap_seed, check_counts
 
 #: The chance of calling a model unstable whose seeds differ no more than others'.
 UNSTABLE = 0.01
+#: A baseline with less BLEU has learned nothing: no ratio to it and no p-value says anything.
+LEAST_BASELINE = 1.0
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """A system against a baseline.
+    """A system against a baseline; all None where that has less than `LEAST_BASELINE`.
 
-    ``prr``: performance retention ratio, 100 * BLEU / the baseline's BLEU, None where the baseline
-    has 0; ``prr_low`` and ``prr_high``: its 95% bootstrap interval; ``p_value``: paired bootstrap
+    ``prr``: performance retention ratio, 100 * BLEU / the baseline's BLEU; ``prr_low`` and
+    ``prr_high``: its 95% bootstrap interval; ``p_value``: paired bootstrap
     test on BLEU.
     """
 
     prr: float | None
     prr_low: float | None
     prr_high: float | None
-    p_value: float
+    p_value: float | None
 
     def describe(self) -> str:
         """The comparison in one line."""
-        test = f"p = {self.p_value:.4f} (paired bootstrap, {RESAMPLES} resamples)"
         if self.prr is None:
-            return f"PRR undefined: the baseline's BLEU is 0; {test}"
+            return f"PRR -, p - ({too_weak('the baseline')})"
+        test = f"p = {self.p_value:.4f} (paired bootstrap, {RESAMPLES} resamples)"
         return f"PRR {self.prr:.1f} [{self.prr_low:.1f}, {self.prr_high:.1f}]; {test}"
+
+
+def too_weak(baseline: str) -> str:
+    """Why there is a dash in place of PRR and p."""
+    return f"{baseline} has less than {LEAST_BASELINE:g} BLEU: it learned nothing to compare with"
+
+
+def retained(score: float, baseline: float) -> float | None:
+    """PRR as tables have it; None where the baseline has less than `LEAST_BASELINE`."""
+    return round(prr(score, baseline), 2) if baseline >= LEAST_BASELINE else None
 
 
 def compare(
@@ -82,8 +94,9 @@ def compare_seeds(
         drawn = random.integers(len(runs), size=(max(1, len(runs) - 1), RESAMPLES))
         resampled.append(np.take_along_axis(scores, drawn, axis=0).mean(axis=0))
     system, baseline = means
-    ratio = prr(system, baseline) if baseline > 0 else None
-    found = Comparison(ratio, *_interval(*resampled), 1.0)
+    if baseline < LEAST_BASELINE:
+        return Comparison(None, None, None, None)
+    found = Comparison(prr(system, baseline), *_interval(*resampled), 1.0)
     if system == baseline:
         # sacreBLEU counts resamples whose difference is above the real one, so that equal systems
         # would get the least p.

@@ -17,6 +17,7 @@ from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.tables import Look, align, csv_text
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
+from fairseq_mhe.report.significance import LEAST_BASELINE, too_weak
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: Sample translations shown, and the seed that draws them.
@@ -39,6 +40,8 @@ def _interval(summary: Summary) -> str:
 
 #: The heading of the only column that the quickstart's table leaves out where it is empty.
 _DEVIATION = "sd"
+#: Those that compare with the baseline.
+_PRR, _PRR_INTERVAL, _P = "PRR", "PRR 95%", "p"
 _QUICKSTART_COLUMNS = (
     _column("attention", "attention"),
     _column("attention parameters", "attention_parameters", "{:,}"),
@@ -48,8 +51,8 @@ _QUICKSTART_COLUMNS = (
     _column("±", "bleu_confidence", "{:.2f}"),
     _column(_DEVIATION, "bleu_deviation", "{:.2f}"),
     _column("chrF", "chrf", "{:.2f}"),
-    _column("PRR", "prr", "{:.1f}"),
-    _column("p", "p_value", "{:.4f}"),
+    _column(_PRR, "prr", "{:.1f}"),
+    _column(_P, "p_value", "{:.4f}"),
     _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
     _column("generation sentences/s", "sentences_per_second", "{:,.1f}"),
 )
@@ -67,7 +70,7 @@ _PAPER_COLUMNS: tuple[Column, ...] = (
     _column("paper", "paper_parameters"),
     _column("BLEU", "bleu", "{:.2f}"),
     _column("paper", "paper_bleu", "{:.1f}"),
-    _column("PRR", "prr", "{:.1f}"),
+    _column(_PRR, "prr", "{:.1f}"),
     _column("paper", "paper_prr", "{:.1f}"),
 )
 #: What the paper does not print.
@@ -78,8 +81,8 @@ _MORE_COLUMNS: tuple[Column, ...] = (
     _column("BLEU", "bleu", "{:.2f}"),
     _column("± 95%", "bleu_confidence", "{:.2f}"),
     _column("sd of seeds", "bleu_deviation", "{:.2f}"),
-    ("PRR 95%", _interval),
-    _column("p", "p_value", "{:.4f}"),
+    (_PRR_INTERVAL, _interval),
+    _column(_P, "p_value", "{:.4f}"),
     _column("tokenised BLEU", "bleu_tokenised", "{:.2f}"),
     _column("chrF", "chrf", "{:.2f}"),
     _column("COMET", "comet", "{:.4f}"),
@@ -139,6 +142,12 @@ def _paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[st
     return notes
 
 
+def _weak_rows(summaries: Sequence[Summary]) -> set[str]:
+    """The rows whose baseline learned nothing, so that nothing is compared with it."""
+    baselines = (summary for summary in summaries if summary["attention"] == BASELINE)
+    return {summary["row"] for summary in baselines if summary["bleu"] < LEAST_BASELINE}
+
+
 def _versions(cells: Sequence[Cell]) -> str:
     versions = cells[0].runs[0].config["versions"]
     return ", ".join(f"{name} {version}" for name, version in versions.items())
@@ -162,8 +171,12 @@ class Preset:
     def written(self, columns: Sequence[Column], summaries: Sequence[Summary]) -> list[list[str]]:
         """The headings of the columns that have something to say, and a line for each summary."""
         kept = []
+        weak = _weak_rows(summaries)
         for heading, write in columns:
             texts = [write(summary) for summary in summaries]
+            if heading in (_PRR, _PRR_INTERVAL, _P):
+                rows = [summary["row"] for summary in summaries]
+                texts = ["-" if r in weak else text for r, text in zip(rows, texts, strict=True)]
             if any(texts) or not (self.paper or heading == _DEVIATION):
                 kept.append([heading, *texts])
         return [list(line) for line in zip(*kept, strict=True)]
@@ -195,6 +208,8 @@ def write_table(
     """Write the preset's files into ``output``; the table says that ``unfinished`` are missing."""
     summaries = summarise(cells, preset.paper)
     notes = preset.notes(cells, summaries)
+    if _weak_rows(summaries):
+        notes.append(f"PRR and p are - where {too_weak(BASELINE)}.")
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     if preset.paper and len({cell.row for cell in cells}) > 1:

@@ -13,8 +13,14 @@ from scipy import stats
 
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.report.plots import COLOURS
-from fairseq_mhe.report.published import prr
-from fairseq_mhe.report.significance import UNSTABLE, Noise, adjusted, compare_seeds, noise_of
+from fairseq_mhe.report.significance import (
+    UNSTABLE,
+    Noise,
+    adjusted,
+    compare_seeds,
+    noise_of,
+    retained,
+)
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
 from studies.gap_variants import MHA, MHE, QUESTIONS, Variant
@@ -128,8 +134,8 @@ def _retained(study: Study, runs: Sequence[Run], mha: Sequence[Run]) -> dict[str
     references = ours.lines("references")
     compared = compare_seeds(ours.hypotheses(), theirs.hypotheses(), references)
     mean, best = statistics.mean(ours.bleus()), statistics.mean(theirs.bleus())
-    value = round(prr(mean, best), 2) if best > 0 else None
-    return {"prr": value, "prr_low": compared.prr_low, "prr_high": compared.prr_high}
+    interval = {"prr_low": compared.prr_low, "prr_high": compared.prr_high}
+    return {"prr": retained(mean, best), **interval}
 
 
 def _row(summary: Mapping[str, Any]) -> list[str]:

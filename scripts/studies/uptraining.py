@@ -25,7 +25,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
 from fairseq_mhe.report.plots import COLOURS, look
-from fairseq_mhe.report.published import prr
+from fairseq_mhe.report.significance import retained
 from fairseq_mhe.runs.run import PLACES, Run, read_run, run_name
 from studies import study as shared
 from studies.study import Report, Study, or_dash
@@ -145,7 +145,7 @@ def _summary(study: Study, kind: str, way: str, runs: Sequence[Run], best: float
         "attention_parameters": read_json(runs[0].counts)["attention_parameters"],
         "updates": runs[0].training.updates,
         **found,
-        "prr": round(prr(mean, best), 2) if best > 0 else None,
+        "prr": retained(mean, best),
     }
 
 

@@ -69,7 +69,22 @@ def test_equal_systems_do_not_differ_significantly() -> None:
     assert compare(GOOD, GOOD, REFERENCES).p_value == 1.0
     empty = [""] * len(REFERENCES)
     nothing = compare(empty, ["x"] * len(REFERENCES), REFERENCES)
-    assert (nothing.prr, nothing.prr_low, nothing.p_value) == (None, None, 1.0)
+    assert (nothing.prr, nothing.prr_low, nothing.p_value) == (None, None, None)
+
+
+def test_a_baseline_that_learned_nothing_is_compared_with_by_a_dash() -> None:
+    """It was "PRR 512.1%, p 0.0010" against a model of 0.08 BLEU."""
+    weak = ["x y z w v" for _ in REFERENCES[1:]] + [REFERENCES[0]]
+    weak[5] = " ".join(REFERENCES[5].split()[:1])
+    bleu = BLEU().corpus_score(weak, [REFERENCES]).score
+    assert 0 < bleu < 1
+    found = compare(GOOD, weak, REFERENCES)
+    assert found == compare_seeds([GOOD] * 2, [weak] * 2, REFERENCES)
+    assert (found.prr, found.prr_low, found.prr_high, found.p_value) == (None,) * 4
+    assert found.describe() == (
+        "PRR -, p - (the baseline has less than 1 BLEU: it learned nothing to compare with)"
+    )
+    assert compare(weak, GOOD, REFERENCES).p_value is not None, "the other way round it counts"
 
 
 def test_one_seed_each_is_the_plain_comparison() -> None:

@@ -16,7 +16,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.report.results import Cell, gather, summarise
-from fairseq_mhe.report.table import PAPER, QUICKSTART, write_table
+from fairseq_mhe.report.table import PAPER, QUICKSTART, Preset, write_table
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import read_lines
@@ -98,6 +98,28 @@ def test_the_deviation_is_shown_where_there_are_several_seeds(
 def test_without_the_baseline_nothing_is_compared(make_run: MakeRun) -> None:
     (only,) = summarise(gather([make_run("mhe_mul", 3).folder]))
     assert (only["prr"], only["p_value"]) == (None, None)
+
+
+@pytest.mark.parametrize("preset", [QUICKSTART, PAPER])
+def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(
+    make_run: MakeRun, tmp_path: Path, preset: Preset
+) -> None:
+    runs = [make_run("mha", len(REFERENCES)), make_run("mhe_mul", 5)]
+    write_table(gather(run.folder for run in runs), tmp_path / "out", "A title", preset)
+    found = json.loads((tmp_path / "out" / "table.json").read_text())
+    assert [cell[name] for cell in found for name in ("prr", "prr_low", "p_value")] == [None] * 6
+    told = "- PRR and p are - where mha has less than 1 BLEU: it learned nothing to compare with."
+    text = (tmp_path / "out" / "table.md").read_text()
+    assert told in text.splitlines()
+    tables = [
+        [[word.strip() for word in line.strip("|").split("|")] for line in table.splitlines()]
+        for table in text.split("\n\n")
+        if table.startswith("|")
+    ]
+    for heading, _, *lines in tables:
+        compared = [i for i, name in enumerate(heading) if name in ("PRR", "PRR 95%", "p")]
+        assert compared
+        assert {line[i] for line in lines for i in compared} == {"-"}
 
 
 def test_files_are_written_and_nothing_is_trained(make_run: MakeRun, tmp_path: Path) -> None:
