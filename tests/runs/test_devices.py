@@ -125,7 +125,7 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
     dataset = open_prepared(data)
     (run,) = pipeline.plan_runs(recipe, ["mhe_mul"], [1], dataset, folder)
     if start is not None:
-        run.checkpoints.mkdir()
+        run.checkpoints.mkdir(parents=True)
         shutil.copy(start, run.checkpoints)
     with Board("updates", console=Console(file=io.StringIO())) as board:
         training.train([run], dataset, device, board)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +75,47 @@ def test_a_commands_real_help_is_shown(environment: Path) -> None:
     own = subprocess.run(line, capture_output=True, text=True, check=True).stdout
     assert own.startswith("usage: fairseq-mhe train ")
     assert done.stdout.endswith(f"\n\n{own}")
+
+
+#: What only some of the commands' work needs; the package can be installed without.
+_EXTRAS = "arpy polib zstandard submitit ctranslate2 tensorly tensorboard comet mosestokenizer"
+_HELP_WITHOUT = f"""
+import contextlib, importlib.abc, io, runpy, sys
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {_EXTRAS.split()}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+for line in sys.argv[1:]:
+    sys.argv = [*line.split(), "--help"]
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said):
+            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        assert not ended.code, (line, ended)
+    assert said.getvalue().startswith("usage: "), line
+"""
+
+
+def test_every_help_is_there_without_the_extras() -> None:
+    """All in one process, which imports torch once."""
+    modules = {
+        module
+        for script in SCRIPTS
+        for module in re.findall(r"^run -m (\S+)", (REPOSITORY / script).read_text(), re.MULTILINE)
+    } - {"pytest"}
+    assert {"debian", "compare", "studies", "fairseq_mhe.cli"} <= modules
+    lines = [*modules, *(f"studies {name}" for name in STUDIES)]
+    lines += [f"fairseq_mhe.cli {name}" for name in cli.SUBCOMMANDS]
+    rooms = [str(REPOSITORY / room) for room in ("", "data-prep", "scripts", "results/prepare")]
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _HELP_WITHOUT, *lines],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(rooms)},
+        check=True,
+    )
 
 
 @pytest.mark.parametrize("study", STUDIES)
