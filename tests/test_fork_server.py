@@ -15,8 +15,8 @@ from tests.fixtures.processes import PYTHON, python
 #: Stands for a command of fairseq: it is not loaded before, and found by PYTHONPATH.
 _PROBE = """
 import os, random, resource, signal, sys, time
-import torch
 if sys.argv[1:] == ["state"]:
+    import torch
     print(__name__, sys.argv, os.getcwd(), sys.stdin.read(), sys.path)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         print(number, signal.getsignal(number))
@@ -33,6 +33,7 @@ elif sys.argv[1:] == ["sleep"]:
 elif sys.argv[1:] == ["raise"]:
     raise ValueError("so it goes")
 elif sys.argv[1:] == ["random"]:
+    import torch
     print(random.random(), torch.rand(1).item())
 else:
     sys.exit(eval(sys.argv[1]))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
-import sys
 from typing import Any
 
 import pytest
+
+from tests.fixtures.processes import python
 
 #: Page faults of making and freeing three tensors of 100 MB again and again, of which each has
 #: 25,600 pages: of the cheapest round, as a tensor may still move in one where something small has
@@ -36,10 +36,8 @@ def _run(how: str, **environment: str) -> dict[str, Any]:
         for name, value in os.environ.items()
         if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
     }
-    command = [sys.executable, "-c", SCRIPT, how]
-    done = subprocess.run(
-        command, env={**clean, **environment}, capture_output=True, text=True, check=True
-    )
+    done = python(SCRIPT, how, env={**clean, **environment})
+    assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,12 +21,12 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.report.table import QUICKSTART
 from fairseq_mhe.runs.scoring import read_lines
+from tests.fixtures.processes import kill
 from tests.fixtures.trained import (
-    QUICKSTART_COMMAND,
     QUICKSTART_UPDATES,
-    QUICKSTART_WORDS,
     Finished,
     quickstart,
+    quickstart_command,
     run_folder,
 )
 
@@ -155,9 +154,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(
     """
     whole = finished.out
     shutil.copytree(whole / "data-limit200", tmp_path / "data-limit200")
-    killed = subprocess.Popen(
-        [*QUICKSTART_COMMAND, *QUICKSTART_WORDS, "--out", str(tmp_path)], stderr=subprocess.DEVNULL
-    )
+    killed = subprocess.Popen(quickstart_command(tmp_path), stderr=subprocess.DEVNULL)
     folders = [run_folder(tmp_path, kind) for kind in KINDS]
     try:
         wait_until(
@@ -167,8 +164,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(
             killed,
         )
     finally:
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
+        kill(killed)
     assert not (folders[0] / "model.pt").exists(), "it was killed too late to prove anything"
     last = folders[0] / "checkpoints" / "checkpoint_last.pt"
     os.truncate(last, last.stat().st_size // 2)

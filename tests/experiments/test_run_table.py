@@ -4,10 +4,9 @@ nothing twice.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
-import multiprocessing
-import os
 import random
 import re
 import shutil
@@ -32,6 +31,7 @@ from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.scoring import read_lines
+from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
 
@@ -183,37 +183,28 @@ def trained_at(out: Path) -> dict[str, int]:
     }
 
 
-def begin(line: list[str]) -> None:
-    """Run a command and say nothing; in a process of its own."""
-    for stream in (1, 2):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    sys.exit(cli.main(line))
-
-
 def test_killed_at_random_moments_it_ends_in_the_same_table(
     miniature: Path, environment: Path, table: Path, tmp_path: Path
 ) -> None:
     """One row, two kinds: each start is killed by -9 after a random time.
 
     A table that ends before has a successor.
-    The processes that are killed are forked from one that has imported everything, which saves
-    seconds each time.
     """
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["fairseq_mhe.experiments.run_table"])
+    command = [sys.executable, "-m", "fairseq_mhe.cli", "run-table"]
     chance, killed = random.Random(4), 0
     outs, finished = [tmp_path / "1"], {}
     longest, there, half_done = LONGEST, set(), 0
     while killed < KILLS:
-        process = processes.Process(
-            target=begin, args=(["run-table", *table_words(miniature, outs[-1], rows=("tiny",))],)
+        process = subprocess.Popen(
+            [*command, *table_words(miniature, outs[-1], rows=("tiny",))],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
-        process.start()
-        process.join(chance.uniform(0, longest))
-        ended = process.exitcode is not None
-        assert not process.exitcode
-        process.kill()
-        process.join()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(chance.uniform(0, longest))
+        ended = process.returncode is not None
+        assert not process.returncode
+        kill(process)
         now = trained_at(outs[-1])
         assert finished.items() <= now.items(), "what was trained is not trained again"
         found = {path for path in snapshot(outs[-1]) if path.endswith((".pt", ".json", ".txt"))}

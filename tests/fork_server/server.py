@@ -17,6 +17,7 @@ import runpy
 import selectors
 import signal
 import socket
+import struct
 import sys
 import threading
 from typing import Any
@@ -70,10 +71,12 @@ def load() -> None:
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """A request, and the streams that came with it."""
     header, streams, _, _ = socket.recv_fds(connection, 4, 3)
-    size = int.from_bytes(header, "big")
-    body = b""
-    while len(body) < size:
-        body += connection.recv(size - len(body))
+    missing, body = int.from_bytes(header, "big"), b""
+    while missing:
+        part = connection.recv(missing)
+        if not part:
+            break
+        body, missing = body + part, missing - len(part)
     return json.loads(body), streams
 
 
@@ -115,8 +118,8 @@ class Server:
         self.selector = selectors.DefaultSelector()
         self.selector.register(listener, selectors.EVENT_READ, "new")
         self.selector.register(os.pidfd_open(tests), selectors.EVENT_READ, "end")
-        #: Process -> its client, what tells of its end.
-        self.running: dict[int, tuple[socket.socket, int]] = {}
+        #: Process -> its client, what tells of its end, the session of its client.
+        self.running: dict[int, tuple[socket.socket, int, int]] = {}
 
     def serve(self) -> bool:
         """Whether this is a fork that has become what was asked for."""
@@ -125,8 +128,8 @@ class Server:
             # Those that end come first: the next request may build on their being gone.
             for key in sorted(ready, key=lambda key: key.data in ("new", "end")):
                 if key.data == "end":
-                    for process in [*self.running]:
-                        self.ended(process, killed=True)
+                    while self.running:
+                        self.ended(next(iter(self.running)), killed=True)
                     return False
                 if key.data == "new":
                     if self.fork():
@@ -138,13 +141,19 @@ class Server:
     def fork(self) -> bool:
         """Whether this is the fork."""
         connection, _ = self.listener.accept()
-        request, streams = receive(connection)
+        try:
+            peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            session = os.getsid(struct.unpack("3i", peer)[0])
+            request, streams = receive(connection)
+        except (OSError, ValueError):  # killed before it had said what it wants
+            connection.close()
+            return False
         process = os.fork()
         if not process:
             self.selector.close()
             self.listener.close()
             connection.close()
-            for other, handle in self.running.values():
+            for other, handle, _ in self.running.values():
                 other.close()
                 os.close(handle)
             become(request, streams)
@@ -152,7 +161,7 @@ class Server:
         for stream in streams:
             os.close(stream)
         handle = os.pidfd_open(process)
-        self.running[process] = connection, handle
+        self.running[process] = connection, handle, session
         for end in (connection, handle):
             self.selector.register(end, selectors.EVENT_READ, process)
         connection.sendall(f"{process}\n".encode())
@@ -160,9 +169,13 @@ class Server:
 
     def ended(self, process: int, killed: bool) -> None:
         """It has ended, or its client was ``killed``: then so is it, with all that it started."""
-        connection, handle = self.running.pop(process)
+        connection, handle, _ = self.running.pop(process)
         if killed:
+            # Its group is its session, with the clients of what it started by this server.
             os.killpg(process, signal.SIGKILL)
+            for other, (_, _, session) in [*self.running.items()]:
+                if session == process and other in self.running:
+                    self.ended(other, killed=True)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         with contextlib.suppress(OSError):
             connection.sendall(f"{code}\n".encode())

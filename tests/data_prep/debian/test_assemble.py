@@ -20,6 +20,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.data_prep.debian.conftest import catalogue, write_deb
+from tests.fixtures.processes import kill, python
 from tests.fixtures.text import Pairs
 
 SCRIPT = Path(__file__).resolve().parents[3] / "data-prep" / "debian_en_de.sh"
@@ -115,8 +116,8 @@ def test_killed_and_gone_on_with(folder: Path, tmp_path: Path) -> None:
         )
         while not list(out.glob(marker)):
             time.sleep(0.002)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
+        kill(process)
+        assert process.returncode == -signal.SIGKILL
     whole = tmp_path / "whole"
     for data in (out, whole):
         prepare_debian(data, folder=folder, held_out=HELD_OUT, vocab_size=100, workers=1)
@@ -237,13 +238,8 @@ def test_without_its_libraries(words: list[str], status: int, told: str, tmp_pat
     # lxml is there: sacreBLEU needs it, too.
     code += "for name in ('arpy', 'polib', 'zstandard'): sys.modules[name] = None\n"
     code += "runpy.run_module('debian', run_name='__main__')\n"
-    result = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        env={**os.environ, "PYTHONPATH": str(SCRIPT.parent)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parent)}
+    result = python(code, *words, env=environment, cwd=tmp_path)
     lines = (result.stdout + result.stderr).splitlines()
     assert (result.returncode, told in lines[0]) == (status, True)
     if words == []:
