@@ -19,6 +19,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.scoring import bleu_tokeniser
 from fairseq_mhe.runs.training import trained
 
 #: Bytes of a checkpoint for each parameter: float32 weights and Adam's two moments.
@@ -102,12 +103,14 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     return replace(found, training=training)
 
 
-def check_subset(data: DataFolder, subset: str) -> None:
-    """See that a data folder has what is to be translated.
+def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:
+    """See that a data folder has what is to be translated, and that it can be scored.
 
     Raises:
-        UserError: it has no such subset; the line names those that it has.
+        UserError: it has no such subset; the line names those that it has. Or BLEU's tokeniser is
+        not installed.
     """
+    bleu_tokeniser(data.languages[1], tokenise)
     wanted = data.text(subset, 0)
     if not wanted.is_file():
         there = sorted(path.stem for path in wanted.parent.glob(f"*.{data.languages[0]}"))

@@ -26,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, metavar="DATA", help=told)
     told = f"score with COMET too ({comet.MODEL})"
     add("--comet", nargs="?", const=comet.MODEL, metavar="MODEL", help=told)
+    scoring.add_tokeniser(parser)
     add("--cpu", action="store_true", help="do not use a GPU")
     add("--json", action="store_true", help="print JSON, for programs")
 
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
         comet.check_installed()
     device = devices.single(args.cpu)
     with only_one(found.folder):
-        evaluate(found, data, args.subset, device)
+        evaluate(found, data, args.subset, device, args.bleu_tokenizer)
         if args.comet:
             comet.add_score(found, args.subset, args.comet)
     show(found, args.subset, args.json)
@@ -57,14 +58,16 @@ def show(run: Run, subset: str, as_json: bool = False) -> None:
         print(f"COMET {with_comet['score']:.4f}  ({with_comet['model']})")
 
 
-def evaluate(run: Run, data: DataFolder, subset: str, device: Device) -> None:
+def evaluate(
+    run: Run, data: DataFolder, subset: str, device: Device, tokenise: str | None = None
+) -> None:
     """Translate and score, unless that is done.
 
     Raises:
         UserError: the run is not trained to its end, or the data are not what it was trained on.
     """
     check_data(run, data)
-    cells.check_subset(data, subset)
+    cells.check_subset(data, subset, tokenise)
     if "average" not in run.steps.status()["steps"] or not run.model.is_file():
         raise UserError(
             f"{run.folder} is not trained to its end ({run.training.updates:,} updates): run the "
@@ -72,7 +75,7 @@ def evaluate(run: Run, data: DataFolder, subset: str, device: Device) -> None:
         )
     with Board("sentences") as board:
         pipeline.translate(run, data, subset, device, board)
-    pipeline.score(run, subset)
+    pipeline.score(run, subset, tokenise)
 
 
 def check_data(run: Run, data: DataFolder) -> None:

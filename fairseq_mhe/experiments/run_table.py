@@ -15,6 +15,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.table import PAPER
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
+from fairseq_mhe.runs.scoring import add_tokeniser
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--title", metavar="TEXT", help="heading (default: languages and number of pairs)")
     add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
     cells.add_arguments(parser)
+    add_tokeniser(parser)
     slurm.add_arguments(parser)
 
 
@@ -36,7 +38,8 @@ def run(args: argparse.Namespace) -> None:
     kinds = list(VARIANTS) if every else [cells.kind(word) for word in cells.words(args.kinds)]
     seeds = cells.seeds(args.seeds)
     recipes = [cells.chosen_recipe(row, args) for row in cells.words(args.rows)]
-    table_run = TableRun([], open_prepared(args.data), args.out, args.subset, args.tensorboard)
+    how = (args.subset, args.tensorboard, args.bleu_tokenizer)
+    table_run = TableRun([], open_prepared(args.data), args.out, *how)
     if args.slurm:
         for recipe in recipes:
             batch = recipe.training.arithmetic(args.gpus or args.processes or 1)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fairseq_mhe.report.significance import compare
-from fairseq_mhe.runs.scoring import described, read_lines, score
+from fairseq_mhe.runs.scoring import add_tokeniser, bleu_tokeniser, described, read_lines, score
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,18 +19,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", type=Path, required=True, metavar="F", help=told)
     told = "another system's, to compare with: PRR and p-value"
     add("--baseline", type=Path, metavar="F", help=told)
-    told = "of the text (de, say): print the older literature's tokenised BLEU too"
+    told = "of the text (de, say): BLEU's tokeniser, and the older literature's tokenised BLEU too"
     add("--language", metavar="L", help=told)
+    add_tokeniser(parser)
     add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print BLEU, chrF and, with a baseline, the comparison."""
     hypotheses, references = read_lines(args.hypothesis), read_lines(args.reference)
-    scores = score(hypotheses, references, args.language)
+    tokenise = bleu_tokeniser(args.language, args.bleu_tokenizer)
+    scores = score(hypotheses, references, args.language, tokenise)
     comparison = None
     if args.baseline:
-        comparison = compare(hypotheses, read_lines(args.baseline), references)
+        comparison = compare(hypotheses, read_lines(args.baseline), references, tokenise)
     if args.json:
         found = {**asdict(scores), "comparison": comparison and asdict(comparison)}
         print(json.dumps(found, indent=2))

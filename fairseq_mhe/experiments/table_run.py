@@ -39,6 +39,7 @@ class TableRun:
         out: Path,
         subset: str = "test",
         tensorboard: bool = False,
+        tokenise: str | None = None,
     ) -> None:
         """Nothing is made before it is seen that it can be.
 
@@ -46,11 +47,11 @@ class TableRun:
             UserError: the data have no such subset, TensorBoard is missing, or the folder cannot be
             written in.
         """
-        cells.check_subset(data, subset)
+        cells.check_subset(data, subset, tokenise)
         bootstrap_seed()
         cells.check_tensorboard(tensorboard)
         self.groups, self.data, self.out = groups, data, output_folder(out)
-        self.subset, self.tensorboard = subset, tensorboard
+        self.subset, self.tensorboard, self.tokenise = subset, tensorboard, tokenise
 
     def open(self, recipes: Iterable[Recipe], kinds: Iterable[str], seeds: Sequence[int]) -> None:
         """The runs of a table, to be made or gone on with by `work`; a group for each row."""
@@ -66,11 +67,14 @@ class TableRun:
 
     def finished(self) -> list[Run]:
         """The runs that have their scores."""
-        return [run for run in self.runs if pipeline.scored(run, self.subset)]
+        return [run for run in self.runs if self._scored(run)]
 
     def waiting(self) -> list[Run]:
         """The others."""
-        return [run for run in self.runs if not pipeline.scored(run, self.subset)]
+        return [run for run in self.runs if not self._scored(run)]
+
+    def _scored(self, run: Run) -> bool:
+        return pipeline.scored(run, self.subset, self.tokenise)
 
     def work(
         self,
@@ -104,7 +108,7 @@ class TableRun:
                     pipeline.translate(run, self.data, self.subset, device.alone(), board)
                 begin("score")
                 for run in wave:
-                    pipeline.score(run, self.subset)
+                    pipeline.score(run, self.subset, self.tokenise)
                     board.finish(run.name)
                 after()
 

@@ -11,7 +11,7 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate, show
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.runs import devices, pipeline
+from fairseq_mhe.runs import devices, pipeline, scoring
 from fairseq_mhe.runs.recipes import RECIPES
 
 
@@ -23,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add("--evaluate", action="store_true", help="translate and score the model afterwards")
     cells.add_arguments(parser)
+    scoring.add_tokeniser(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -34,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     cells.check_tensorboard(args.tensorboard)
     data = open_prepared(args.data)
     if args.evaluate:
-        cells.check_subset(data, args.subset)
+        cells.check_subset(data, args.subset, args.bleu_tokenizer)
     out = output_folder(args.out)
     (run,) = pipeline.plan_runs(wanted, [kind], [args.seed], data, out)
     with only_one(run.folder):
@@ -44,6 +45,6 @@ def run(args: argparse.Namespace) -> None:
         with Board("updates") as board:
             pipeline.train([run], data, device, board, args.tensorboard)
         if args.evaluate:
-            evaluate(run, data, args.subset, device.alone())
+            evaluate(run, data, args.subset, device.alone(), args.bleu_tokenizer)
             show(run, args.subset)
     print(run.folder)

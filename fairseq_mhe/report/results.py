@@ -15,7 +15,7 @@ from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.run import Run, read_run
-from fairseq_mhe.runs.scoring import read_lines
+from fairseq_mhe.runs.scoring import read_lines, tokeniser_in
 
 #: The kind that the others are compared with.
 BASELINE = "mha"
@@ -130,8 +130,17 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     if baseline is None:
         return found
     if cell is not baseline:
-        references = cell.lines("references")
-        found = asdict(compare_seeds(cell.hypotheses(), baseline.hypotheses(), references))
+        first, other = (
+            tokeniser_in(each.values("scores")[0]["bleu"]["signature"]) for each in (cell, baseline)
+        )
+        if first != other:
+            raise UserError(
+                f"{cell.runs[0].folder} was scored with the tokeniser {first}, "
+                f"{baseline.runs[0].folder} with {other}: score them alike (evaluate "
+                "--bleu-tokenizer)"
+            )
+        systems = cell.hypotheses(), baseline.hypotheses()
+        found = asdict(compare_seeds(*systems, cell.lines("references"), first))
     best = statistics.mean(baseline.bleus())
     found["prr"] = retained(statistics.mean(cell.bleus()), best)
     return found

@@ -54,14 +54,20 @@ def retained(score: float, baseline: float) -> float | None:
 
 
 def compare(
-    hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]
+    hypotheses: Sequence[str],
+    baseline: Sequence[str],
+    references: Sequence[str],
+    tokenise: str = "13a",
 ) -> Comparison:
     """``compare_seeds`` with one training each."""
-    return compare_seeds([hypotheses], [baseline], references)
+    return compare_seeds([hypotheses], [baseline], references, tokenise)
 
 
 def compare_seeds(
-    systems: Sequence[Sequence[str]], baselines: Sequence[Sequence[str]], references: Sequence[str]
+    systems: Sequence[Sequence[str]],
+    baselines: Sequence[Sequence[str]],
+    references: Sequence[str],
+    tokenise: str = "13a",
 ) -> Comparison:
     """PRR and p-value of mean BLEU over several trainings (seeds) of a system and of a baseline.
 
@@ -75,6 +81,7 @@ def compare_seeds(
         systems: the hypotheses of each training of the system.
         baselines: those of the baseline; there may be another number of them.
         references: of every one of them.
+        tokenise: sacreBLEU's tokeniser.
 
     Raises:
         UserError: no sentences, or counts that differ.
@@ -87,7 +94,7 @@ def compare_seeds(
     )
     means, resampled = [], []
     for runs in (systems, baselines):
-        counts = [_bleu_counts(hypotheses, references) for hypotheses in runs]
+        counts = [_bleu_counts(hypotheses, references, tokenise) for hypotheses in runs]
         means.append(float(np.mean([_bleu(of_run.sum(axis=0)) for of_run in counts])))
         # (seeds, RESAMPLES)
         scores = np.array([[_bleu(row) for row in chosen @ of_run] for of_run in counts])
@@ -102,18 +109,22 @@ def compare_seeds(
         # would get the least p.
         return found
     if len(systems) == len(baselines) == 1:
-        return replace(found, p_value=_paired_bootstrap(systems[0], baselines[0], references))
+        return replace(
+            found, p_value=_paired_bootstrap(systems[0], baselines[0], references, tokenise)
+        )
     spread = np.abs(resampled[0] - resampled[1])
     above = np.sum(spread - spread.mean() > abs(system - baseline))
     return replace(found, p_value=float((above + 1) / (RESAMPLES + 1)))
 
 
 def _paired_bootstrap(
-    hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str]
+    hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str], tokenise: str
 ) -> float:
     """sacreBLEU's p-value."""
     named = [("baseline", baseline), ("system", hypotheses)]
-    results = PairedTest(named, {"BLEU": BLEU()}, [references], "bs", RESAMPLES)()[1]["BLEU"]
+    results = PairedTest(named, {"BLEU": BLEU(tokenize=tokenise)}, [references], "bs", RESAMPLES)()[
+        1
+    ]["BLEU"]
     _, result = (result for result in results if isinstance(result, Result))
     return float(result.p_value or 0)
 
@@ -129,9 +140,12 @@ def _interval(
     return float(low), float(high)
 
 
-def _bleu_counts(hypotheses: Sequence[str], references: Sequence[str]) -> NDArray[np.int64]:
+def _bleu_counts(
+    hypotheses: Sequence[str], references: Sequence[str], tokenise: str = "13a"
+) -> NDArray[np.int64]:
     """(sentences, 10): both lengths, then matching n-grams and all n-grams, of order 1 to 4."""
-    bleu = BLEU(effective_order=True)  # changes sentence scores, which are not used, not the counts
+    # The effective order changes sentence scores, which are not used, not the counts.
+    bleu = BLEU(tokenize=tokenise, effective_order=True)
     found = [bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
     return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in found], dtype=np.int64)
 

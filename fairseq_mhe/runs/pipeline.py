@@ -99,25 +99,30 @@ def translate(run: Run, data: DataFolder, subset: str, device: Device, board: Bo
     )
 
 
-def score(run: Run, subset: str) -> None:
-    """Score a run's translations."""
-    folder = run.subset(subset)
+def score(run: Run, subset: str, tokenise: str | None = None) -> None:
+    """Score a run's translations; ``tokenise`` as in `scoring.score`."""
+    folder, language = run.subset(subset), run.settings["data"]["languages"][1]
+    tokenise = scoring.bleu_tokeniser(language, tokenise)
 
     def action() -> None:
         hypotheses = scoring.read_lines(folder / "hypotheses.txt")
         references = scoring.read_lines(folder / "references.txt")
-        language = run.settings["data"]["languages"][1]
-        found = scoring.score(hypotheses, references, language)
+        found = scoring.score(hypotheses, references, language, tokenise)
         write_json(folder / "scores.json", asdict(found))
 
     inputs = {
         "translations": run.key(f"generate {subset}"),
         "sacrebleu": metadata.version("sacrebleu"),
     }
+    if tokenise != "13a":  # which there was alone once
+        inputs["tokeniser"] = tokenise
     run.steps.perform(f"score {subset}", inputs, [folder / "scores.json"], action)
 
 
-def scored(run: Run, subset: str) -> bool:
-    """Whether a run is done to the end for a data set."""
-    done = f"score {subset}" in run.steps.status()["steps"]
-    return done and (run.subset(subset) / "scores.json").is_file()
+def scored(run: Run, subset: str, tokenise: str | None = None) -> bool:
+    """Whether a run is done to the end for a data set; with ``tokenise``, whether by that."""
+    scores = run.subset(subset) / "scores.json"
+    if f"score {subset}" not in run.steps.status()["steps"] or not scores.is_file():
+        return False
+    found = scoring.tokeniser_in(scoring.read_scores(scores).bleu.signature) if tokenise else None
+    return found == tokenise

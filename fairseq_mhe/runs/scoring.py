@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from argparse import ArgumentTypeError
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,9 @@ from fairseq_mhe.prepare.tokenise import tokeniser
 _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Bootstrap resamples, for confidence intervals and p-values.
 RESAMPLES = 1000
+#: sacreBLEU's tokenisers, of those that need no download; and for whom 13a, its default, is wrong.
+TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
+_OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
 
 @dataclass(frozen=True)
@@ -44,22 +47,56 @@ class Scores:
 
 
 def score(
-    hypotheses: Sequence[str], references: Sequence[str], language: str | None = None
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    language: str | None = None,
+    tokenise: str | None = None,
 ) -> Scores:
-    """BLEU and chrF of detokenised hypotheses, with sacreBLEU's defaults.
+    """BLEU and chrF of detokenised hypotheses, with sacreBLEU's defaults for their ``language``.
 
-    With their ``language`` there is BLEU as the older literature counted it (``tokenised_bleu``).
+    With it there is BLEU as the older literature counted it (``tokenised_bleu``), too.
+    ``tokenise``: of `TOKENISERS`, in place of the language's.
 
     Raises:
         UserError: no sentences, or counts that differ.
     """
     check_counts(hypotheses, references)
-    bleu, chrf = BLEU(), CHRF()
+    bleu, chrf = BLEU(tokenize=bleu_tokeniser(language, tokenise)), CHRF()
     results = _bootstrapped(hypotheses, references, {"BLEU": bleu, "chrF": chrf})
     tokenised = tokenised_bleu(hypotheses, references, language) if language else None
     return Scores(
         _score(bleu, "BLEU", results), _score(chrf, "chrF2", results), len(hypotheses), tokenised
     )
+
+
+def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
+    """What sacreBLEU splits a language's text by: ``chosen`` of `TOKENISERS`, or the language's.
+
+    Raises:
+        UserError: what it needs is not installed.
+    """
+    name = chosen or _OF_LANGUAGE.get((language or "").split("_")[0], "13a")
+    try:
+        BLEU(tokenize=name)
+    except RuntimeError:
+        extra = name.removesuffix("-mecab")
+        raise UserError(
+            f"BLEU by {name} needs a dictionary: pip install 'fairseq-mhe[{extra}]', or give "
+            "another --bleu-tokenizer (char, say)"
+        ) from None
+    return name
+
+
+def tokeniser_in(signature: str) -> str:
+    """The tokeniser that sacreBLEU's signature names."""
+    found = signature.split("|tok:")[1]  # which may go on with its version
+    return next(name for name in TOKENISERS if found.startswith(name))
+
+
+def add_tokeniser(parser: ArgumentParser) -> None:
+    """The option for what BLEU is counted of."""
+    told = "of BLEU (default: by the target language: zh, ja-mecab, ko-mecab, else 13a)"
+    parser.add_argument("--bleu-tokenizer", choices=TOKENISERS, help=told)
 
 
 def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:

@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.run import open_run
 from tests.fixtures.runs import settings
@@ -89,3 +89,19 @@ def test_tensorboard_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) 
     cells.check_tensorboard(False)
     with pytest.raises(UserError, match="pip install tensorboard"):
         cells.check_tensorboard(True)
+
+
+def test_a_tokeniser_that_is_missing_is_told_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(tokenize: str) -> None:
+        if "mecab" in tokenize:
+            raise RuntimeError
+
+    monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "test.en").touch()
+    data = DataFolder(tmp_path, ("en", "ja"))
+    with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
+        cells.check_subset(data, "test")
+    cells.check_subset(data, "test", "char")

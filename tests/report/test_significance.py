@@ -235,3 +235,14 @@ def test_equal_variants_are_rarely_told_apart_and_different_ones_are() -> None:
 
     assert sum(finds(0) > 0 for _ in range(200)) < 0.1 * 200
     assert sum(finds(2) for _ in range(50)) > 45
+
+
+def test_a_comparison_is_by_the_tokeniser_of_the_scores() -> None:
+    """13a takes a Chinese line for a word, so that even the right ones have no BLEU."""
+    lines = [f"今天山里天气很好我们一起去看那些花草树木{number}" for number in range(20)]
+    worse = [line.replace("一起", "") for line in lines]
+    assert compare(worse, lines, lines).prr is None
+    found = compare(worse, lines, lines, "zh")
+    assert found.prr is not None
+    assert 50 < found.prr < 100
+    assert found.prr == pytest.approx(BLEU(tokenize="zh").corpus_score(worse, [lines]).score)

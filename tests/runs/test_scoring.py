@@ -11,7 +11,14 @@ import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.scoring import read_lines, read_scores, score, tokenised_bleu
+from fairseq_mhe.runs.scoring import (
+    bleu_tokeniser,
+    read_lines,
+    read_scores,
+    score,
+    tokenised_bleu,
+    tokeniser_in,
+)
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, write
 
 
@@ -24,6 +31,36 @@ def test_scores_and_signatures_are_sacrebleus() -> None:
         assert 0 < found.confidence < 20
     assert "tok:13a" in scores.bleu.signature
     assert "version:" in scores.bleu.signature
+
+
+@pytest.mark.parametrize(
+    ("language", "chosen", "expected"),
+    [("zh_CN", None, "zh"), ("ja", "char", "char"), ("de", None, "13a"), (None, None, "13a")],
+)
+def test_the_target_language_decides_what_bleu_is_counted_of(
+    language: str | None, chosen: str | None, expected: str
+) -> None:
+    lines = ["今天山里天气很好", "我们一起去看那些花草树木", "他说你好世界然后走了"]
+    found = score([lines[0], lines[1], "他说世界然后慢慢走了"], lines, language, chosen)
+    assert f"|tok:{expected}|" in found.bleu.signature
+    assert tokeniser_in(found.bleu.signature) == expected
+    assert (found.bleu.score > 70) == (expected in ("zh", "char"))
+
+
+@pytest.mark.parametrize(("language", "extra"), [("ja", "ja"), ("ko_KR", "ko")])
+def test_a_missing_dictionary_is_one_line(
+    language: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(**_: object) -> None:
+        raise RuntimeError("\nmany\nlines\n")
+
+    monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
+    with pytest.raises(UserError, match=rf"pip install 'fairseq-mhe\[{extra}\]', or give another"):
+        bleu_tokeniser(language)
+
+
+def test_the_version_in_a_signature_is_not_the_tokenisers_name() -> None:
+    assert tokeniser_in("nrefs:1|tok:ja-mecab-0.996-IPA|smooth:exp") == "ja-mecab"
 
 
 def test_the_fixed_seed_gives_the_same_numbers_each_time() -> None:
