@@ -76,7 +76,8 @@ def train_words(run: Run, args: argparse.Namespace) -> list[str]:
     words = ["train", run.row, run.kind, "--seed", str(run.seed)]
     words += ["--evaluate", "--subset", args.subset]
     words += ["--data", str(args.data.resolve()), "--out", str(args.out.resolve())]
-    for option in ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes"):
+    numbers = ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes")
+    for option in (*numbers, "bleu_tokenizer"):
         value = getattr(args, option)
         if value is not None:
             words += [f"--{option.replace('_', '-')}", str(value)]
@@ -90,7 +91,7 @@ def submit(runs: Sequence[Run], args: argparse.Namespace) -> None:
     Raises:
         UserError: submitit or SLURM is not there, an option is wrong, or SLURM refuses.
     """
-    waiting = [run for run in runs if not scored(run, args.subset)]
+    waiting = [run for run in runs if not scored(run, args.subset, args.bleu_tokenizer)]
     if waiting:
         executor = _executor(args)
         try:

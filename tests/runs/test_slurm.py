@@ -192,6 +192,7 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
         "--processes",
         "2",
         "--tensorboard",
+        *("--bleu-tokenizer", "char"),
         "--subset",
         "valid",
     ]
@@ -215,6 +216,7 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
     ):
         assert getattr(again, name) == getattr(args, name), name
     assert (again.tensorboard, again.cpu, again.evaluate) == (True, False, True)
+    assert again.bleu_tokenizer == "char"
 
 
 def test_a_job_that_runs_out_of_time_is_submitted_again() -> None:
