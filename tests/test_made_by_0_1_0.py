@@ -89,7 +89,10 @@ def test_a_prepared_folder_is_not_prepared_again(made: Path) -> None:
 
 @same_versions
 def test_finished_runs_are_not_done_again(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table is the old one but for the sizes of the row, which this code knows as larger."""
+    """The table is the old one but for the sizes of the row, which this code knows as larger.
+
+    And but for what is compared with a baseline of 0 BLEU.
+    """
     for kind in KINDS:
         # The last checkpoint itself, with its optimizer's state, would be 100 KB more.
         (run_of(made, kind) / "checkpoints").mkdir()
@@ -106,5 +109,8 @@ def test_finished_runs_are_not_done_again(made: Path, capsys: pytest.CaptureFixt
     for folder in (MADE, made):
         rows = json.loads((folder / "runs" / "table.json").read_text(encoding="utf-8"))
         tables.append([{k: v for k, v in row.items() if k not in own} for row in rows])
+    # Version 0.1.0 gave a p-value against a baseline that has learned nothing.
+    assert [row["p_value"] for row in tables[0]] == [None, 1.0]
+    tables[0][1]["p_value"] = None
     assert tables[0] == tables[1]
     assert "| tiny  | mhe_mul " in capsys.readouterr().out
