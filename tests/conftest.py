@@ -1,4 +1,4 @@
-"""Every run of the tests is the same, however slow the machine: what they draw at random begins at a fixed seed."""
+"""Every run of the tests is the same: what they draw at random begins at a fixed seed."""
 
 from __future__ import annotations
 
