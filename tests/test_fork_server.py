@@ -108,7 +108,8 @@ def test_who_is_killed_is_gone(environment: dict[str, str], number: int) -> None
 def test_code_finds_fairseq_loaded_and_nothing_of_ours() -> None:
     code = "import sys; print(sys.argv, 'fairseq.trainer' in sys.modules, __name__); print(MODULES)"
     code = code.replace("MODULES", "[name for name in sys.modules if name[:8] == 'fairseq_']")
-    lines = python(code, "a b").stdout.splitlines()
+    variables = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": "set by torch itself", "PYTHON": "x"}
+    lines = python(code, "a b", env=variables).stdout.splitlines()
     assert lines == ["['-c', 'a b'] True __main__", "[]"]
 
 

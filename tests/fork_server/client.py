@@ -14,8 +14,9 @@ import socket
 import sys
 from types import FrameType
 
-#: Beginnings of the names of variables that matter when Python or torch is loaded.
-EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "GLIBC_", "CUDA", "TORCH", "PYTORCH", "GOMP")
+#: Beginnings of the names of variables that matter when Python or torch is loaded (without
+#: TORCHINDUCTOR_CACHE_DIR, which torch itself sets in the process of the tests).
+EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "GLIBC_", "CUDA_", "TORCH_", "PYTORCH_", "GOMP_")
 #: Of them, those that can be obeyed later.
 LATE = ("PYTHONPATH", "PYTHONUNBUFFERED")
 #: Of scripts/*.sh, not of Python.
