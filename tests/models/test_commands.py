@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_mhe
-from tests.fixtures.processes import SCRIPTS, fairseq
+from tests.fixtures.processes import PYTHON, SCRIPTS, fairseq
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 SENTENCES = 13  # no multiple of 8, fairseq's --required-batch-size-multiple
@@ -23,7 +23,8 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """``fairseq-COMMAND`` with the user-dir; the console script itself where it is to be fresh."""
     if fresh:
-        line = [SCRIPTS / f"fairseq-{command}", *words]
+        # By Python: pip's line for the shell in it cannot stand a double quote in the path.
+        line = [PYTHON, SCRIPTS / f"fairseq-{command}", *words]
         done = subprocess.run(line, capture_output=True, text=True, **options)
     else:
         done = fairseq(command, *words, **options)
