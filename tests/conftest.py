@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -27,3 +30,8 @@ settings.load_profile("repeatable")
 def fixed_seed() -> None:
     """Models and inputs that a test makes without a generator of its own."""
     torch.manual_seed(0)
+
+
+# A run in the background ignores Ctrl-C, and all that it starts would: tests of Ctrl-C would hang.
+if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
