@@ -172,7 +172,10 @@ class Server:
         connection, handle, _ = self.running.pop(process)
         if killed:
             # Its group is its session, with the clients of what it started by this server.
-            os.killpg(process, signal.SIGKILL)
+            try:
+                os.killpg(process, signal.SIGKILL)
+            except ProcessLookupError:  # so young that it has no group of its own yet
+                os.kill(process, signal.SIGKILL)
             for other, (_, _, session) in [*self.running.items()]:
                 if session == process and other in self.running:
                     self.ended(other, killed=True)
