@@ -62,6 +62,25 @@ def atomic_path(path: Path) -> Iterator[Path]:
             full.
     """
     check_output(path)
+    with _renamed_into(path) as temporary:
+        yield temporary
+
+
+@contextlib.contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """The same for a folder, which the block makes.
+
+    Raises:
+        UserError: ``path`` is there already, or cannot be written.
+    """
+    if path.exists():
+        raise UserError(f"{path} exists: remove it, or name another folder")
+    with _renamed_into(path) as temporary:
+        yield temporary
+
+
+@contextlib.contextmanager
+def _renamed_into(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,6 +89,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary, ignore_errors=True)
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
 

@@ -80,12 +80,6 @@ class Steps:
         """Note that a step failed, and why."""
         self._update(state="failed", step=name, error=reason)
 
-    def result(self, name: str, inputs: Mapping[str, Any], make: Callable[[], Any]) -> Any:
-        """What ``make`` returns, a JSON value; made once and kept in the folder's NAME.json."""
-        path = self.folder / f"{name}.json"
-        self.perform(name, inputs, [path], lambda: write_json(path, make()))
-        return json.loads(path.read_text(encoding="utf-8"))
-
     def _update(self, **changes: Any) -> None:
         status = {**self.status(), **changes}
         if status["state"] != "failed":

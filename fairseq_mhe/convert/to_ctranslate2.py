@@ -5,11 +5,8 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
-import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.convert.difference import quiet_fairseq, search
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.options import add_data, add_json
@@ -120,26 +118,6 @@ def check_installed() -> None:
     """Raises UserError where CTranslate2 is not installed."""
     if importlib.util.find_spec("ctranslate2") is None:
         raise UserError("ctranslate2 is not installed: pip install 'fairseq-mhe[convert]'")
-
-
-@contextmanager
-def new_folder(output: Path) -> Iterator[Path]:
-    """A folder beside ``output`` that takes its place when the block ends well.
-
-    Raises:
-        UserError: ``output`` is there already.
-    """
-    if output.exists():
-        raise UserError(f"{output} exists: remove it, or name another folder")
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.part")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        os.replace(temporary, output)
-    except OSError as error:
-        raise UserError(f"cannot write {output}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

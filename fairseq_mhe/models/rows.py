@@ -35,11 +35,6 @@ class NearestRow:
     name: str
     differences: dict[str, Any]
 
-    @property
-    def exact(self) -> bool:
-        """Whether the model is of the row's sizes."""
-        return not self.differences
-
 
 def nearest_row(options: Mapping[str, Any]) -> NearestRow:
     """The row with the fewest differences from flat ``options`` (the first of equals)."""

@@ -25,13 +25,13 @@ from fairseq_mhe.bench.worker import OK, workers
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.files import new_folder, sha256
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.fold import fold
-from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert, new_folder
+from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert
 from fairseq_mhe.models.packed import int8_available
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.runs import scoring

@@ -15,7 +15,7 @@ from fairseq_mhe.models.rows import nearest_row, training_flags
 @pytest.mark.parametrize("row", [*ROWS, *SMALL_ROWS])
 def test_a_row_is_known_by_its_sizes(row: str) -> None:
     found = nearest_row({**ROWS, **SMALL_ROWS}[row].options())
-    assert (found.name, found.exact) == (row, True)
+    assert (found.name, found.differences) == (row, {})
 
 
 @pytest.mark.parametrize(
