@@ -13,7 +13,7 @@ from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
 from fairseq_mhe.attention.sha import SingleHeadAttention
 from fairseq_mhe.attention.skv import SharedKeyValueAttention
 
-VARIANTS: dict[str, type[Attention]] = {
+KINDS: dict[str, type[Attention]] = {
     "mha": MultiheadAttention,
     "mhe_mul": MHEMul,
     "mhe_add": MHEAdd,
@@ -26,34 +26,34 @@ VARIANTS: dict[str, type[Attention]] = {
 }
 
 
-def variant(name: str) -> type[Attention]:
+def kind_class(name: str) -> type[Attention]:
     """The class of attention ``name``.
 
     Raises:
         ValueError: there is none of that name; the message lists those that are.
     """
-    if name not in VARIANTS:
-        raise ValueError(f"unknown attention {name!r}; choose one of: {', '.join(VARIANTS)}")
-    return VARIANTS[name]
+    if name not in KINDS:
+        raise ValueError(f"unknown attention {name!r}; choose one of: {', '.join(KINDS)}")
+    return KINDS[name]
 
 
 def kinds_from_heads() -> list[str]:
     """The kinds that can start from trained heads, by least squares and by their mean."""
-    return [name for name, kind in VARIANTS.items() if kind.pooled is not Attention.pooled]
+    return [name for name, kind in KINDS.items() if kind.pooled is not Attention.pooled]
 
 
 def build_attention(name: str, embed_dim: int, num_heads: int, **given: Any) -> Attention:
     """Build the attention sublayer ``name``, called as fairseq's ``MultiheadAttention`` is.
 
     Args:
-        name: a key of ``VARIANTS``.
+        name: a key of ``KINDS``.
         embed_dim, num_heads: its sizes.
         given: fairseq's other arguments (see :class:`Attention`) and the kind's ``OPTIONS``.
 
     Raises:
         ValueError: an unknown name, sizes that do not fit, or an option that the kind would ignore.
     """
-    return variant(name)(embed_dim, num_heads, kind=name, **given)
+    return kind_class(name)(embed_dim, num_heads, kind=name, **given)
 
 
-__all__ = ["VARIANTS", "Attention", "build_attention", "kinds_from_heads", "variant"]
+__all__ = ["KINDS", "Attention", "build_attention", "kind_class", "kinds_from_heads"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.attention import AttentionBenchmark
 from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell, Settings, limits
 from fairseq_mhe.bench.generation import GenerationBenchmark
@@ -145,8 +145,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--row", default="base", help="size of the models (default: %(default)s)")
     text = "kinds to compare with stock fairseq's transformer, or all (default: all)"
-    kinds = list(VARIANTS)
-    add("--attention", type=some_of(VARIANTS), default=kinds, metavar="KIND,...", help=text)
+    kinds = list(KINDS)
+    add("--attention", type=some_of(KINDS), default=kinds, metavar="KIND,...", help=text)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     add("--device", choices=["cpu", "cuda"], default=device, help="default: %(default)s")
     text = f"{', '.join(DTYPES)}, or all (default: float32)"

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from fairseq_mhe.attention import Attention, kinds_from_heads, variant
+from fairseq_mhe.attention import Attention, kind_class, kinds_from_heads
 from fairseq_mhe.attention.cp import tensorly_functions
 from fairseq_mhe.attention.fitting import Fitted, Inputs, Trained
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_ours
@@ -69,7 +69,7 @@ def convert_kind(
         UserError: the options do not fit together, tensorly is missing, or ``output`` cannot be
             written.
     """
-    if "fit" in methods and variant(kind).fits_by_tensorly:
+    if "fit" in methods and kind_class(kind).fits_by_tensorly:
         tensorly_functions()
     bias = any(module.written_out().biased for _, _, module in sublayers(source.model))
     options = source.other_kind(kind, bias, attention_kv_heads=kv_heads)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import Attention, variant
+from fairseq_mhe.attention import Attention, kind_class
 from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source, save_stock
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
@@ -87,7 +87,7 @@ def fold(
             not belong to the model.
     """
     parameters = folded_parameters(source.model)
-    linear = all(variant(kind).linear_heads for kind in source.attention.values())
+    linear = all(kind_class(kind).linear_heads for kind in source.attention.values())
     made = {"made_by": "fold", "linear": linear}
     with atomic_path(output) as temporary:
         save_stock(source, parameters, temporary, made)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
@@ -54,8 +54,8 @@ def kind(text: str) -> str:
     Raises:
         UserError: there is no such kind.
     """
-    if text not in VARIANTS:
-        raise UserError(f"unknown attention {text!r}; choose of: {', '.join(VARIANTS)}")
+    if text not in KINDS:
+        raise UserError(f"unknown attention {text!r}; choose of: {', '.join(KINDS)}")
     return text
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.sublayer import Option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "row", metavar="ROW", help=f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}"
     )
     parser.add_argument(
-        "attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(VARIANTS)}"
+        "attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}"
     )
     for place in PLACES:
         parser.add_argument(
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
 def _sizes() -> dict[str, tuple[Option, list[str]]]:
     """Options of some kinds that change what a model costs: whole numbers."""
     found = kind_options().items()
-    return {k: v for k, v in found if v[0].type is int and len(v[1]) < len(VARIANTS)}
+    return {k: v for k, v in found if v[0].type is int and len(v[1]) < len(KINDS)}
 
 
 def _totals(parts: dict[str, Cost]) -> tuple[Cost, Cost]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import SETTINGS, VOCABULARY, build_on_meta, build_setting
@@ -59,12 +59,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _rows_and_kinds() -> Iterator[tuple[str, str]]:
-    return itertools.product((*ROWS, *SMALL_ROWS), VARIANTS)
+    return itertools.product((*ROWS, *SMALL_ROWS), KINDS)
 
 
 def _of_setting(setting: str) -> dict[str, int]:
     """Attention parameters of a setting with each kind."""
-    return {kind: attention_parameters(build_setting(setting, kind)) for kind in VARIANTS}
+    return {kind: attention_parameters(build_setting(setting, kind)) for kind in KINDS}
 
 
 def _setting_tables(setting: str) -> Iterator[Table]:
@@ -126,6 +126,6 @@ def _table(vocabulary: int) -> Table:
             f"{attention_parameters(model):,}",
             printed.parameters if printed else "",
             *(f"{count:,}" for count in counts),
-            end_section=kind == list(VARIANTS)[-1],
+            end_section=kind == list(KINDS)[-1],
         )
     return table

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed, some_of
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     told = "folder of it all (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/quickstart"), help=told)
-    told = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(VARIANTS)})"
-    kinds = some_of(VARIANTS)
+    told = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(KINDS)})"
+    kinds = some_of(KINDS)
     add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=told)
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     updates, told = QUICKSTART.training.updates, "updates of each training (default: %(default)s)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Do what is not done yet, and print the table."""
     every = args.kinds == "all"
-    kinds = list(VARIANTS) if every else [cells.kind(word) for word in cells.words(args.kinds)]
+    kinds = list(KINDS) if every else [cells.kind(word) for word in cells.words(args.kinds)]
     seeds = cells.seeds(args.seeds)
     recipes = [cells.chosen_recipe(row, args) for row in cells.words(args.rows)]
     how = (args.subset, args.tensorboard, args.bleu_tokenizer)

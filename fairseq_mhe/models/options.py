@@ -16,7 +16,7 @@ from fairseq.models.transformer.transformer_config import (
 )
 from omegaconf import II, DictConfig, OmegaConf
 
-from fairseq_mhe.attention import VARIANTS, Attention, build_attention, variant
+from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
 from fairseq_mhe.attention.sublayer import Option
 
 MODEL_NAME = "transformer_mhe"
@@ -35,7 +35,7 @@ UNSUPPORTED = {
 def kind_options() -> dict[str, tuple[Option, list[str]]]:
     """What kinds declare, by the name among a model's options, and the kinds that use it."""
     found: dict[str, tuple[Option, list[str]]] = {}
-    for name, kind in VARIANTS.items():
+    for name, kind in KINDS.items():
         for option in kind.OPTIONS:
             found.setdefault(option.flag, (option, []))[1].append(name)
     return dict(sorted(found.items()))
@@ -48,7 +48,7 @@ def _option(type_: Any, default: Any, help_: str) -> tuple[Any, Any]:
 def _declared() -> Iterator[tuple[str, tuple[Any, Any]]]:
     """The options of kinds as fairseq's command line has them; None is the kind's own default."""
     for name, (option, users) in kind_options().items():
-        whose = "" if len(users) == len(VARIANTS) else f"{', '.join(users)}: "
+        whose = "" if len(users) == len(KINDS) else f"{', '.join(users)}: "
         default = ""
         if option.default is not None:
             shown = f"{option.default:g}" if option.type is float else option.default
@@ -64,7 +64,7 @@ def _places() -> Iterator[tuple[str, tuple[Any, Any]]]:
 
 #: Our own: name -> (type, dataclass field).
 OPTIONS: dict[str, tuple[Any, Any]] = {
-    "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(VARIANTS)}"),
+    "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(KINDS)}"),
     **dict(_places()),
     "attention_bias": _option(
         bool, False, "give attention projections biases, as fairseq's own transformer has"
@@ -139,7 +139,7 @@ def check_options(args: Any) -> None:
     """
     chosen = kinds(args)
     for kind in chosen.values():
-        variant(kind)
+        kind_class(kind)
     for name, (_, users) in kind_options().items():
         if getattr(args, name, None) is not None and not set(users) & set(chosen.values()):
             raise ValueError(
@@ -189,5 +189,5 @@ def build_place(args: Any, place: str) -> Attention:
         bias=getattr(args, "attention_bias", False),
         self_attention=place != "cross",
         encoder_decoder_attention=place == "cross",
-        **{o.name: getattr(args, o.flag, None) for o in variant(kind).OPTIONS},
+        **{o.name: getattr(args, o.flag, None) for o in kind_class(kind).OPTIONS},
     )

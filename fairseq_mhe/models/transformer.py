@@ -150,7 +150,7 @@ class Decoder(TransformerDecoderBase):
 
 @register_model(MODEL_NAME, dataclass=TransformerMHEConfig)
 class TransformerMHEModel(TransformerModelBase):
-    """fairseq's encoder-decoder Transformer with any of ``VARIANTS`` as its attention."""
+    """fairseq's encoder-decoder Transformer with any of ``KINDS`` as its attention."""
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import VARIANTS, Attention, build_attention
+from fairseq_mhe.attention import KINDS, Attention, build_attention
 
 EMBED_DIM, HEADS, MEMORY_DIM = 24, 4, 24
 PLACES = ("encoder", "decoder", "cross")
@@ -44,7 +44,7 @@ def right_padding(batch: int, length: int) -> Tensor:
     return torch.arange(length).expand(batch, length) >= (length - torch.arange(batch)).unsqueeze(1)
 
 
-@pytest.fixture(params=sorted(VARIANTS))
+@pytest.fixture(params=sorted(KINDS))
 def kind(request: pytest.FixtureRequest) -> str:
     """Every kind of attention there is."""
     return request.param

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention import VARIANTS, Attention, build_attention
+from fairseq_mhe.attention import KINDS, Attention, build_attention
 from fairseq_mhe.attention.heads import Heads
 from tests.fixtures.checkpoints import stir
 
@@ -35,7 +35,7 @@ def sublayer(kind: str, **options: Any) -> Attention:
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:
     attention = sublayer(kind, bias=bias)
     generator = torch.Generator().manual_seed(5)
@@ -92,6 +92,6 @@ def test_forms_are_what_heads_do_with_them() -> None:
     assert heads.scaled(0.3).scores().allclose(heads.scores())
 
 
-@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_sublayers_know_their_kind(kind: str) -> None:
     assert build_attention(kind, C, N).kind == kind

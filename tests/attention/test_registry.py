@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairseq_mhe.attention import VARIANTS, build_attention
+from fairseq_mhe.attention import KINDS, build_attention
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
@@ -12,7 +12,7 @@ def test_unknown_name_lists_the_known_ones() -> None:
         build_attention("mhe", 8, 2)
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANTS))
+@pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize(
     ("sizes", "options", "message"),
     [
@@ -51,7 +51,7 @@ def test_negative_spread_is_refused() -> None:
 
 
 def test_every_kind_is_documented_with_its_source() -> None:
-    for name, cls in VARIANTS.items():
+    for name, cls in KINDS.items():
         module = __import__(cls.__module__, fromlist=["_"])
         assert "20" in module.__doc__, f"{name}: the module's docstring names no publication"
         assert "Parameters" in module.__doc__, (

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from fairseq_mhe.attention import VARIANTS, build_attention
+from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import (
     EMBED_DIM,
@@ -139,7 +139,7 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
 @settings(max_examples=25)
 @given(
     data=st.data(),
-    kind=st.sampled_from(sorted(VARIANTS)),
+    kind=st.sampled_from(sorted(KINDS)),
     beam=st.integers(1, 4),
     sentences=st.integers(1, 3),
 )
@@ -168,7 +168,7 @@ def test_any_beam_reordering_equals_recomputing(
 @settings(max_examples=25)
 @given(
     data=st.data(),
-    kind=st.sampled_from(sorted(VARIANTS)),
+    kind=st.sampled_from(sorted(KINDS)),
     beam=st.integers(1, 4),
     sentences=st.integers(1, 3),
 )
@@ -393,7 +393,7 @@ def test_other_key_width(kind: str) -> None:
 
 @settings(max_examples=40)
 @given(
-    kind=st.sampled_from(sorted(VARIANTS)),
+    kind=st.sampled_from(sorted(KINDS)),
     place=st.sampled_from(PLACES),
     batch=st.integers(1, 4),
     queries=st.integers(1, 9),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.attention import PLACES, STEP_PLACES, TRAINING_PLACES, AttentionBenchmark
 from tests.bench.conftest import make_settings
 
@@ -97,7 +97,7 @@ def test_the_call_is_repeated_for_about_the_time_asked_for() -> None:
     assert asked == [1, 1, 40, 40]
 
 
-@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_kernel_is_known(kind: str) -> None:
     workload = prepared(kind, "encoder")
     workload.repetition()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.benchmark import INT8, STOCK, limits
 from fairseq_mhe.bench.generation import CTRANSLATE2
 from fairseq_mhe.bench.run import BENCHMARKS
@@ -102,7 +102,7 @@ def test_stock_is_mha_and_no_kind_needs_more_than_it() -> None:
     cell = {"beam": 5, "length": 25, "source_length": 25, "batch": 1, "dtype": "float32"}
     mha = floor("generation", STOCK, cell)
     assert mha == floor("generation", "mha", cell)
-    for kind in VARIANTS:
+    for kind in KINDS:
         found = limits(floor("generation", kind, cell), mha)
         assert found["arithmetic_limit"] >= 1
         assert found["traffic_limit"] >= 1

@@ -7,7 +7,7 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.modules import MultiheadAttention
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.attention import PLACES, _sublayer
 from fairseq_mhe.common.errors import UserError
@@ -47,10 +47,10 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
     assert stock_layer.normalize_before == mha_layer.normalize_before
 
 
-@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_built(kind: str) -> None:
     model = build(kind)
-    assert {type(_sublayer(model, place)) for place in PLACES} == {VARIANTS[kind]}
+    assert {type(_sublayer(model, place)) for place in PLACES} == {KINDS[kind]}
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

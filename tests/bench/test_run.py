@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import run as command
 from fairseq_mhe.bench.turns import Outcome
 from fairseq_mhe.common.errors import UserError
@@ -204,7 +204,7 @@ def test_what_was_measured_with_other_code_is_not_mixed_in(
 
 
 def test_by_default_everything_that_was_asked_for_is_compared() -> None:
-    assert parse("generation").attention == list(VARIANTS)
+    assert parse("generation").attention == list(KINDS)
     cells = cells_of("generation")
     assert {cell["beam"] for cell in cells} == {1, 5}
     assert {(cell["length"], cell["source_length"]) for cell in cells} == {

@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
 from fairseq_mhe.checkpoints.safe_load import plain
 from fairseq_mhe.models.build import sublayers
@@ -21,7 +21,7 @@ def same_logits(one: torch.nn.Module, other: torch.nn.Module) -> bool:
     return torch.allclose(logits(one), logits(other), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_ours(tmp_path: Path, kind: str) -> None:
     model = stir(make_model(attention=kind))
     source = open_source(save(tmp_path / "a.pt", model, attention=kind))

@@ -13,7 +13,7 @@ import torch
 
 import fairseq_mhe
 from fairseq_mhe import cli
-from fairseq_mhe.attention import build_attention, variant
+from fairseq_mhe.attention import build_attention, kind_class
 from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.attention.mhe import MHEAdd
 from fairseq_mhe.checkpoints.average import average_checkpoints
@@ -187,7 +187,7 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
     average_checkpoints(paths, tmp_path / "average.pt")
     averaged_first = folded(open_source(tmp_path / "average.pt"), tmp_path / "average-folded.pt")
     parts = [tmp_path / f"folded{seed}.pt" for seed in (1, 2)]
-    if not variant(kind).linear_heads:
+    if not kind_class(kind).linear_heads:
         with pytest.raises(
             UserError,
             match="the mean of products is not the product of means: average the checkpoint",

@@ -22,7 +22,7 @@ from fairseq import options, utils
 from torch import Tensor
 
 from fairseq_mhe import cli
-from fairseq_mhe.attention import VARIANTS, build_attention
+from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.models.build import build_setting
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.options import OPTIONS, kind_options
@@ -37,7 +37,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding=
 ROWS = {
     cells[0].strip("`"): cells[1:]
     for line in PAGE.split("\n")
-    if (cells := [cell.strip() for cell in line.strip("|").split("|")])[0].strip("`") in VARIANTS
+    if (cells := [cell.strip() for cell in line.strip("|").split("|")])[0].strip("`") in KINDS
     and len(cells) == 4
 }
 NEW = "qk_shared"
@@ -54,16 +54,16 @@ def value(formula: str, **sizes: int) -> int:
 
 
 def test_every_kind_has_a_row_and_a_section() -> None:
-    assert set(ROWS) == set(VARIANTS)
+    assert set(ROWS) == set(KINDS)
     headings = [line for line in PAGE.split("\n") if line.startswith("### ")]
-    for kind in VARIANTS:
+    for kind in KINDS:
         (heading,) = [heading for heading in headings if f"`{kind}`" in heading]
         section = PAGE.split(heading)[1].split("\n### ")[0].split("\n## ")[0]
         assert "$$" in section, f"{kind} has no equation"
         assert re.search(r"20\d\d", section), f"{kind} has no source"
 
 
-@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("width", "heads"), [(24, 4), (48, 8)])
 def test_formulas_are_what_is_built(kind: str, width: int, heads: int) -> None:
     choices = {"gqa": {"kv_heads": 4}, "collaborative": {"collaborative_dim": 10}}
@@ -74,7 +74,7 @@ def test_formulas_are_what_is_built(kind: str, width: int, heads: int) -> None:
     assert value(cached, **sizes) == layer.cached_values
 
 
-@pytest.mark.parametrize("kind", VARIANTS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_column_of_bert_base_is_counted(kind: str) -> None:
     assert int(ROWS[kind][2].replace(",", "")) == attention_parameters(
         build_setting("bert-base", kind)
@@ -94,7 +94,7 @@ def test_the_table_of_options_is_what_kinds_declare() -> None:
     expected = []
     for name, (_, users) in kind_options().items():
         words = OPTIONS[name][1].metadata["help"].removeprefix(f"{', '.join(users)}: ")
-        whose = "all" if len(users) == len(VARIANTS) else ", ".join(f"`{user}`" for user in users)
+        whose = "all" if len(users) == len(KINDS) else ", ".join(f"`{user}`" for user in users)
         expected.append(f"| `--{name.replace('_', '-')}` | {whose} | {words} |")
     assert table.split("\n") == expected
 
@@ -133,7 +133,7 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         utils.import_user_module(argparse.Namespace(user_dir=str(user_dir)))
         yield user_dir
     finally:
-        VARIANTS.pop(NEW, None)
+        KINDS.pop(NEW, None)
         sys.modules.pop("my_attention", None)
         utils.import_user_module.memo.discard(str(user_dir))
 

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import build_on_meta, build_setting
@@ -39,7 +39,7 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_every_kind_is_counted_in_the_bert_base_setting(capsys: pytest.CaptureFixture[str]) -> None:
     counts = json.loads(printed(capsys, "--setting", "bert-base", "--json"))["bert-base"]
-    assert set(counts) == set(VARIANTS) == set(BERT_BASE)
+    assert set(counts) == set(KINDS) == set(BERT_BASE)
     for kind, (formula, exact) in BERT_BASE.items():
         assert counts[kind] == exact == 12 * formula(768, 12, 64), kind
 
@@ -69,7 +69,7 @@ def test_the_table_of_a_setting_shows_counts_and_merit(capsys: pytest.CaptureFix
 def test_json_of_rows_is_attention_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     counts = json.loads(printed(capsys, "--json"))
     assert set(counts) == {*ROWS, *SMALL_ROWS}
-    assert all(set(kinds) == set(VARIANTS) for kinds in counts.values())
+    assert all(set(kinds) == set(KINDS) for kinds in counts.values())
     assert (counts["base"]["mha"], counts["base"]["mhe_mul"]) == (18_874_368, 6_515_712)
     assert (counts["iwslt"]["mha"], counts["iwslt"]["mhe_mul"]) == (18_874_368, 8_285_184)
 

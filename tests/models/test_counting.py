@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.models.counting import Cost, attention_work, cache_bytes, costs
 from tests.attention.conftest import make_layer
 from tests.fixtures.models import make_dictionary, make_model, search
 
 SENTENCES, SOURCE, BEAM = 3, 7, 4
 TARGET = 13  # the most that `search` lets a hypothesis have, its end included
-KINDS = sorted(VARIANTS)
+ALL = sorted(KINDS)
 #: Several sizes that no two kinds share by chance; mixed places; biases, which add to
 #: collaborative's keys.
 MODELS = [

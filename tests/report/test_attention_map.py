@@ -18,7 +18,7 @@ from omegaconf import OmegaConf
 from PIL import Image
 
 from fairseq_mhe import cli
-from fairseq_mhe.attention import VARIANTS
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_bpe_model, segment
@@ -116,7 +116,7 @@ def checkpoint(data: DataFolder, tmp_path_factory: pytest.TempPathFactory) -> Ca
     return of
 
 
-@pytest.mark.parametrize("kind", sorted(VARIANTS))
+@pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("place", PLACES)
 def test_weights_are_those_of_the_equation(
     kind: str, place: str, data: DataFolder, checkpoint: Callable[[str], Path]
