@@ -19,7 +19,7 @@ FLOORS = (
     ("checkpoints",),
     ("runs", "convert"),
     ("report",),
-    ("experiments", "bench"),
+    ("experiments", "bench", "deploy"),
     ("cli",),
 )
 #: Modules that need an optional package at their top, so that who needs them imports them late.

@@ -93,7 +93,7 @@ def normalise(line: str) -> str:
 
 
 @cache
-def _model_text(
+def model_text(
     lang: str, tokenizer: str, punctuation: bool, lowercase: bool
 ) -> Callable[[str], str]:
     """A function from a normalised line to what subwords are made of."""
@@ -143,7 +143,7 @@ def clean_chunk(
 ) -> CleanChunk:
     """Normalise, tokenise and filter some pairs of lines; ``usual`` as from `usual_ratio`."""
     source_tokens, target_tokens = (
-        _model_text(lang, options.tokenizer, options.punctuation, options.lowercase)
+        model_text(lang, options.tokenizer, options.punctuation, options.lowercase)
         for lang in (options.source_lang, options.target_lang)
     )
     chunk = CleanChunk()

@@ -13,9 +13,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.prepare.manifest import MANIFEST, read_manifest
-from fairseq_mhe.prepare.tokenise import detokeniser
-
-_WORD_START = "\u2581"
+from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
 
 
 @dataclass(frozen=True)
@@ -61,14 +59,33 @@ class DataFolder:
         Raises:
             UserError: the manifest names another segmentation.
         """
+        manifest, language = self.manifest, self.languages[side]
         try:
-            join = _JOIN[self.manifest["subword"]]
-            finish = detokeniser(self.manifest["tokenizer"], self.languages[side])
+            return plain_text(lines, manifest["subword"], manifest["tokenizer"], language)
         except KeyError as error:
             raise UserError(
                 f"the manifest does not say how to undo the segmentation: {error}"
             ) from None
-        return [finish(join(line)) for line in lines]
+
+    def processing(self) -> TextProcessing:
+        """What the text went through, for text that is new.
+
+        Raises:
+            UserError: the folder was not made by fairseq-mhe prepare, or its subword model is
+                missing.
+        """
+        if not self.manifest:
+            raise UserError(
+                f"{self.folder} has no manifest that says how its text was made: "
+                "give a folder of fairseq-mhe prepare"
+            )
+        options = self.manifest.get("options") or {}
+        try:
+            return processing_of({**options, **self.manifest}, self.folder / "subword")
+        except UserError as error:
+            raise UserError(
+                f"{error}: prepare {self.folder} again, which makes what is missing"
+            ) from None
 
 
 def load_task(data: DataFolder) -> TranslationTask:
@@ -90,19 +107,6 @@ def load_task(data: DataFolder) -> TranslationTask:
         return TranslationTask.setup_task(config)
     except (OSError, ValueError, IndexError) as error:
         raise UserError(f"the dictionaries in {data.binary} cannot be read: {error}") from None
-
-
-def join_bpe(line: str) -> str:
-    """Undo subword-nmt's segmentation: a piece that ends in ``@@`` is joined to the next."""
-    return f"{line} ".replace("@@ ", "").strip()
-
-
-def join_sentencepiece(line: str) -> str:
-    """Undo SentencePiece's: a space stands only where a piece begins with U+2581."""
-    return line.replace(" ", "").replace(_WORD_START, " ").strip()
-
-
-_JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}
 
 
 def open_prepared(folder: Path) -> DataFolder:

@@ -11,13 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.data_folder import (
-    DataFolder,
-    join_bpe,
-    join_sentencepiece,
-    open_data,
-    open_prepared,
-)
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data, open_prepared
+from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 
 

@@ -13,7 +13,6 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.data_folder import join_bpe, join_sentencepiece
 from fairseq_mhe.prepare.subword import (
     SubwordModel,
     count_words,
@@ -22,6 +21,7 @@ from fairseq_mhe.prepare.subword import (
     segment,
     segment_text,
 )
+from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from tests.fixtures.text import Pairs
 
 

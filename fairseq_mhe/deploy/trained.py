@@ -1,0 +1,83 @@
+"""A trained model with what belongs to it: its text processing, dictionaries and decoding."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq.data import Dictionary
+
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.convert.sentences import task_of
+from fairseq_mhe.models.rows import nearest_row
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.runs.recipes import Decoding, recipe
+from fairseq_mhe.runs.run import Run, read_run
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model of ours or of fairseq's own, ready to be exported or to translate.
+
+    ``source``: the checkpoint, its whole options and the model in float32, for evaluation.
+    ``dictionaries``: of the source and the target. ``run``: the run folder, where there is one.
+    """
+
+    source: Source
+    data: DataFolder
+    text: TextProcessing
+    dictionaries: tuple[Dictionary, Dictionary]
+    decoding: Decoding
+    run: Run | None = None
+
+    @property
+    def positions(self) -> tuple[int, int]:
+        """The most tokens of a source and of a target, their ends included."""
+        model: Any = self.source.model
+        source, target = model.max_positions()
+        return source, target
+
+    def config(self, format: str, facts: dict[str, Any]) -> dict[str, Any]:
+        """What bundle.json says of it."""
+        return {
+            "format": format,
+            "text": self.text.settings,
+            "decoding": asdict(self.decoding),
+            "positions": list(self.positions),
+            "facts": facts,
+        }
+
+
+def open_trained(path: Path, folder: Path | None = None) -> Trained:
+    """The model of a run folder, or of a checkpoint.
+
+    ``folder``: the data folder that it was trained on; a run knows its own.
+
+    Raises:
+        UserError: the run is not finished, the checkpoint cannot be read, or the data folder is
+            missing or another one.
+    """
+    run = None
+    checkpoint = path
+    if path.is_dir():
+        run = read_run(path)
+        checkpoint = run.model
+        folder = folder or Path(run.config["surroundings"]["data"])
+        if not checkpoint.is_file():
+            raise UserError(
+                f"{path} is not trained to its end: it has no {checkpoint.name}; run the command "
+                "that trained it again, which goes on from where it was"
+            )
+    if folder is None:
+        raise UserError(f"give the data folder that {path} was trained on (--data)")
+    source = open_source(checkpoint)
+    data = open_prepared(folder)
+    if run is not None and data.fingerprint != run.settings["data"]["fingerprint"]:
+        raise UserError(f"{data.folder} is not the data that {path} was trained on: give --data")
+    task = task_of(data, source)
+    dictionaries = task.source_dictionary, task.target_dictionary
+    decoding = recipe(run.row if run else nearest_row(source.options).name).decoding
+    return Trained(source, data, data.processing(), dictionaries, decoding, run)

@@ -1,0 +1,96 @@
+"""What was done to a model's text, for new text: plain to subwords, and subwords back to plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.prepare.clean import model_text, normalise
+from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, segment
+from fairseq_mhe.prepare.tokenise import detokeniser
+
+_WORD_START = "\u2581"
+
+
+@dataclass(frozen=True)
+class TextProcessing:
+    """How plain text of both ``languages`` (source, target) becomes subwords.
+
+    ``tokenizer``, ``punctuation`` and ``lowercase`` as `PrepareConfig` has them.
+    """
+
+    languages: tuple[str, str]
+    tokenizer: str
+    model: SubwordModel
+    punctuation: bool = False
+    lowercase: bool = False
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All of it but the subword model's place, as JSON has it."""
+        return {
+            "source_lang": self.languages[0],
+            "target_lang": self.languages[1],
+            "tokenizer": self.tokenizer,
+            "subword": self.model.kind,
+            "punctuation": self.punctuation,
+            "lowercase": self.lowercase,
+        }
+
+    def segment(self, lines: Sequence[str], side: int = 0) -> list[str]:
+        """Plain lines of the source (``side`` 0) or target (1) as subwords with spaces between.
+
+        What is empty, or white space only, is empty.
+        """
+        tokens = model_text(self.languages[side], self.tokenizer, self.punctuation, self.lowercase)
+        return segment([tokens(normalise(line)) for line in lines], self.model)
+
+    def plain(self, lines: Iterable[str], side: int = 1) -> list[str]:
+        """Subwords as text that a person writes."""
+        return plain_text(lines, self.model.kind, self.tokenizer, self.languages[side])
+
+
+def processing_of(settings: Mapping[str, Any], folder: Path) -> TextProcessing:
+    """The processing that ``TextProcessing.settings`` describe, its subword model in ``folder``.
+
+    Raises:
+        UserError: the settings are not whole, or the subword model is missing.
+    """
+    try:
+        kind = settings["subword"]
+        path = folder / MODEL_NAMES[kind]
+        languages = settings["source_lang"], settings["target_lang"]
+        tokenizer = settings["tokenizer"]
+    except KeyError as error:
+        raise UserError(f"it is not said how {folder}'s text was made: no {error}") from None
+    if not path.is_file():
+        raise UserError(f"the subword model {path} is missing")
+    marks = {name: bool(settings.get(name)) for name in ("punctuation", "lowercase")}
+    return TextProcessing(languages, tokenizer, SubwordModel(kind, path, sha256(path)), **marks)
+
+
+def plain_text(lines: Iterable[str], subword: str, tokenizer: str, lang: str) -> list[str]:
+    """Subwords of a kind as text that a person writes in ``lang``.
+
+    Raises:
+        KeyError: there is no such kind.
+    """
+    join, finish = _JOIN[subword], detokeniser(tokenizer, lang)
+    return [finish(join(line)) for line in lines]
+
+
+def join_bpe(line: str) -> str:
+    """Undo subword-nmt's segmentation: a piece that ends in ``@@`` is joined to the next."""
+    return f"{line} ".replace("@@ ", "").strip()
+
+
+def join_sentencepiece(line: str) -> str:
+    """Undo SentencePiece's: a space stands only where a piece begins with U+2581."""
+    return line.replace(" ", "").replace(_WORD_START, " ").strip()
+
+
+_JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}
