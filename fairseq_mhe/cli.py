@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import platform
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
+from fairseq_mhe.common.system import installed
 
 #: Heading -> name -> module (with add_arguments(parser) and run(args) -> int | None), line of help.
 _GROUPS = {
@@ -58,6 +61,17 @@ def _module(name: str) -> str:
     return f"fairseq_mhe.{SUBCOMMANDS[name][0]}"
 
 
+class _Version(argparse.Action):
+    """``--version``: what a report of an error begins with."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        found = installed(("fairseq-mhe", "ve-fairseq", "fairseq", "torch"))
+        ours = found.pop("fairseq-mhe", "of a folder, not installed")
+        others = {**found, "Python": platform.python_version()}
+        print(f"{parser.prog} {ours} ({', '.join(map(' '.join, others.items()))})")
+        parser.exit()
+
+
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     """The parser with every subcommand; only the ``chosen`` one's own options are loaded."""
     parser = Parser(
@@ -67,6 +81,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
         epilog=_overview(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print versions, and exit")
     commands = parser.add_subparsers(
         dest="command", required=True, metavar="COMMAND", prog=parser.prog
     )

@@ -30,7 +30,8 @@ RELEASE = "homeassistant==2026.11.0"
 WHEEL = "homeassistant-2026.11.0-py3-none-any.whl"
 WHEEL_SHA256 = "7ca5fbde9dea879ac7723949fc84347aac5182e6309c357b2e4973fd391b00f7"
 LICENCE_MEMBER = "homeassistant-2026.11.0.dist-info/licenses/LICENSE.md"
-HERE = Path(__file__).resolve().parent
+PACKAGE = Path(__file__).resolve().parents[2] / "fairseq_mhe"
+CORPUS = PACKAGE / "prepare" / "corpora" / "home-assistant"
 COLUMNS = ("split", "integration", "en", "de")
 
 MAX_WORDS = 40
@@ -344,7 +345,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--out",
         type=Path,
-        default=HERE,
+        default=CORPUS,
         metavar="FOLDER",
         help="where to write (default: %(default)s)",
     )

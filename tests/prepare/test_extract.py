@@ -17,8 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-FOLDER = Path(__file__).resolve().parents[2] / "data-prep" / "home-assistant"
-TABLE = FOLDER / "pairs.tsv.bz2"
+REPOSITORY = Path(__file__).resolve().parents[2]
+FOLDER = REPOSITORY / "data-prep" / "home-assistant"
+CORPUS = REPOSITORY / "fairseq_mhe" / "prepare" / "corpora" / "home-assistant"
+TABLE = CORPUS / "pairs.tsv.bz2"
 WHEEL_VARIABLE = "FAIRSEQ_MHE_HA_WHEEL"
 
 
@@ -63,12 +65,12 @@ def test_the_committed_files_are_made_again_byte_for_byte(wheel: Path, tmp_path:
     command = [sys.executable, FOLDER / "extract.py", "--wheel", wheel, "--out", tmp_path]
     subprocess.run(command, check=True, capture_output=True)
     for name in ("pairs.tsv.bz2", "LICENSE.txt"):
-        assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
+        assert (tmp_path / name).read_bytes() == (CORPUS / name).read_bytes()
 
 
 def test_it_is_small_and_its_licence_is_there() -> None:
     assert TABLE.stat().st_size < 1_000_000
-    assert "Apache License" in (FOLDER / "LICENSE.txt").read_text(encoding="utf-8")
+    assert "Apache License" in (CORPUS / "LICENSE.txt").read_text(encoding="utf-8")
     assert "Copyright The Home Assistant Authors" in (FOLDER / "README.md").read_text(
         encoding="utf-8"
     )

@@ -1,4 +1,4 @@
-"""The embedded English-German corpus (data-prep/home-assistant) as a data folder."""
+"""The embedded English-German corpus (home-assistant/ beside this file) as a data folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairseq_mhe.prepare.corpora.known import Corpus, default_out, run_corpus
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import write_lines
 
-CORPUS = Path(__file__).resolve().parents[3] / "data-prep" / "home-assistant" / "pairs.tsv.bz2"
+CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"
 _COLUMNS = ["split", "integration", "en", "de"]
 _HELD_OUT_PART = 10  # of --limit's train pairs, one in so many for valid and for test
 
@@ -64,11 +64,11 @@ def read_corpus(path: Path) -> dict[str, list[tuple[str, str]]]:
         text = bz2.decompress(path.read_bytes()).decode("utf-8")
     except FileNotFoundError:
         raise UserError(
-            f"{path} is not there; it comes with a clone of fairseq-mhe, not with an installed copy"
+            f"{path} is missing; it comes with fairseq-mhe: install that again"
         ) from None
     except (OSError, ValueError) as error:
         raise UserError(
-            f"{path} is damaged ({error}); restore it, or make it again with extract.py beside it"
+            f"{path} is damaged ({error}); restore it, or install fairseq-mhe again"
         ) from error
     heading, *rows = [line.split("\t") for line in text.removesuffix("\n").split("\n")]
     splits: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}

@@ -16,7 +16,7 @@ from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, HomeAssistant, re
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.text import read_lines
 
-SCRIPT = CORPUS.parents[1] / "home_assistant_en_de.sh"
+SCRIPT = Path(__file__).parents[3] / "data-prep" / "home_assistant_en_de.sh"
 Pairs = list[tuple[str, str]]
 
 
@@ -53,7 +53,7 @@ def test_the_script_explains_itself_and_tells_errors_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "is not there"),
+        (None, "is missing"),
         (b"BZh no", "is damaged"),
         (
             bz2.compress(b"split\tintegration\ten\tde\n" + 5 * b"train\ta\tb\tc\n")[:-9],
