@@ -17,6 +17,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ def apply() -> None:
     _load_checkpoints_safely()
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
+    _mask_whole_words()
+    _name_numpys_long()
 
 
 @contextlib.contextmanager
@@ -154,6 +157,38 @@ def _number_checkpoints_at_an_epochs_end() -> None:
         return saved
 
     _wrap(checkpoint_utils, "save_checkpoint", with_number)
+
+
+def _mask_whole_words() -> None:
+    """Let ``--mask-whole-words`` work in masked_lm, which reads options that its task has not.
+
+    Where words begin is asked of the dictionary, whose pieces say so if SentencePiece made them,
+    instead of a subword model that the task could not name.
+    """
+    from fairseq.tasks import masked_lm
+
+    def of_the_dictionary(original: Any, args: Any, dictionary: Any) -> torch.Tensor:
+        begins = [symbol.startswith("\N{LOWER ONE EIGHTH BLOCK}") for symbol in dictionary.symbols]
+        if not any(begins):
+            raise ErrorExit(
+                "--mask-whole-words wants pieces of SentencePiece, which say where words begin, "
+                "and the dictionary has none: leave it out"
+            )
+        begins[: dictionary.nspecial] = [True] * dictionary.nspecial
+        return torch.tensor(begins, dtype=torch.uint8)  # (vocabulary,)
+
+    _wrap(masked_lm, "get_whole_word_mask", of_the_dictionary)
+    if not hasattr(masked_lm.MaskedLMTask, "args"):
+        masked_lm.MaskedLMTask.args = None
+
+
+def _name_numpys_long() -> None:
+    """Give numpy back ``compat.long``, which it has no more and fairseq's data sets ask for.
+
+    Without it --sample-break-mode eos, and buckets of translation, end in an AttributeError.
+    """
+    if not hasattr(np, "compat"):
+        setattr(np, "compat", SimpleNamespace(long=np.int64))  # noqa: B010 - mypy knows no such name
 
 
 def bf16_is_not_tpu(args: argparse.Namespace) -> None:

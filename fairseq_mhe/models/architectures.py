@@ -16,7 +16,7 @@ from fairseq_mhe.models.options import MODEL_NAME, check_options
 
 @dataclass(frozen=True)
 class Row:
-    """One size of Transformer; ``layers`` counts each of encoder and decoder."""
+    """One size of Transformer; ``layers`` counts each of its ``sides``."""
 
     embed_dim: int
     ffn_embed_dim: int
@@ -24,17 +24,24 @@ class Row:
     layers: int
     dropout: float
     normalize_before: bool = False
+    sides: tuple[str, ...] = ("encoder", "decoder")
 
     def options(self) -> dict[str, float]:
         """The row as fairseq's flat option names and values."""
-        sides: dict[str, float] = {}
-        for side in ("encoder", "decoder"):
-            sides[f"{side}_embed_dim"] = self.embed_dim
-            sides[f"{side}_ffn_embed_dim"] = self.ffn_embed_dim
-            sides[f"{side}_attention_heads"] = self.heads
-            sides[f"{side}_layers"] = self.layers
-            sides[f"{side}_normalize_before"] = self.normalize_before
-        return {**sides, "dropout": self.dropout}
+        sizes: dict[str, float] = {}
+        for side in self.sides:
+            sizes[f"{side}_embed_dim"] = self.embed_dim
+            sizes[f"{side}_ffn_embed_dim"] = self.ffn_embed_dim
+            sizes[f"{side}_attention_heads"] = self.heads
+            sizes[f"{side}_layers"] = self.layers
+            sizes[f"{side}_normalize_before"] = self.normalize_before
+        return {**sizes, "dropout": self.dropout}
+
+    def give(self, args: argparse.Namespace) -> None:
+        """Set the options that ``args`` does not have."""
+        for name, value in self.options().items():
+            if not hasattr(args, name):
+                setattr(args, name, value)
 
 
 # The feed-forward width is not published; 4 * embed_dim is Vaswani et al.'s (2017, table 3), whose
@@ -64,9 +71,7 @@ def arch_name(row: str) -> str:
 
 def _architecture(row: Row) -> Callable[[argparse.Namespace], None]:
     def configure(args: argparse.Namespace) -> None:
-        for name, value in row.options().items():
-            if not hasattr(args, name):
-                setattr(args, name, value)
+        row.give(args)
         # The decoder's outer widths follow its own unless said otherwise.
         for name in ("decoder_input_dim", "decoder_output_dim"):
             if not hasattr(args, name):

@@ -1,9 +1,9 @@
-"""The options of our model: fairseq's, ours, those of kinds; and the attention that they choose."""
+"""The options of our models: fairseq's, ours, those of kinds; and the attention they choose."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import Field, field, fields, make_dataclass
 from typing import Any, Optional
 
@@ -23,7 +23,7 @@ MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
 #: Where attention sits, and the option that overrides its kind there.
 PLACES = {place: f"{place}_attention" for place in ("encoder", "decoder", "cross")}
-#: fairseq's options that this model does not support, and what they are for.
+#: fairseq's options that our models do not support, and what they are for.
 UNSUPPORTED = {
     "quant_noise_pq": "quantisation noise (--quant-noise-pq)",
     "cross_self_attention": "--cross-self-attention",
@@ -111,12 +111,21 @@ TransformerMHEConfig = make_dataclass(
 )
 
 
-def flat(cfg: Any) -> argparse.Namespace:
-    """Flat options as a namespace of plain values, this model's defaults where none are given."""
+#: Ours of a model whose attention sits in one place only.
+OnePlaceConfig = make_dataclass(
+    "OnePlaceConfig",
+    [(name, *option) for name, option in OPTIONS.items() if name not in PLACES.values()],
+    bases=(FairseqDataclass,),
+    namespace={"__module__": __name__},
+)
+
+
+def flat(cfg: Any, config: type[FairseqDataclass] = TransformerMHEConfig) -> argparse.Namespace:
+    """Flat options as a namespace of plain values, defaults of ``config`` where none are given."""
     given: Any = vars(cfg)
     if isinstance(cfg, DictConfig):
         given = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-    defaults: dict[str, Any] = {f.name: f.default for f in fields(TransformerMHEConfig)}
+    defaults: dict[str, Any] = {f.name: f.default for f in fields(config)}
     found = argparse.Namespace(**{**defaults, **given})
     for name in ("decoder_input_dim", "decoder_output_dim"):
         if isinstance(getattr(found, name), str):  # the unresolved default: as wide as the decoder
@@ -130,14 +139,18 @@ def kinds(args: Any) -> dict[str, str]:
     return {place: getattr(args, option, None) or default for place, option in PLACES.items()}
 
 
-def check_options(args: Any) -> None:
+def check_options(
+    args: Any, places: Sequence[str] = tuple(PLACES), model: str = MODEL_NAME
+) -> None:
     """Refuse what cannot work, before any data is read.
+
+    ``places``: those of ``PLACES`` that the ``model`` has.
 
     Raises:
         ValueError: an unknown kind, an option that no chosen kind uses, sizes that do not fit, or a
             feature of fairseq's Transformer that this model does not support.
     """
-    chosen = kinds(args)
+    chosen = {place: kind for place, kind in kinds(args).items() if place in places}
     for kind in chosen.values():
         kind_class(kind)
     for name, (_, users) in kind_options().items():
@@ -149,8 +162,8 @@ def check_options(args: Any) -> None:
             )
     for name, feature in UNSUPPORTED.items():
         if getattr(args, name, None):
-            raise ValueError(f"{MODEL_NAME} does not support {feature}: leave it out")
-    for side in ("encoder", "decoder"):
+            raise ValueError(f"{model} does not support {feature}: leave it out")
+    for side in {"encoder", "decoder"} & set(places):
         _check_layers_to_keep(args, side)
     for place in chosen:
         build_place(args, place)

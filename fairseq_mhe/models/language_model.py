@@ -1,0 +1,108 @@
+"""fairseq's causal language model with its attention built by the registry."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import make_dataclass
+from typing import Any
+
+from fairseq.models import register_model
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer_lm import (
+    DEFAULT_MAX_TARGET_POSITIONS,
+    TransformerLanguageModel,
+    TransformerLanguageModelConfig,
+)
+from fairseq.modules import AdaptiveInput
+from fairseq.utils import eval_str_list
+from torch import nn
+
+from fairseq_mhe.common.allocator import keep_freed_memory
+from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.models.options import OnePlaceConfig, check_options, flat
+from fairseq_mhe.models.roberta import check_block
+from fairseq_mhe.models.stacks import AnyKind, Decoder
+
+NAME = "transformer_lm_mhe"
+PLACES = ("decoder",)
+
+#: Every option of fairseq's language model and our own.
+TransformerLMMHEConfig = make_dataclass(
+    "TransformerLMMHEConfig",
+    [],
+    bases=(OnePlaceConfig, TransformerLanguageModelConfig),
+    namespace={"__module__": __name__},
+)
+
+
+@register_model(NAME, dataclass=TransformerLMMHEConfig)
+class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
+    """A Transformer decoder without cross-attention, with any of ``KINDS`` as its attention."""
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> TransformerLMMHEModel:
+        """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
+        keep_freed_memory()
+        with one_clear_line(ValueError):
+            args = flat(cfg, TransformerLMMHEConfig)
+            check_lm(args)
+            if args.decoder_layers_to_keep:
+                args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
+            args.max_target_positions = _positions(args)
+            embeddings = cls._embeddings(args, task)
+            config = TransformerConfig.from_namespace(args)
+            decoder = Decoder(config, task.target_dictionary, embeddings, no_encoder_attn=True)
+        model = cls(decoder)
+        model.int8_generation = bool(args.int8_generation)
+        return model
+
+    @classmethod
+    def _embeddings(cls, args: argparse.Namespace, task: Any) -> nn.Module:
+        """The table of words, or Baevski and Auli's (2019) of falling widths."""
+        words = task.source_dictionary
+        if not args.adaptive_input:
+            return cls.build_embedding(args, words, args.decoder_input_dim)
+        return AdaptiveInput(
+            len(words),
+            words.pad(),
+            args.decoder_input_dim,
+            args.adaptive_input_factor,
+            args.decoder_embed_dim,
+            eval_str_list(args.adaptive_input_cutoff, type=int),
+        )
+
+
+def _positions(args: argparse.Namespace) -> int:
+    """How many the model has: as many as a block has tokens, unless told."""
+    for name in ("max_target_positions", "tokens_per_sample"):
+        value = getattr(args, name, None)
+        if isinstance(value, int):  # else None, or a reference to an option of the task
+            return value
+    return DEFAULT_MAX_TARGET_POSITIONS
+
+
+def check_lm(args: Any) -> None:
+    """Refuse what cannot work, before any data is read.
+
+    Raises:
+        ValueError: as `check_options`; embeddings that fairseq would build with ``eval`` or
+            without saying what is wrong; or a block is longer than the model's positions.
+    """
+    if getattr(args, "character_embeddings", False):
+        raise ValueError(f"{NAME} does not support --character-embeddings: leave it out")
+    if getattr(args, "tie_adaptive_weights", False):
+        pairs = (("cutoff", None), ("factor", 4))
+        for name, default in pairs:
+            softmax, table = (
+                getattr(args, f"adaptive_{of}_{name}", default) for of in ("softmax", "input")
+            )
+            if softmax != table or not getattr(args, "adaptive_input", False):
+                raise ValueError(
+                    f"--tie-adaptive-weights wants --adaptive-input and one {name} for both: "
+                    f"--adaptive-softmax-{name} is {softmax}, --adaptive-input-{name} {table}"
+                )
+    block, positions = (
+        getattr(args, name, None) for name in ("tokens_per_sample", "max_target_positions")
+    )
+    check_block("--tokens-per-sample", block, "--max-target-positions", positions)
+    check_options(args, PLACES, NAME)

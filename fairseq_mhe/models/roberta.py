@@ -1,0 +1,135 @@
+"""fairseq's RoBERTa, a masked language model, with its attention built by the registry."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from fairseq.data import Dictionary
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import FairseqEncoderModel, register_model
+from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.models.roberta.model import base_architecture
+from fairseq.models.transformer import TransformerConfig
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.common.allocator import keep_freed_memory
+from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.models.options import OPTIONS, OnePlaceConfig, check_options
+from fairseq_mhe.models.stacks import AnyKind, Encoder
+
+NAME = "roberta_mhe"
+PLACES = ("encoder",)
+#: fairseq's pruning of trained heads, which reads and cuts the projections of its own attention:
+#: option, its default.
+_PRUNING = {"mha_reg_scale_factor": 0.0, "mha_heads_to_keep": -1}
+
+
+class _Encoder(RobertaEncoder):
+    """fairseq's embeddings and language model head around our encoder."""
+
+    def build_encoder(
+        self, args: argparse.Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding
+    ) -> Encoder:
+        """Called by fairseq's constructor."""
+        return Encoder(TransformerConfig.from_namespace(args), dictionary, embed_tokens)
+
+
+@register_model(NAME)
+class RobertaMHEModel(AnyKind, RobertaModel):
+    """RoBERTa (Liu et al. 2019, arXiv 1907.11692) with any of ``KINDS`` as its attention.
+
+    It starts as BERT does: weights of every linear layer and table N(0, 0.02), biases 0, whatever
+    the kind. Parameters of a kind that are no projection (head embeddings, mixing vectors) and
+    projections that it starts at zero (a content term) start as the kind says, as in translation.
+    """
+
+    def __init__(self, args: argparse.Namespace, encoder: RobertaEncoder) -> None:
+        # Not RobertaModel's constructor, which would redraw a kind's own parameters too.
+        FairseqEncoderModel.__init__(self, encoder)
+        self.args = args
+        self.int8_generation = bool(args.int8_generation)
+        _start_as_bert(self)
+        self.classification_heads = nn.ModuleDict()
+
+    @staticmethod
+    def add_args(parser: argparse.ArgumentParser) -> None:
+        """fairseq's options of RoBERTa and ours."""
+        RobertaModel.add_args(parser)
+        gen_parser_from_dataclass(parser, OnePlaceConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> RobertaMHEModel:
+        """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
+        keep_freed_memory()
+        given: Any = vars(args)
+        if isinstance(args, DictConfig):
+            given = OmegaConf.to_container(args, resolve=True, enum_to_str=True)
+        options = argparse.Namespace(**given)
+        with one_clear_line(ValueError):
+            check_roberta(options)
+            fill(options)
+            if not hasattr(options, "max_positions"):
+                if not hasattr(options, "tokens_per_sample"):
+                    options.tokens_per_sample = task.max_positions()
+                options.max_positions = options.tokens_per_sample
+            return cls(options, _Encoder(options, task.source_dictionary))
+
+
+def fill(args: argparse.Namespace) -> None:
+    """Give ``args`` fairseq's and our defaults of what it does not say."""
+    base_architecture(args)
+    for name, (_, field) in OPTIONS.items():
+        if not hasattr(args, name):
+            setattr(args, name, field.default)
+
+
+def check_roberta(args: Any) -> None:
+    """Refuse what cannot work, before any data is read.
+
+    Raises:
+        ValueError: as `check_options`; heads are to be pruned; a block is longer than the model's
+            positions; or an option would have no effect.
+    """
+    for name, default in _PRUNING.items():
+        if getattr(args, name, default) != default:
+            raise ValueError(
+                f"{NAME} does not support pruning of heads (--{name.replace('_', '-')}): leave it "
+                "out"
+            )
+    if getattr(args, "shared_projection_init", None) is not None:
+        raise ValueError(
+            f"--shared-projection-init has no effect on {NAME}, whose projections start as "
+            "BERT's, N(0, 0.02): leave it out"
+        )
+    block, positions = (getattr(args, n, None) for n in ("tokens_per_sample", "max_positions"))
+    check_block("--tokens-per-sample", block, "--max-positions", positions)
+    check_options(args, PLACES, NAME)
+
+
+def check_block(option: str, block: Any, limit: str, positions: Any) -> None:
+    """Refuse blocks of text that are longer than the model has positions.
+
+    Raises:
+        ValueError: they are.
+    """
+    if isinstance(block, int) and isinstance(positions, int) and block > positions:
+        raise ValueError(
+            f"{option} {block} is more than the {positions} positions of the model: lower it, or "
+            f"raise {limit}"
+        )
+
+
+def _start_as_bert(model: nn.Module) -> None:
+    """Draw weights as fairseq's ``init_bert_params``, but for what is a kind's own."""
+    if next(model.parameters()).is_meta:
+        return
+    attentions = [module for module in model.modules() if isinstance(module, Attention)]
+    linears = [m for sublayer in attentions for m in sublayer.modules() if isinstance(m, nn.Linear)]
+    own = {linear for linear in linears if not linear.weight.any()}
+    for module in model.modules():
+        if module not in own:
+            init_bert_params(module)

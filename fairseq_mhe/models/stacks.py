@@ -1,0 +1,189 @@
+"""fairseq's encoder and decoder with their attention built by the registry, for any model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import BaseFairseqModel
+from fairseq.models.transformer import (
+    TransformerConfig,
+    TransformerDecoderBase,
+    TransformerEncoderBase,
+)
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from fairseq.modules.transformer_layer import (
+    TransformerDecoderLayerBase,
+    TransformerEncoderLayerBase,
+)
+from torch import Tensor, nn
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.cache import sentence_order
+from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.common.errors import ErrorExit, one_clear_line
+from fairseq_mhe.models.options import build_place
+from fairseq_mhe.models.packed import pack_linears
+
+#: alignment_layer that matches no layer: no attention weights are computed.
+NO_LAYER = -1
+
+
+class EncoderLayer(TransformerEncoderLayerBase):
+    """fairseq's layer with our self-attention."""
+
+    def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
+        """Called by fairseq's constructor."""
+        return build_place(cfg, "encoder")
+
+
+class DecoderLayer(TransformerDecoderLayerBase):
+    """fairseq's layer with our self- and cross-attention."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # fairseq computes every layer's attention weights in validation, though the decoder uses
+        # one layer's only and asks for it by another argument.
+        self.need_attn = False
+
+    def build_self_attention(self, embed_dim: int, cfg: TransformerConfig, **_: Any) -> Attention:
+        """Called by fairseq's constructor."""
+        return build_place(cfg, "decoder")
+
+    def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
+        """Called by fairseq's constructor."""
+        return build_place(cfg, "cross")
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """fairseq would set ``need_attn`` here; the decoder decides (see :class:`Decoder`)."""
+
+
+def _wrapped(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+    """Activation checkpointing and sharding, as fairseq's build_encoder_layer adds them."""
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    return fsdp_wrap(
+        layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
+    )
+
+
+class Encoder(TransformerEncoderBase):
+    """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
+
+    def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
+        """Called by fairseq's constructor."""
+        return _wrapped(EncoderLayer(cfg, return_fc=self.return_fc), cfg)
+
+    def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
+        """Follow beam search without copying the output for each hypothesis.
+
+        fairseq first calls this with every sentence repeated ``beam`` times, then with orders of
+        hypotheses. ``encoder_out["beam"]`` remembers the number, and rows are selected only where
+        sentences come or go.
+
+        Args:
+            encoder_out: what :meth:`forward` returned, of B sentences.
+            new_order: (N,) row indices.
+        """
+        sentences = encoder_out["encoder_out"][0].size(1)
+        if "beam" in encoder_out:
+            beam = encoder_out["beam"]
+        elif len(new_order) % sentences == 0:
+            beam = len(new_order) // sentences
+            # A sentence's first hypothesis, as if each had had ``beam`` of them before.
+            new_order = new_order * beam
+        else:
+            beam = 1
+        rows, beam = sentence_order(new_order, sentences, beam)
+        reordered = encoder_out if rows is None else super().reorder_encoder_out(encoder_out, rows)
+        return {**reordered, "beam": beam}
+
+
+class Decoder(TransformerDecoderBase):
+    """fairseq's decoder with our layers; attention weights are computed only for who sees them."""
+
+    def __init__(self, cfg: TransformerConfig, *args: Any, **kwargs: Any) -> None:
+        super().__init__(cfg, *args, **kwargs)
+        #: Weights are returned outside training (as fairseq does), unless fairseq-generate says
+        #: they are not printed.
+        self.need_attn = True
+        #: Weights are returned in training too, for criterions that compare them with given
+        #: alignments.
+        self.need_attn_in_training = False
+        self._causal = CausalMask(0)
+
+    def build_decoder_layer(
+        self, cfg: TransformerConfig, no_encoder_attn: bool = False
+    ) -> nn.Module:
+        """Called by fairseq's constructor."""
+        return _wrapped(DecoderLayer(cfg, no_encoder_attn), cfg)
+
+    def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
+        """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""
+        length, device = tensor.size(0), tensor.device
+        if (self._causal.length, self._causal.device) != (length, device):
+            self._causal = CausalMask(length, device)
+        return self._causal
+
+    def extract_features(
+        self, *args: Any, alignment_layer: int | None = None, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """As fairseq's, without weights that nobody wants: (B, T, C), {"attn", "inner_states"}."""
+        wanted = self.need_attn_in_training if self.training else self.need_attn
+        if alignment_layer is None and not wanted:
+            alignment_layer = NO_LAYER
+        return super().extract_features(*args, alignment_layer=alignment_layer, **kwargs)
+
+    def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
+        """Called before generation; ``need_attn``: alignments will be printed."""
+        self.need_attn = need_attn
+
+
+class AnyKind(BaseFairseqModel):
+    """What our models do alike: fast generation, and clear words about checkpoints of others.
+
+    It stands before fairseq's class among a model's bases.
+    """
+
+    #: Generate on a CPU with large weights rounded to 8-bit integers.
+    int8_generation = False
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """Called before generation, on every layer too."""
+        super().make_generation_fast_(**kwargs)
+        with one_clear_line(ValueError):
+            pack_linears(self, int8=self.int8_generation)
+
+    def load_state_dict(
+        self,
+        state_dict: dict[str, Tensor],
+        strict: bool = True,
+        model_cfg: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """As fairseq's, but a checkpoint of another kind or row is refused in one line.
+
+        A checkpoint that was trained with --encoder-layers-to-keep has those layers only and names
+        the option: it is not pruned again, as fairseq would.
+        """
+        if state_dict.keys() == self.state_dict().keys():
+            model_cfg = None
+        try:
+            return super().load_state_dict(state_dict, strict, model_cfg, **kwargs)
+        except RuntimeError:
+            raise ErrorExit(self._mismatch(state_dict)) from None
+
+    def _mismatch(self, state_dict: dict[str, Tensor]) -> str:
+        """Name the first parameter in which the model and a checkpoint differ."""
+        own = self.state_dict()
+        for name in [*own, *state_dict]:
+            expected, found = (
+                tuple(d[name].shape) if name in d else "absent" for d in (own, state_dict)
+            )
+            if expected != found:
+                break
+        return (
+            f"the checkpoint is not of this model: {name} is {found} in the checkpoint, "
+            f"{expected} in the model; use the --arch, --attention and dictionary it was trained "
+            "with, or another --save-dir"
+        )

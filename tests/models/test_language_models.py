@@ -1,0 +1,277 @@
+"""RoBERTa and the causal language model: equal to fairseq's own where they must be, and the same
+whatever the padding and the way of decoding.
+"""
+
+from __future__ import annotations
+
+import argparse
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from torch import Tensor, nn
+
+from fairseq_mhe.attention import KINDS, Attention
+from fairseq_mhe.models import packed
+from fairseq_mhe.models.build import build, make_dictionary
+from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.models.language_architectures import LM_ROWS, ROBERTA_ROWS
+from fairseq_mhe.models.packed import int8_available
+from fairseq_mhe.report.published import BERT_BASE
+from tests.fixtures.language import FAMILIES, LM, ROBERTA, make_language_model, sentences
+from tests.fixtures.models import make_dictionary as small_dictionary
+
+PAD = small_dictionary().pad()
+# float32 with sums in another order over two layers of width 16; logits are around 1.
+CLOSE = {"rtol": 0, "atol": 3e-6}
+#: Attention parameters of 12 layers of width 768 with 12 heads (Xue & Aletras 2023, table 1).
+COUNTS = {
+    "sha": 8_847_360,
+    "mha": 28_311_552,
+    "el": 14_155_776,
+    "mqa": 15_335_424,
+    "skv": 21_233_664,
+    "mhe_add": 8_875_008,
+    "mhe_mul": 8_875_008,
+}
+
+
+@pytest.fixture(params=FAMILIES, ids=lambda family: family[0])
+def family(request: pytest.FixtureRequest) -> tuple[str, str, str]:
+    """Ours, fairseq's, and the side that the model has."""
+    return request.param
+
+
+@pytest.fixture(params=sorted(KINDS))
+def kind(request: pytest.FixtureRequest) -> str:
+    """Every kind of attention."""
+    return request.param
+
+
+def make_random(arch: str, **options: Any) -> nn.Module:
+    """A model in which all that starts at zero, or nearly, matters."""
+    model = make_language_model(arch, **options)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def logits(model: nn.Module, tokens: Tensor) -> Tensor:
+    """(B, T, vocabulary)."""
+    with torch.inference_mode():
+        return model(tokens)[0]
+
+
+@pytest.mark.parametrize("kind", COUNTS)
+def test_base_has_the_published_counts(kind: str) -> None:
+    words = make_dictionary(100)
+    task = SimpleNamespace(source_dictionary=words, max_positions=lambda: 512)
+    with torch.device("meta"):
+        model = build({"arch": "roberta_mhe_base", "attention": kind}, task)
+    assert len(model.encoder.sentence_encoder.layers) == 12
+    assert attention_parameters(model) == COUNTS[kind]
+    # The paper rounds MHA's 28.3116 up.
+    assert abs(COUNTS[kind] / 1e6 - float(BERT_BASE[kind])) < 0.01
+
+
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool) -> None:
+    arch, theirs, side = family
+    options = {f"{side}_normalize_before": normalize_before}
+    stock = make_random(theirs, **options)
+    ours = make_language_model(arch, seed=2, attention="mha", attention_bias=True, **options)
+    ours.load_state_dict(stock.state_dict())
+    tokens = sentences()
+    real = tokens.ne(PAD)
+    torch.testing.assert_close(
+        logits(ours, tokens)[real], logits(stock, tokens)[real], rtol=0, atol=2e-5
+    )
+
+
+def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
+    """What transformer_lm_wiki103 is made of: tables of falling widths, tied to the softmax."""
+    adaptive = {
+        "share_decoder_input_output_embed": False,
+        "adaptive_input": True,
+        "adaptive_input_cutoff": "10,20",
+        "adaptive_softmax_cutoff": "10,20",
+        "adaptive_input_factor": 2,
+        "adaptive_softmax_factor": 2,
+        "tie_adaptive_weights": True,
+        "tie_adaptive_proj": True,
+    }
+    stock = make_random(LM[1], **adaptive)
+    ours = make_language_model(LM[0], seed=2, attention="mha", attention_bias=True, **adaptive)
+    ours.load_state_dict(stock.state_dict())
+    tokens = sentences(count=1)
+    found, expected = (
+        model.get_normalized_probs(model(tokens), True, {"target": tokens})
+        for model in (ours, stock)
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+
+
+def test_classification_heads_are_fairseqs() -> None:
+    stock = make_random(ROBERTA[1])
+    stock.register_classification_head("head", num_classes=3)
+    ours = make_language_model(ROBERTA[0], attention="mha", attention_bias=True)
+    ours.register_classification_head("head", num_classes=3)
+    ours.load_state_dict(stock.state_dict())
+    tokens = sentences()
+    found, expected = (m(tokens, classification_head_name="head")[0] for m in (ours, stock))
+    assert found.shape == (5, 3)
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+
+
+def test_padding_changes_nothing(family: tuple, kind: str) -> None:
+    """A sentence gives the same alone as beside longer ones (pangolinn's property)."""
+    model, tokens = make_random(family[0], attention=kind), sentences()
+    together = logits(model, tokens)
+    for row, sentence in enumerate(tokens):
+        alone = sentence[sentence.ne(PAD)].unsqueeze(0)
+        length = alone.size(1)
+        torch.testing.assert_close(together[row, :length], logits(model, alone)[0], **CLOSE)
+
+
+def test_causal_model_sees_the_past_only(kind: str) -> None:
+    model, tokens = make_random(LM[0], attention=kind), sentences(count=1)
+    whole = logits(model, tokens)
+    for length in range(1, tokens.size(1)):
+        torch.testing.assert_close(logits(model, tokens[:, :length]), whole[:, :length], **CLOSE)
+
+
+def test_masked_model_sees_both_sides(kind: str) -> None:
+    model, tokens = make_random(ROBERTA[0], attention=kind), sentences(count=1)
+    changed = tokens.clone()
+    changed[0, -1] = 4 + (tokens[0, -1] - 3) % 30
+    assert (logits(model, changed) - logits(model, tokens))[0, 1].abs().max() > 1e-4
+
+
+def test_incremental_decoding_is_full_decoding(kind: str) -> None:
+    model, tokens = make_random(LM[0], attention=kind), sentences(count=3, longest=7)[:, :5]
+    whole = logits(model, tokens)
+    state: dict = {}
+    with torch.inference_mode():
+        for length in range(1, tokens.size(1) + 1):
+            step = model.decoder(tokens[:, :length], incremental_state=state)[0][:, 0]
+            torch.testing.assert_close(step, whole[:, length - 1], **CLOSE)
+
+
+def test_only_the_attention_differs_by_kind(family: tuple) -> None:
+    names = []
+    for kind in ("mha", "mhe_mul", "collaborative"):
+        model = make_language_model(family[0], attention=kind)
+        names.append([name for name, _ in model.named_parameters() if "self_attn." not in name])
+        attentions = [m for m in model.modules() if isinstance(m, Attention)]
+        assert [attention.kind for attention in attentions] == [kind, kind]
+    assert names[0] == names[1] == names[2]
+
+
+def test_masked_model_starts_as_bert_but_for_a_kinds_own() -> None:
+    """Every projection N(0, 0.02) with biases 0; head embeddings, mixing vectors and content terms
+    as in translation.
+    """
+    sizes = {"encoder_embed_dim": 128, "encoder_attention_heads": 2, "attention_bias": True}
+    for kind in ("mha", "mhe_mul", "skv"):
+        model = make_language_model(
+            ROBERTA[0],
+            attention=kind,
+            **({"head_embedding_std": 0.5} if "mhe" in kind else {}),
+            **sizes,
+        )
+        for name, value in model.named_parameters():
+            if name.endswith(("y_embedding", "e_embedding")):
+                assert 0.35 < value.std() < 0.65
+            elif "_proj.weight" in name:
+                assert 0.018 < value.std() < 0.022
+            elif name.endswith("bias"):
+                assert not value.any()
+    model = make_language_model(ROBERTA[0], attention="collaborative", **sizes)
+    attention = model.encoder.sentence_encoder.layers[0].self_attn
+    assert not attention.content_proj.weight.any()
+    assert 0.018 < attention.q_proj.weight.std() < 0.022
+    assert attention.mixing.abs().max() > 0.1  # Xavier uniform, not N(0, 0.02)
+
+
+def test_causal_model_starts_as_its_kind_does() -> None:
+    model = make_language_model(LM[0], attention="mhe_mul", shared_projection_init="xavier")
+    weight = model.decoder.layers[0].self_attn.q_proj.weight  # (4, 16)
+    assert weight.abs().max() <= (6 / 20) ** 0.5
+    assert weight.std() > 0.2
+
+
+@pytest.mark.parametrize("row", [row for row in LM_ROWS if row not in ("tiny", "small")])
+def test_causal_architectures_are_fairseqs_of_that_name(row: str) -> None:
+    ours, theirs = argparse.Namespace(), argparse.Namespace()
+    ARCH_CONFIG_REGISTRY[f"transformer_lm_mhe_{row}"](ours)
+    ARCH_CONFIG_REGISTRY[f"transformer_lm_{row}"](theirs)
+    assert {**vars(ours), **vars(theirs)} == vars(ours)
+
+
+def test_masked_base_is_fairseqs() -> None:
+    ours, theirs = argparse.Namespace(), argparse.Namespace()
+    ARCH_CONFIG_REGISTRY["roberta_mhe_base"](ours)
+    ARCH_CONFIG_REGISTRY["roberta_base"](theirs)
+    assert {**vars(ours), **vars(theirs)} == vars(ours)
+
+
+@pytest.mark.parametrize("row", ROBERTA_ROWS)
+def test_bare_name_is_base_and_given_values_win(row: str) -> None:
+    given = argparse.Namespace(encoder_layers=3)
+    ARCH_CONFIG_REGISTRY[f"roberta_mhe_{row}"](given)
+    assert given.encoder_layers == 3
+    bare, base = argparse.Namespace(), argparse.Namespace()
+    ARCH_CONFIG_REGISTRY["roberta_mhe"](bare)
+    ARCH_CONFIG_REGISTRY["roberta_mhe_base"](base)
+    assert bare == base
+
+
+@pytest.mark.skipif(not int8_available(), reason="torch has no 8-bit products here")
+def test_int8_is_nearly_the_same(family: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "WORTH_PACKING", 1)
+    plain, rounded = (
+        make_language_model(family[0], attention="mhe_mul", int8_generation=int8)
+        for int8 in (False, True)
+    )
+    rounded.make_generation_fast_()
+    tokens = sentences()
+    difference = (logits(plain, tokens) - logits(rounded, tokens))[tokens.ne(PAD)].abs().max()
+    assert 0 < difference < 0.1
+
+
+BAD = [
+    (ROBERTA, {"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha"),
+    (LM, {"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha"),
+    (ROBERTA, {"encoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
+    (LM, {"decoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
+    (ROBERTA, {"attention": "mha", "head_embedding_std": 0.1}, "has no effect on --attention mha"),
+    (ROBERTA, {"shared_projection_init": "head"}, "start as BERT's, N"),
+    (ROBERTA, {"mha_reg_scale_factor": 0.1}, "does not support pruning of heads"),
+    (ROBERTA, {"mha_heads_to_keep": 2}, "does not support pruning of heads"),
+    (ROBERTA, {"quant_noise_pq": 0.1}, "roberta_mhe does not support quantisation noise"),
+    (ROBERTA, {"max_positions": 16}, "--tokens-per-sample 32 is more than the 16 positions"),
+    (LM, {"max_target_positions": 16}, "--tokens-per-sample 32 is more than the 16 positions"),
+    (LM, {"character_embeddings": True}, "does not support --character-embeddings"),
+    (
+        LM,
+        {"tie_adaptive_weights": True, "adaptive_input": True, "adaptive_input_cutoff": "9"},
+        "cutoff",
+    ),
+    (LM, {"decoder_layers_to_keep": "7"}, "give numbers from 0 to 1"),
+]
+
+
+@pytest.mark.parametrize(("family", "options", "message"), BAD)
+def test_bad_options_end_in_one_line(family: tuple, options: dict, message: str) -> None:
+    with pytest.raises(SystemExit, match="fairseq-mhe: error: .*" + message) as caught:
+        make_language_model(family[0], **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_checkpoint_of_another_kind_is_refused_in_one_line(family: tuple) -> None:
+    one, other = (make_language_model(family[0], attention=kind) for kind in ("mha", "mhe_mul"))
+    with pytest.raises(SystemExit, match="the checkpoint is not of this model") as caught:
+        one.load_state_dict(other.state_dict())
+    assert "\n" not in str(caught.value)
