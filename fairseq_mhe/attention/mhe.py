@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from fairseq_mhe.attention.base import Attention, join_heads
+from fairseq_mhe.attention.base import join_heads
 from fairseq_mhe.attention.cp import decompose
 from fairseq_mhe.attention.fitting import (
     Fitted,
@@ -31,24 +31,15 @@ from fairseq_mhe.attention.fitting import (
     shared_rows,
 )
 from fairseq_mhe.attention.heads import Heads
-from fairseq_mhe.attention.sublayer import PACKED_GAIN, Option
+from fairseq_mhe.attention.shared import SharedProjectionAttention
+from fairseq_mhe.attention.sublayer import Option, Sublayer
 
 #: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head
 #: embeddings.
 PARAM_GROUP = "head_embeddings"
 
-_OPTIONS = (
-    Option(
-        "head_embedding_std", float, 0.02, "spread of the head embeddings' initial values N(0, std)"
-    ),
-    Option(
-        "shared_projection_init",
-        str,
-        "packed",
-        "scale of the shared projections' initial weights: packed (fairseq's gain), xavier "
-        "(without it) or head (as large as those of one head in mha)",
-        choices=("packed", "xavier", "head"),
-    ),
+STD = Option(
+    "head_embedding_std", float, 0.02, "spread of the head embeddings' initial values N(0, std)"
 )
 
 _OFFSET = Option(
@@ -56,35 +47,41 @@ _OFFSET = Option(
 )
 
 
-class _HeadEmbeddingAttention(Attention):
+def check_spread(std: float) -> None:
+    """Refuse a spread that is none.
+
+    Raises:
+        ValueError: it is negative.
+    """
+    if std < 0:
+        raise ValueError(f"head_embedding_std must not be negative, but is {std}")
+
+
+def head_embedding(num_heads: int, head_dim: int, std: float) -> nn.Parameter:
+    """(n, d) of N(0, std), which an optimizer may treat apart."""
+    embedding = nn.Parameter(torch.empty(num_heads, head_dim))
+    nn.init.normal_(embedding, std=std)
+    embedding.param_group = PARAM_GROUP  # type: ignore[attr-defined]
+    return embedding
+
+
+class _HeadEmbeddingAttention(SharedProjectionAttention):
     """What both share: projections to one head, three embeddings a head, one cached head each."""
 
-    OPTIONS: tuple[Option, ...] = (*Attention.OPTIONS, *_OPTIONS)
+    OPTIONS: tuple[Option, ...] = (*SharedProjectionAttention.OPTIONS, STD)
     head_embedding_std: float
-    shared_projection_init: str
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
     key_embedding: nn.Parameter  # (n, d), e^K
     value_embedding: nn.Parameter  # (n, d), e^V
 
     def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
         super().__init__(embed_dim, num_heads, **given)
-        std = self.head_embedding_std
-        if std < 0:
-            raise ValueError(f"head_embedding_std must not be negative, but is {std}")
+        check_spread(self.head_embedding_std)
         self.project(1, kept=1)
         for name in ("query_embedding", "key_embedding", "value_embedding"):
-            embedding = nn.Parameter(torch.empty(num_heads, self.head_dim))
-            nn.init.normal_(embedding, std=std)
-            embedding.param_group = PARAM_GROUP  # type: ignore[attr-defined]
-            self.register_parameter(name, embedding)
-
-    def gain(self, width: int) -> float:
-        """As ``shared_projection_init`` says, for a projection from inputs of ``width``."""
-        if self.shared_projection_init == "head":
-            d, n = self.head_dim, self.num_heads
-            # As large as the weights of one head in MHA, whose projection is n times as high.
-            return PACKED_GAIN * ((width + d) / (width + n * d)) ** 0.5
-        return PACKED_GAIN if self.shared_projection_init == "packed" else 1.0
+            self.register_parameter(
+                name, head_embedding(num_heads, self.head_dim, self.head_embedding_std)
+            )
 
     def shared_query(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, 1, T, d), contiguous, so that what is made of it is too."""
@@ -147,16 +144,8 @@ class MHEMul(_HeadEmbeddingAttention):
 
     def fitted(self, trained: Trained) -> Fitted:
         """Scores with one factor a head and channel are a CP decomposition; W_O has the values'."""
-        p, width = Problem(self, trained), self.head_dim
-        weighted = p.of_query[0] @ p.scores @ p.of_memory[0]  # (n, X, M)
-        found = decompose(weighted, width, p.heads.key.size(1), trained.iterations, trained.advance)
-        # Factors of size 1 on average, as those of a new model are.
-        size = found.mixing.square().mean(dim=0).sqrt()  # (d,)
-        factors = torch.where(size > 0, found.mixing / size, 1.0)  # (n, d)
-        query, key = (rows * size.sqrt().unsqueeze(1) for rows in (found.query, found.key))
-        value, output = p.shared_values(p.outputs)
+        parameters, factors = factors_of_scores(self, trained)
         one = torch.full_like(factors, 1 - self.head_embedding_offset)
-        parameters = p.parameters(query @ p.of_query[1], key @ p.of_memory[1], value, output)
         # All in e^Q: where a factor is 0 it can still learn, which it could not if e^K made half
         # of it.
         parameters["query_embedding"] = factors - self.head_embedding_offset
@@ -166,10 +155,7 @@ class MHEMul(_HeadEmbeddingAttention):
 
     def best_embedding(self, weight: Tensor, bias: Tensor) -> Tensor:
         """The factor of each channel that brings the mean closest to the head's own."""
-        mean = weight.mean(dim=0)  # (d, C)
-        size = mean.square().sum(dim=1)  # (d,)
-        factors = torch.where(size > 0, (weight * mean).sum(dim=2) / size, 1.0)  # (n, d)
-        return factors - self.head_embedding_offset
+        return factors_of_mean(weight) - self.head_embedding_offset
 
 
 class MHEAdd(_HeadEmbeddingAttention):
@@ -233,3 +219,23 @@ class MHEAdd(_HeadEmbeddingAttention):
     def best_embedding(self, weight: Tensor, bias: Tensor) -> Tensor:
         """What each head's bias differs from the mean by."""
         return bias - (bias.mean(dim=0) if self.bias else 0)
+
+
+def factors_of_scores(new: Sublayer, trained: Trained) -> tuple[Parameters, Tensor]:
+    """Shared projections, and the factors (n, d) of a shared query that come closest to heads."""
+    p, width = Problem(new, trained), new.head_dim
+    weighted = p.of_query[0] @ p.scores @ p.of_memory[0]  # (n, X, M)
+    found = decompose(weighted, width, p.heads.key.size(1), trained.iterations, trained.advance)
+    # Factors of size 1 on average, as those of a new model are.
+    size = found.mixing.square().mean(dim=0).sqrt()  # (d,)
+    factors = torch.where(size > 0, found.mixing / size, 1.0)  # (n, d)
+    query, key = (rows * size.sqrt().unsqueeze(1) for rows in (found.query, found.key))
+    value, output = p.shared_values(p.outputs)
+    return p.parameters(query @ p.of_query[1], key @ p.of_memory[1], value, output), factors
+
+
+def factors_of_mean(weight: Tensor) -> Tensor:
+    """(n, d): what brings the mean of weights (n, d, C) closest to each, channel by channel."""
+    mean = weight.mean(dim=0)  # (d, C)
+    size = mean.square().sum(dim=1)  # (d,)
+    return torch.where(size > 0, (weight * mean).sum(dim=2) / size, 1.0)

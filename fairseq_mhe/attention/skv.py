@@ -21,11 +21,7 @@ class SharedKeyValueAttention(Attention):
 
     def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
         super().__init__(embed_dim, num_heads, **given)
-        if self.kdim != self.vdim:
-            raise ValueError(
-                f"skv projects keys and values together: kdim {self.kdim} and vdim {self.vdim} "
-                "differ"
-            )
+        self.check_one_input()
         width = num_heads * self.head_dim
         self.kv_proj = self.input_linear(self.kdim, width)
         self.q_proj = self.input_linear(embed_dim, width)

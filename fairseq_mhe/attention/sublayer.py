@@ -42,7 +42,7 @@ class Option:
             ValueError: it is none of the choices.
         """
         value = self.default if given is None else given
-        if self.choices and value not in self.choices:
+        if self.choices and value is not None and value not in self.choices:
             known = ", ".join(self.choices)
             raise ValueError(f"unknown {self.name} {value!r}; choose one of: {known}")
         return value
@@ -153,6 +153,18 @@ class Sublayer(nn.Module):
         self.v_proj = self.input_linear(self.vdim, kept * self.head_dim)
         self.q_proj = self.input_linear(self.embed_dim, queries * self.head_dim)
         self.out_proj = self.output_linear()
+
+    def check_one_input(self) -> None:
+        """Keys and values are made by one projection.
+
+        Raises:
+            ValueError: their inputs are not equally wide.
+        """
+        if self.kdim != self.vdim:
+            raise ValueError(
+                f"{self.kind} projects keys and values together: kdim {self.kdim} and vdim "
+                f"{self.vdim} differ"
+            )
 
     def gain(self, width: int) -> float:
         """The gain with which a projection from inputs of ``width`` starts: as fairseq's."""

@@ -11,9 +11,13 @@ from torch import Tensor
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention
 from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.common.errors import UserError
 from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
+WRITTEN_OUT = [
+    name for name, kind in KINDS.items() if kind.written_out is not Attention.written_out
+]
 
 
 def by_hand(heads: Heads, x: Tensor, y: Tensor) -> Tensor:
@@ -35,7 +39,7 @@ def sublayer(kind: str, **options: Any) -> Attention:
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN_OUT)
 def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:
     attention = sublayer(kind, bias=bias)
     generator = torch.Generator().manual_seed(5)
@@ -90,6 +94,15 @@ def test_forms_are_what_heads_do_with_them() -> None:
         float(x @ heads.scores()[1] @ y + heads.content()[1] @ y), float(score), rel_tol=1e-9
     )
     assert heads.scaled(0.3).scores().allclose(heads.scores())
+
+
+def test_which_kinds_have_no_heads_and_why() -> None:
+    assert set(KINDS) - set(WRITTEN_OUT) == {"mhe_gate"}
+    with pytest.raises(
+        UserError,
+        match="mhe_gate attention is not written out as ordinary heads: its gate depends on",
+    ):
+        sublayer("mhe_gate").written_out()
 
 
 @pytest.mark.parametrize("kind", KINDS)

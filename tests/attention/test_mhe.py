@@ -91,6 +91,32 @@ def test_offset_one_keeps_heads_alive_at_the_start() -> None:
     assert without(x)[0].std() < 0.1 * with_one(x)[0].std()
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@torch.no_grad()
+def test_mul_has_one_useful_vector_a_head(bias: bool) -> None:
+    """(1 + e^Q) (1 + e^K) act as one, and (1 + e^V) is a part of W_O."""
+    layer, other = make_layer("mhe_mul", bias=bias), make_layer("mhe_mul", bias=bias)
+    product = (1 + layer.query_embedding) * (1 + layer.key_embedding)
+    other.query_embedding.copy_(product - 1)
+    other.key_embedding.zero_()
+    other.value_embedding.zero_()
+    other.out_proj.weight.mul_(1 + layer.value_embedding.flatten())
+    x = random(5, 3, 24)
+    torch.testing.assert_close(other(x)[0], layer(x)[0], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_add_has_one_useful_vector_a_head() -> None:
+    """e^K is ignored by the softmax, and e^V is a constant of the output."""
+    layer, other = make_layer("mhe_add", bias=True), make_layer("mhe_add", bias=True)
+    constant = layer.out_proj.weight @ layer.value_embedding.flatten()  # (C,)
+    other.key_embedding.zero_()
+    other.value_embedding.zero_()
+    other.out_proj.bias.add_(constant)
+    x = random(5, 3, 24)
+    torch.testing.assert_close(other(x)[0], layer(x)[0], rtol=0, atol=1e-12)
+
+
 def test_additive_key_embedding_has_no_effect_but_a_zero_gradient() -> None:
     layer = make_layer("mhe_add")
     x = random(5, 3, 24)

@@ -119,6 +119,41 @@ def mha_from_sha(sha: Attention, sizes: dict) -> Attention:
     return layer
 
 
+def turn_without_turns(mul: Attention, sizes: dict) -> Attention:
+    """b_i = 1: the transform there and back is nothing; e^V is a part of W_O."""
+    layer = make_layer("mhe_turn", **sizes)
+    copy_shared(layer, mul)
+    layer.first_scale.copy_((1 + mul.query_embedding) * (1 + mul.key_embedding))
+    layer.middle_scale.fill_(1)
+    layer.last_scale.fill_(1)
+    layer.out_proj.weight.mul_(1 + mul.value_embedding.flatten())
+    return layer
+
+
+def input_with_equal_embeddings(sha: Attention, sizes: dict) -> Attention:
+    layer = make_layer("mhe_input", **sizes)
+    copy_shared(layer, sha)
+    layer.input_scale.fill_(1)
+    return layer
+
+
+def mqa_of_composed(composed: Attention, sizes: dict) -> Attention:
+    """Its queries' projection, as it is before generation."""
+    layer = make_layer("mqa", **sizes)
+    copy_shared(layer, composed)
+    composed.make_generation_fast_()
+    layer.q_proj.load_state_dict(composed.folded_proj.state_dict())
+    return layer
+
+
+def mqa_from_one_state(skv: Attention, sizes: dict) -> Attention:
+    layer = make_layer("mqa", **sizes)
+    copy_shared(layer, skv)
+    layer.k_proj.load_state_dict(skv.kv_proj.state_dict())
+    layer.v_proj.load_state_dict(skv.kv_proj.state_dict())
+    return layer
+
+
 #: What a kind becomes -> that kind, and the layer of another kind that does the same.
 RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
@@ -130,6 +165,12 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mha with equal key and value projections is skv": ("skv", mha_from_skv),
     "skv with the identity as projection is el": ("el", skv_from_el),
     "mha with equal heads is sha": ("sha", mha_from_sha),
+    "mhe_turn with b = 1 is mhe_mul": ("mhe_mul", turn_without_turns),
+    "mhe_input with equal embeddings is sha": ("sha", input_with_equal_embeddings),
+    "mqa with composed queries is mhe_turn": ("mhe_turn", mqa_of_composed),
+    "mqa with composed queries is mhe_input": ("mhe_input", mqa_of_composed),
+    "mqa with composed queries is mqa_tied": ("mqa_tied", mqa_of_composed),
+    "mqa with equal key and value projections is mqa_skv": ("mqa_skv", mqa_from_one_state),
 }
 
 
@@ -190,5 +231,8 @@ def test_relation_needs_those_weights(relation: str, place: str) -> None:
     with torch.no_grad():
         other = convert(one, sizes)
     x = random(5, 3, 24)
-    torch.nn.init.normal_(one.q_proj.weight, std=0.4)
+    one = make_layer(kind, **sizes)
+    torch.nn.init.normal_(
+        one.k_proj.weight if hasattr(one, "k_proj") else one.q_proj.weight, std=0.4
+    )
     assert not torch.allclose(other(x, x, x)[0], one(x, x, x)[0])

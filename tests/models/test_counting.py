@@ -148,6 +148,13 @@ FORMULAS = {
     "skv": (2 * 24 * 24, 24 * 24, 2 * 24),
     "el": (2 * 24 * 24, 0, 2 * 24),
     "collaborative": (24 * 6 + 24 * 24, 24 * 6 + 24 * 24, 4 * 6 + 24),
+    # Composed queries cost what those of mqa do; a gate one number a head more.
+    "mhe_turn": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),
+    "mhe_input": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),
+    "mhe_gate": (2 * 24 * 24 + 24 * 4, 2 * 24 * 6, 2 * 24),
+    "mqa_tied": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),
+    "mqa_skv": (2 * 24 * 24, 24 * 6, 2 * 24),
+    "mqa_tied_skv": (2 * 24 * 24, 24 * 6, 2 * 24),
 }
 
 

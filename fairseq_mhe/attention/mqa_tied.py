@@ -1,0 +1,69 @@
+"""Multi-query attention whose queries are read through the transposed output projection.
+
+q_i = ((X * g) W_O^T)_i * e_i: block i of W_O, through which head i writes, is what it reads with;
+g in R^C, random signs at the start, so that it reads in another subspace than it writes in, and one
+embedding e_i in R^d a head. Head i: softmax(q_i (Y W_K)^T / sqrt(d)) Y W_V; output concat(heads)
+W_O. With ``mqa_tied_skv`` keys are values too: W_K = W_V. Embeddings have been tied to the output
+projection before (Press & Wolf 2017); tying queries to it is this project's own.
+Parameters without biases: n d C + kdim d + vdim d + C + n d; of ``mqa_tied_skv``, whose keys are
+values, one kdim d less.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_mhe.attention.base import split_heads
+from fairseq_mhe.attention.composed import ComposedQueryAttention, random_signs
+from fairseq_mhe.attention.heads import Projection, projected
+from fairseq_mhe.attention.sublayer import PACKED_GAIN
+
+
+class TiedQueryAttention(ComposedQueryAttention):
+    """W_O serves twice; with ``bias`` queries have one of their own."""
+
+    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
+        super().__init__(embed_dim, num_heads, **given)
+        self.key_heads = self.value_heads = 1
+        self.make_kept()
+        self.out_proj = self.output_linear()
+        self.input_scale = random_signs(embed_dim)  # (C,), g
+        # W_O starts without the gain that a query projection starts with.
+        self.query_scale = nn.Parameter(torch.full((num_heads, self.head_dim), PACKED_GAIN))  # e_i
+        self.query_bias: nn.Parameter | None = None  # (n, d)
+        if self.bias:
+            self.query_bias = nn.Parameter(torch.zeros(num_heads, self.head_dim))
+
+    def make_kept(self) -> None:
+        """The projections of what is kept."""
+        self.k_proj = self.input_linear(self.kdim, self.head_dim)
+        self.v_proj = self.input_linear(self.vdim, self.head_dim)
+
+    def composed(self) -> tuple[Tensor, Tensor | None]:
+        """(n, d, C), (n, d): W_O's blocks, scaled on both sides."""
+        blocks = self.out_proj.weight.T.unflatten(0, (self.num_heads, -1))  # (n, d, C)
+        return blocks * self.query_scale.unsqueeze(2) * self.input_scale, self.query_bias
+
+
+class TiedQuerySharedKeyValueAttention(TiedQueryAttention):
+    """The same, and the one key head is the value head."""
+
+    keys_are_values = True
+
+    def make_kept(self) -> None:
+        """One projection, of what is key and value."""
+        self.check_one_input()
+        self.kv_proj = self.input_linear(self.kdim, self.head_dim)
+
+    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """(S, B, kdim) -> one (B, 1, S, d), as both; ``value`` is the same input."""
+        shared = split_heads(self.kv_proj(key), 1)
+        return shared, shared
+
+    def kept_projections(self) -> tuple[Projection, Projection]:
+        """The shared one, twice."""
+        shared = projected(self.kv_proj, 1, self.num_heads)
+        return shared, shared
