@@ -1,0 +1,152 @@
+"""Every kind of attention on a GPU that is not there: devices, dtypes, and what it is asked."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.kernel import CausalMask
+from tests.attention.conftest import EMBED_DIM, make_layer
+from tests.fixtures.fake_cuda import BACKWARD, CUDA, DTYPES, empty, fake_cuda, moved
+
+B, BEAM, T, S = 3, 2, 5, 7
+#: The only two places that ask a GPU for a value.
+PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
+ORDER = "fairseq_mhe.attention.cache._listed"
+#: Where beam search moves hypotheses: nowhere, within their sentences, to other sentences.
+ORDERS = [0, 1, 2, 3, 4, 5], [0, 0, 3, 2, 5, 5], [4, 5, 2, 3, 0, 0]
+both_places = pytest.mark.parametrize("place", ["decoder", "cross"])
+
+
+@pytest.fixture(params=sorted(DTYPES))
+def dtype(request: pytest.FixtureRequest) -> torch.dtype:
+    """What models are trained and translated in on GPUs."""
+    return DTYPES[request.param]
+
+
+def layer_for(kind: str, place: str) -> Attention:
+    """A sublayer with dropout, on the CPU."""
+    return make_layer(kind, place, dtype=torch.float32, dropout=0.1)
+
+
+def inputs(place: str, dtype: torch.dtype, **options: Any) -> tuple[Tensor, Tensor]:
+    """Queries (T, B, C), and keys (S, B, C), which in self-attention are the queries."""
+    x = empty(T, B, EMBED_DIM, dtype=dtype, **options)
+    return x, empty(S, B, EMBED_DIM, dtype=dtype, **options) if place == "cross" else x
+
+
+def masks(place: str, keys: int, dtype: torch.dtype) -> list[dict[str, Any]]:
+    """Every combination of masks that fairseq gives a sublayer in this place."""
+    causal: list[Any] = [None]
+    if place != "cross":
+        either = [CausalMask(T, CUDA), CausalMask(T, CUDA)]  # padding on the left, on the right
+        causal += [*either, either[0].hidden, empty(T, T, dtype=dtype)]
+    padding = [None, empty(B, keys, dtype=torch.bool)]
+    return [
+        {"attn_mask": mask, "key_padding_mask": hidden}
+        for mask, hidden in itertools.product(causal, padding)
+    ]
+
+
+def check(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    assert (out.device.type, tuple(out.shape), out.dtype) == ("cuda", shape, dtype)
+
+
+@both_places
+def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
+    """With every mask, in training and in evaluation, with weights and without."""
+    layer = layer_for(kind, place)
+    answers = {PADDING: True}
+    with fake_cuda(answers) as watch:
+        moved(layer, dtype)
+        x, y = inputs(place, dtype)
+        for given in masks(place, len(y), dtype):
+            watch.asked.clear()
+            for training in (False, True):
+                out, _ = layer.train(training)(x, y, y, need_weights=False, **given)
+                check(out, (T, B, EMBED_DIM), dtype)
+            both = (
+                isinstance(given["attn_mask"], CausalMask) and given["key_padding_mask"] is not None
+            )
+            # The first asks for all layers of a step.
+            assert watch.asked.total() <= both
+            if watch.asked:
+                answers[PADDING] = False
+        out, weights = layer(x, y, y, need_head_weights=True, **given)
+        check(out, (T, B, EMBED_DIM), dtype)
+        check(weights, (layer.num_heads, B, T, len(y)), dtype)
+        scores, _ = layer(x, y, y, before_softmax=True, **given)
+        check(scores, (B * layer.num_heads, T, len(y)), dtype)
+
+
+def test_decoding(kind: str, dtype: torch.dtype) -> None:
+    """Steps of self- and cross-attention under a beam, and a reorder after each: one question."""
+    decoder, cross = layer_for(kind, "decoder"), layer_for(kind, "cross")
+    answers: dict[str, Any] = {ORDER: None}
+    with fake_cuda(answers) as watch, torch.no_grad():
+        moved(decoder, dtype), moved(cross, dtype)
+        memory, padding = empty(S, B, EMBED_DIM, dtype=dtype), empty(B, S, dtype=torch.bool)
+        state: dict[str, Any] = {}
+        step = {"incremental_state": state, "need_weights": False}
+        static = {**step, "static_kv": True, "key_padding_mask": padding}
+        for order in ORDERS:
+            answers[ORDER] = order
+            watch.asked.clear()
+            x = empty(1, B * BEAM, EMBED_DIM, dtype=dtype)
+            out, _ = decoder(x, x, x, **step)
+            check(out, (1, B * BEAM, EMBED_DIM), dtype)
+            out, _ = cross(out, memory, memory, **static)
+            check(out, (1, B * BEAM, EMBED_DIM), dtype)
+            new_order = empty(B * BEAM, dtype=torch.long)
+            decoder.reorder_incremental_state(state, new_order)
+            cross.reorder_incremental_state(state, new_order)
+            assert watch.asked == {ORDER: 1}
+        key = decoder._get_input_buffer(state)["prev_key"]
+        assert key is not None
+        check(key, (B * BEAM, decoder.key_heads, len(ORDERS), decoder.key_head_dim), dtype)
+
+
+@pytest.mark.skipif(not BACKWARD, reason="torch without CUDA records nothing for backward")
+@both_places
+def test_backward(kind: str, place: str, dtype: torch.dtype) -> None:
+    layer = layer_for(kind, place).train()
+    with fake_cuda({PADDING: False}):
+        moved(layer, dtype)
+        x, y = inputs(place, dtype, requires_grad=True)
+        for given in masks(place, len(y), dtype):
+            layer(x, y, y, need_weights=False, **given)[0].sum().backward()
+        for name, parameter in layer.named_parameters():
+            assert parameter.grad is not None, name
+            check(parameter.grad, tuple(parameter.shape), dtype)
+
+
+FAULTS = {
+    "a tensor on the CPU": (
+        lambda x: x + torch.zeros(EMBED_DIM, dtype=x.dtype),
+        "has a tensor on the CPU",
+    ),
+    "a copy to the CPU": (lambda x: x + x.cpu().to(x.device), "has a tensor on the CPU"),
+    "another dtype": (lambda x: x * x.double(), r"mul\.Tensor of \{"),
+    "a hidden .item()": (lambda x: x * x.sum().item(), "asks the GPU for a value"),
+    "a hidden bool()": (lambda x: x if x.isfinite().all() else -x, "asks the GPU for a value"),
+    "a hidden .tolist()": (lambda x: x * x[0, 0, :1].tolist()[0], "asks the GPU for a value"),
+    "positions of true values": (lambda x: x + len(x.nonzero()), "nonzero|not linked"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests above turn red where a sublayer has one."""
+    broken, message = FAULTS[fault]
+    layer, queries = layer_for("mha", "decoder"), Attention.queries
+    monkeypatch.setattr(Attention, "queries", lambda self, x: queries(self, broken(x)))
+    with fake_cuda({PADDING: False}):
+        moved(layer, torch.bfloat16)
+        x = empty(T, B, EMBED_DIM, dtype=torch.bfloat16)
+        with pytest.raises(Exception, match=message):
+            layer(x, x, x)

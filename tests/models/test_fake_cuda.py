@@ -1,0 +1,54 @@
+"""Whole models on a GPU that is not there: what they ask of it, in training and a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_mhe.attention import KINDS
+from tests.fixtures.fake_cuda import DTYPES, empty, fake_cuda, moved
+from tests.fixtures.models import make_model
+
+B, BEAM, S, T = 3, 2, 7, 5
+PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
+ORDER = "fairseq_mhe.attention.cache._listed"
+#: fairseq's own questions: whether anything is padded. The encoder also makes two numbers on the
+#: CPU, by which it multiplies.
+_FAIRSEQ = "fairseq.models.transformer.transformer"
+ENCODER = f"{_FAIRSEQ}_encoder.TransformerEncoderBase.forward_scriptable"
+DECODER = f"{_FAIRSEQ}_decoder.TransformerDecoderBase.extract_features_scriptable"
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [*((kind, "bf16") for kind in KINDS), ("mha", "float32"), ("mha", "fp16")]
+)
+def test_a_model_asks_no_more_than_it_must(kind: str, dtype: str) -> None:
+    # fairseq's sinusoidal positions read a shape from memory, which fake tensors have not.
+    learned: dict[str, Any] = {"encoder_learned_pos": True, "decoder_learned_pos": True}
+    lengths = {"max_source_positions": 32, "max_target_positions": 32}
+    model = make_model(attention=kind, **learned, **lengths)
+    answers = {ENCODER: True, DECODER: True, PADDING: False, ORDER: [0, 0, 3, 2, 5, 5]}
+    with fake_cuda(answers, elsewhere=ENCODER) as watch, torch.no_grad():
+        moved(model, DTYPES[dtype])
+        source, lengths_of = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
+        target = empty(B, T, dtype=torch.long)
+        scores = model.train()(source, lengths_of, target)[0]
+        assert (scores.device.type, scores.dtype) == ("cuda", DTYPES[dtype])
+        # All layers ask once what the causal mask hides; kinds without a fused kernel do not ask.
+        assert watch.asked.pop(PADDING, 0) <= 1
+        assert watch.asked == {ENCODER: 2, DECODER: 1}
+        model.eval()
+        state: dict[str, Any] = {}
+        memory = model.encoder(source, lengths_of)
+        memory = model.encoder.reorder_encoder_out(memory, empty(B * BEAM, dtype=torch.long))
+        for step in (1, 2):
+            watch.asked.clear()
+            prefix = empty(B * BEAM, step, dtype=torch.long)
+            scores = model.decoder(prefix, encoder_out=memory, incremental_state=state)[0]
+            assert (scores.shape[:2], scores.dtype) == ((B * BEAM, 1), DTYPES[dtype])
+            order = empty(B * BEAM, dtype=torch.long)
+            model.decoder.reorder_incremental_state_scripting(state, order)
+            memory = model.encoder.reorder_encoder_out(memory, order)
+            assert watch.asked == {DECODER: 1, ORDER: 1}
