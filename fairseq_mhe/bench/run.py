@@ -25,7 +25,8 @@ from fairseq_mhe.bench.turns import measure, summaries
 from fairseq_mhe.bench.worker import OK, Worker, workers
 from fairseq_mhe.common.arguments import as_words, at_least, positive, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_writable, write_json, write_text
+from fairseq_mhe.common.files import check_writable, read_json, write_json, write_text
+from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.models.build import VOCABULARY
@@ -35,6 +36,11 @@ BENCHMARKS: dict[str, type[Benchmark]] = {
     "training": TrainingBenchmark,
     "generation": GenerationBenchmark,
 }
+
+#: What is measured so far, and of what.
+_VARIANT = {"status": str, "?seconds": {str: [float]}, "?relative": ({"median": float}, None)}
+_CELL = {"cell": {}, "date": str, "load_average": float, "variants": {str: _VARIANT}}
+_PARTIAL = Form({"header": {}, "cells": [_CELL]}, "delete it and measure anew")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -137,8 +143,9 @@ def _entries_so_far(partial: Path | None, header: Mapping[str, Any]) -> list[dic
     """
     if partial is None or not partial.exists():
         return []
-    before = json.loads(partial.read_text(encoding="utf-8"))
-    return before["cells"] if before["header"] == json.loads(json.dumps(header)) else []
+    before = read_json(partial, _PARTIAL)
+    cells: list[dict[str, Any]] = before["cells"]
+    return cells if before["header"] == json.loads(json.dumps(header)) else []
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import errno
 import pickle
-import stat
 import warnings
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import kind_of_file
+from fairseq_mhe.common.files import check_input
 
 #: What a file of torch's format before 1.6 begins with.
 _LEGACY = pickle.dumps(torch.serialization.MAGIC_NUMBER, protocol=2)
@@ -41,7 +40,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         UserError: the file is missing, unreadable, truncated, holds pickled code, or is no fairseq
             checkpoint.
     """
-    _check_file(path)
+    check_input(path, "give the path of a fairseq checkpoint (a .pt file)")
     state = _load(path)
     _check_structure(path, state)
     if not isinstance(state, dict) or not isinstance(state.get("model"), dict):
@@ -49,19 +48,6 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     _check_parts(path, state)
     _check_values(path, state)
     return state
-
-
-def _check_file(path: Path) -> None:
-    """See that a checkpoint can be read from ``path``: a device might never end."""
-    wanted = "give the path of a fairseq checkpoint (a .pt file)"
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{path} does not exist: {wanted}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    if not stat.S_ISREG(mode):
-        raise UserError(f"{path} is {kind_of_file(mode)}: {wanted}")
 
 
 def _load(path: Path) -> Any:

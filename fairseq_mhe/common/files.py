@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.forms import Form, fault
 
 GB = 10**9
 
@@ -112,19 +113,46 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file.
+#: A JSON object of which no more is asked.
+_OBJECT = Form({}, "delete it, or put back what it was")
+
+
+def read_json(path: Path, form: Form = _OBJECT) -> Any:
+    """A value of a form, from a JSON file.
 
     Raises:
-        UserError: the file cannot be read, or holds something else.
+        UserError: the file cannot be read, or holds something else; the line says what and where,
+            and what to do.
     """
+    check_input(path, "give another path")
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
-    if not isinstance(value, dict):
-        raise UserError(f"cannot read {path}: it holds no JSON object")
+        problem = fault(value, form.shape)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except RecursionError:
+        problem = "it is nested too deep"
+    except ValueError as error:
+        problem = f"it is no JSON ({error})"
+    if problem:
+        raise UserError(f"cannot read {path}: {problem}; {form.advice}")
     return value
+
+
+def check_input(path: Path, advice: str) -> None:
+    """See that ``path`` is a file that is there and comes to an end; ``advice``: what to do if not.
+
+    Raises:
+        UserError: it is missing, a folder, a device, a pipe or a socket, or cannot be looked at.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{path} does not exist: {advice}") from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path} is {kind_of_file(mode)}: {advice}")
 
 
 def check_room(folder: Path, need: int, purpose: str) -> None:

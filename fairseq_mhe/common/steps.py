@@ -14,9 +14,14 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
+from fairseq_mhe.common.forms import Form
 
 #: What a killed process may leave: the parts of `files.atomic_path`, and folders of this prefix.
 WORK_PREFIX = ".work-"
+_STATUS = Form(
+    {"state": str, "steps": {str: {"key": str, "seconds": float}}},
+    "delete it and give the command that made it again, which does the steps anew",
+)
 _LEFTOVERS = (".*.part", f"{WORK_PREFIX}*")
 
 
@@ -33,8 +38,15 @@ class Steps:
         self._path = folder / "status.json"
 
     def status(self) -> dict[str, Any]:
-        """The content of status.json."""
-        return read_json(self._path) if self._path.exists() else {"state": "new", "steps": {}}
+        """The content of status.json.
+
+        Raises:
+            UserError: it cannot be read, or holds something else.
+        """
+        if not self._path.exists():
+            return {"state": "new", "steps": {}}
+        found: dict[str, Any] = read_json(self._path, _STATUS)
+        return found
 
     def done(self, name: str, inputs: Mapping[str, Any], outputs: Sequence[Path]) -> bool:
         """Whether step ``name`` was finished from these inputs and its outputs are still there."""

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fairseq_mhe.report.significance import compare
-from fairseq_mhe.runs.scoring import add_tokeniser, bleu_tokeniser, described, read_lines, score
+from fairseq_mhe.runs.scoring import add_tokeniser, bleu_tokeniser, described, read_aligned, score
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,12 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print BLEU, chrF and, with a baseline, the comparison."""
-    hypotheses, references = read_lines(args.hypothesis), read_lines(args.reference)
+    systems = [args.hypothesis, *([args.baseline] if args.baseline else [])]
+    advice = "score the same sentences in the same order, one a line"
+    references, hypotheses, *baseline = read_aligned(args.reference, systems, advice)
     tokenise = bleu_tokeniser(args.language, args.bleu_tokenizer)
     scores = score(hypotheses, references, args.language, tokenise)
     comparison = None
-    if args.baseline:
-        comparison = compare(hypotheses, read_lines(args.baseline), references, tokenise)
+    if baseline:
+        comparison = compare(hypotheses, baseline[0], references, tokenise)
     if args.json:
         found = {**asdict(scores), "comparison": comparison and asdict(comparison)}
         print(json.dumps(found, indent=2))

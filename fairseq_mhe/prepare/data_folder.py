@@ -122,7 +122,7 @@ def open_prepared(folder: Path) -> DataFolder:
         raise UserError(
             f"{folder} is not finished: prepare it again, which goes on from where it was"
         )
-    return _checked(folder, _languages_of(manifest), manifest)
+    return _checked(folder, _languages_of(folder, manifest), manifest)
 
 
 def open_data(folder: Path) -> DataFolder:
@@ -133,7 +133,7 @@ def open_data(folder: Path) -> DataFolder:
     """
     if (folder / MANIFEST).exists():
         manifest = read_manifest(folder)
-        return _checked(folder, _languages_of(manifest), manifest)
+        return _checked(folder, _languages_of(folder, manifest), manifest)
     return _checked(folder, _languages_in(folder), {})
 
 
@@ -148,8 +148,13 @@ def _checked(folder: Path, languages: tuple[str, str], manifest: Mapping[str, An
     return data
 
 
-def _languages_of(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    return manifest["source_lang"], manifest["target_lang"]
+def _languages_of(folder: Path, manifest: Mapping[str, Any]) -> tuple[str, str]:
+    try:
+        return manifest["source_lang"], manifest["target_lang"]
+    except KeyError as error:
+        raise UserError(
+            f"{folder / MANIFEST} has no {error}: give a folder that fairseq-mhe prepare has made"
+        ) from None
 
 
 def _languages_in(folder: Path) -> tuple[str, str]:

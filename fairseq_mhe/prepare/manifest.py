@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,11 +11,28 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_room, sha256, write_json
+from fairseq_mhe.common.files import check_room, read_json, sha256, write_json
+from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.steps import WORK_PREFIX, Steps, only_one
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
+_STEP = {"made_from": {}, "counts": {}, "files": {str: {"bytes": int, "sha256": str}}}
+_COUNTED = {str: {"found": int, "?known": int}}
+_FORM = Form(
+    {
+        "format": _FORMAT,
+        "state": str,
+        **dict.fromkeys(("?source_lang", "?target_lang", "?subword", "?tokenizer"), str),
+        "?lines": {str: int},
+        "?source": {"?lines": _COUNTED, "?known_lines": {str: int}},
+        "steps": {
+            "?clean": {**_STEP, "counts": {str: {"read": int, "kept": int, str: int}}},
+            str: _STEP,
+        },
+    },
+    "delete it and prepare its folder again",
+)
 
 Counts = dict[str, Any]
 
@@ -25,21 +41,19 @@ def read_manifest(data: Path) -> dict[str, Any]:
     """The manifest of a prepared data folder.
 
     Raises:
-        UserError: the manifest is missing, damaged, or of another format.
+        UserError: it is missing, damaged, of another format, or names files outside of the folder,
+            which a step that is done again would delete.
     """
     path = data / MANIFEST
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare") from None
-    except (OSError, ValueError) as error:
-        raise UserError(
-            f"{path} cannot be read ({error}); delete it and prepare {data} again"
-        ) from error
-    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-        raise UserError(
-            f"{path} is not a manifest of format {_FORMAT}; delete it and prepare {data} again"
-        )
+    if not path.exists():
+        raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare")
+    manifest: dict[str, Any] = read_json(path, _FORM)
+    for step in manifest["steps"].values():
+        for name in map(Path, step["files"]):
+            if name.is_absolute() or ".." in name.parts:
+                raise UserError(
+                    f"cannot read {path}: {name} lies outside of its folder; {_FORM.advice}"
+                )
     return manifest
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.run import Run, read_run
-from fairseq_mhe.runs.scoring import read_lines, tokeniser_in
+from fairseq_mhe.runs.run_files import read_result
+from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
 #: The kind that the others are compared with.
 BASELINE = "mha"
@@ -32,11 +32,11 @@ class Cell:
 
     def values(self, name: str) -> list[dict[str, Any]]:
         """Every seed's "scores" or "generation"."""
-        return [read_json(run.subset(self.subset) / f"{name}.json") for run in self.runs]
+        return [read_result(run.subset(self.subset) / f"{name}.json") for run in self.runs]
 
     def lines(self, name: str, seed: int = 0) -> list[str]:
         """The "sources", "references" or "hypotheses" of the so manyth seed."""
-        return read_lines(self.runs[seed].subset(self.subset) / f"{name}.txt")
+        return read_translations(self.runs[seed].subset(self.subset))[name]
 
     def hypotheses(self) -> list[list[str]]:
         """Every seed's translations."""
@@ -102,13 +102,13 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     # Older runs have no tokenised BLEU.
     tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
     every_has_it = len(tokenised) == len(scores)
-    speeds = [read_json(run.metrics)["tokens_per_second"] for run in cell.runs]
+    speeds = [read_result(run.metrics)["tokens_per_second"] for run in cell.runs]
     known_speeds = [speed for speed in speeds if speed is not None]
     return {
         "row": cell.row,
         "attention": cell.kind,
         "seeds": [run.seed for run in cell.runs],
-        **read_json(cell.runs[0].counts),
+        **read_result(cell.runs[0].counts),
         "bleu": _mean(cell.bleus()),
         "bleu_confidence": _mean([score["bleu"]["confidence"] for score in scores]),
         "bleu_deviation": deviation(cell.bleus()),
@@ -160,7 +160,7 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     row, training = {**ROWS, **SMALL_ROWS}[cell.row], cell.runs[0].training
     printed = published(cell.row, cell.kind)
     found = [run.subset(cell.subset) / comet.FILE for run in cell.runs]
-    scores = [read_json(path)["score"] for path in found if path.exists()]
+    scores = [read_result(path)["score"] for path in found if path.exists()]
     return {
         "layers": 2 * row.layers,
         "width": row.embed_dim,

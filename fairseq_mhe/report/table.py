@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,10 +13,12 @@ from rich.console import Console
 from rich.table import Table
 
 from fairseq_mhe.common.files import read_json, write_json, write_text
+from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.tables import Look, align, csv_text
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
 from fairseq_mhe.report.significance import LEAST_BASELINE, too_weak
+from fairseq_mhe.runs.run_files import read_result
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: Sample translations shown, and the seed that draws them.
@@ -55,6 +56,21 @@ _QUICKSTART_COLUMNS = (
     _column(_P, "p_value", "{:.4f}"),
     _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
     _column("generation sentences/s", "sentences_per_second", "{:,.1f}"),
+)
+#: What they are written of, in table.json.
+_TABLE = Form(
+    [
+        {
+            **dict.fromkeys(("row", "attention", "signature"), str),
+            **dict.fromkeys(
+                ("attention_parameters", "total_parameters", "kv_bytes_per_token"), int
+            ),
+            **dict.fromkeys(("bleu", "bleu_confidence", "chrf", "sentences_per_second"), float),
+            **dict.fromkeys(("bleu_deviation", "prr", "p_value"), (float, None)),
+            "tokens_per_second": (Number, None),
+        }
+    ],
+    "delete it and give the same command again, which makes the table anew",
 )
 #: The published table, with the paper's numbers.
 _PAPER_COLUMNS: tuple[Column, ...] = (
@@ -95,7 +111,7 @@ _MORE_COLUMNS: tuple[Column, ...] = (
 
 def _quickstart_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[str]:
     first, run = summaries[0], cells[0].runs[0]
-    trained = read_json(run.metrics)["measured"]
+    trained = read_result(run.metrics)["measured"]
     generated = cells[0].values("generation")[0]["measured"]
     seeds = " of sentences and of seeds; sd: over the seeds" if len(first["seeds"]) > 1 else ""
     return [
@@ -117,7 +133,7 @@ def _paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[st
     seeds = sorted({seed for summary in summaries for seed in summary["seeds"]})
     several = " and of the seeds" if any(len(s["seeds"]) > 1 for s in summaries) else ""
     batches = [f"{batch:,}" for batch in sorted({s["batch_tokens"] for s in summaries})]
-    trained = sorted({read_json(run.metrics)["measured"] for cell in cells for run in cell.runs})
+    trained = sorted({read_result(run.metrics)["measured"] for cell in cells for run in cell.runs})
     generated = sorted({v["measured"] for cell in cells for v in cell.values("generation")})
     notes = [
         "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; its way of scoring "
@@ -215,7 +231,7 @@ def write_table(
     if preset.paper and len({cell.row for cell in cells}) > 1:
         plots.plot_rows(summaries, output, title)
     else:
-        curves = [(label(cell, cells), read_json(cell.runs[0].metrics)) for cell in cells]
+        curves = [(label(cell, cells), read_result(cell.runs[0].metrics)) for cell in cells]
         plots.plot(summaries, curves, output, title)
     write_text(output / "samples.md", _samples(cells, title))
     if preset.paper:
@@ -236,14 +252,15 @@ def show_table(output: Path, title: str, console: Console, preset: Preset = QUIC
     if preset.paper or not console.is_terminal:
         print((output / "table.md").read_text(encoding="utf-8"), end="")
         return
-    summaries = json.loads((output / "table.json").read_text(encoding="utf-8"))
+    summaries = read_json(output / "table.json", _TABLE)
     shown = Table("", title=title, show_header=False)
     for _ in summaries:
         shown.add_column(justify="right", overflow="fold")
     for line in zip(*QUICKSTART.written(_QUICKSTART_COLUMNS, summaries), strict=True):
         shown.add_row(*line)
     console.print(shown)
-    console.print(f"BLEU: {summaries[0]['signature']}", highlight=False)
+    for first in summaries[:1]:
+        console.print(f"BLEU: {first['signature']}", highlight=False)
 
 
 def _samples(cells: Sequence[Cell], title: str) -> str:

@@ -11,7 +11,7 @@ import torch
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.scoring import read_lines
+from fairseq_mhe.runs.scoring import read_translations
 
 #: The model that WMT's participants report.
 MODEL = "Unbabel/wmt22-comet-da"
@@ -49,10 +49,9 @@ def _score(folder: Path, model: str) -> float:
     try:
         loaded = comet.load_from_checkpoint(comet.download_model(model))
     except Exception as error:  # whatever its download or its framework raises
-        why = " ".join(str(error).split())
-        raise UserError(f"COMET cannot load its model {model}: {why}") from error
-    texts = {"src": "sources", "mt": "hypotheses", "ref": "references"}
-    sides = [read_lines(folder / f"{name}.txt") for name in texts.values()]
-    triples = [dict(zip(texts, lines, strict=True)) for lines in zip(*sides, strict=True)]
+        raise UserError(f"COMET cannot load its model {model}: {error}") from error
+    found = read_translations(folder)
+    texts = {"src": found["sources"], "mt": found["hypotheses"], "ref": found["references"]}
+    triples = [dict(zip(texts, lines, strict=True)) for lines in zip(*texts.values(), strict=True)]
     gpus = int(torch.cuda.is_available())
     return round(float(loaded.predict(triples, batch_size=16, gpus=gpus).system_score), 4)

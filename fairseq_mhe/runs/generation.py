@@ -11,11 +11,11 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
 from fairseq_mhe.runs.recipes import Decoding
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.scoring import read_lines
 
 _SPEED = re.compile(
     r"Translated ([\d,]+) sentences \(([\d,]+) tokens\) in [\d.]+s \(([\d.]+) sentences/s"
@@ -52,7 +52,7 @@ def generate(
     """
     folder = run.subset(subset)
     check_writable(folder)
-    sources, references = (read_lines(data.text(subset, side)) for side in (0, 1))
+    sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
     count = len(references)
     log = folder / "generate.log"
     check_output(log)

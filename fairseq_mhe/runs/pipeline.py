@@ -14,11 +14,12 @@ from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import generation, scoring, training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe, recipe
-from fairseq_mhe.runs.run import PLACES, Run, plan_run, run_name, settings_of
+from fairseq_mhe.runs.run import Run, plan_run, run_name, settings_of
 
 
 def plan_runs(
@@ -105,9 +106,8 @@ def score(run: Run, subset: str, tokenise: str | None = None) -> None:
     tokenise = scoring.bleu_tokeniser(language, tokenise)
 
     def action() -> None:
-        hypotheses = scoring.read_lines(folder / "hypotheses.txt")
-        references = scoring.read_lines(folder / "references.txt")
-        found = scoring.score(hypotheses, references, language, tokenise)
+        texts = scoring.read_translations(folder)
+        found = scoring.score(texts["hypotheses"], texts["references"], language, tokenise)
         write_json(folder / "scores.json", asdict(found))
 
     inputs = {

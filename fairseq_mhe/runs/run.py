@@ -12,10 +12,9 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import versions
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
-
-#: Where attention sits; the keys of a run's "attention".
-PLACES = ("encoder", "decoder", "cross")
+from fairseq_mhe.runs.run_files import CONFIG
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,18 @@ class Run:
         return self.folder / name
 
     def key(self, step: str) -> str:
-        """What a finished step's result was made from, for the steps after it."""
-        return self.steps.status()["steps"][step]["key"]
+        """What a finished step's result was made from, for the steps after it.
+
+        Raises:
+            UserError: it is not finished.
+        """
+        found = self.steps.status()["steps"].get(step)
+        if found is None:
+            raise UserError(
+                f"{self.folder} is not finished: its status.json has no step {step!r}; run the "
+                "command that made the run again"
+            )
+        return str(found["key"])
 
 
 def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:
@@ -141,9 +150,9 @@ def plan_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[st
     path = folder / "config.json"
     wanted = json.loads(json.dumps(settings))
     if path.exists():
-        config = read_json(path)
-        if config.get("settings") != wanted:
-            difference = _difference(config.get("settings") or {}, wanted)
+        config = read_json(path, CONFIG)
+        if config["settings"] != wanted:
+            difference = _difference(config["settings"], wanted)
             raise UserError(
                 f"{folder} was made with other settings ({difference}): "
                 "choose another --out, or remove that folder"
@@ -172,7 +181,7 @@ def read_run(folder: Path) -> Run:
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is no run folder: it has no config.json")
-    return Run(folder, read_json(folder / "config.json"))
+    return Run(folder, read_json(folder / "config.json", CONFIG))
 
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> str:

@@ -15,15 +15,15 @@ from sacrebleu.significance import PairedTest, Result
 
 from fairseq_mhe.common.arguments import seed
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json
+from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.prepare.tokenise import tokeniser
+from fairseq_mhe.runs.run_files import TOKENISERS, read_result
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
 _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Bootstrap resamples, for confidence intervals and p-values.
 RESAMPLES = 1000
-#: sacreBLEU's tokenisers, of those that need no download; and for whom 13a, its default, is wrong.
-TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
+#: The languages for which sacreBLEU's default, 13a, is wrong.
 _OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
 
@@ -163,35 +163,40 @@ def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
         raise UserError("nothing to score: there are no sentences")
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 text; only a line feed ends one: no other separator shifts sentences.
+def read_aligned(references: Path, others: Sequence[Path], advice: str) -> list[list[str]]:
+    """The lines of references, and of texts with a line for each of them; ``advice``: if not so.
 
     Raises:
-        UserError: the file cannot be read, or is not UTF-8.
+        UserError: a file cannot be read, or has more or fewer lines; it is named.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    lines = data.removesuffix(b"\n").split(b"\n") if data else []
-    decoded = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            decoded.append(line.decode("utf-8"))
-        except UnicodeDecodeError:
+    found = [list(read_lines(path)) for path in (references, *others)]
+    for path, lines in zip(others, found[1:], strict=True):
+        if len(lines) != len(found[0]):
             raise UserError(
-                f"{path}, line {number}, is not valid UTF-8: convert the file to UTF-8"
-            ) from None
-    return decoded
+                f"{path} has {len(lines):,} lines, {references} has {len(found[0]):,}: {advice}"
+            )
+    return found
+
+
+def read_translations(folder: Path) -> dict[str, list[str]]:
+    """The "references", "sources" and "hypotheses" of a translated data set, line by line.
+
+    Raises:
+        UserError: as `read_aligned`.
+    """
+    names = ("references", "sources", "hypotheses")
+    references, *others = (folder / f"{name}.txt" for name in names)
+    advice = f"remove {folder} and evaluate the run again, which translates anew"
+    return dict(zip(names, read_aligned(references, others, advice), strict=True))
 
 
 def read_scores(path: Path) -> Scores:
     """What ``asdict(scores)`` was written to.
 
     Raises:
-        UserError: the file cannot be read.
+        UserError: the file cannot be read, or holds something else.
     """
-    values = read_json(path)
+    values = read_result(path)
     tokenised = Score(**values["tokenised"]) if values.get("tokenised") else None
     bleu, chrf = Score(**values["bleu"]), Score(**values["chrf"])
     return Scores(bleu, chrf, values["sentences"], tokenised)

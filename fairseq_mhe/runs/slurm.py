@@ -97,7 +97,7 @@ def submit(runs: Sequence[Run], args: argparse.Namespace) -> None:
         try:
             jobs = executor.submit_array([CellJob(train_words(run, args)) for run in waiting])
         except Exception as error:  # submitit passes on what sbatch says in an exception of its own
-            raise UserError(f"SLURM refuses the jobs: {' '.join(str(error).split())}") from error
+            raise UserError(f"SLURM refuses the jobs: {error}") from error
         for run, job in zip(waiting, jobs, strict=True):
             print(f"{run.name}: job {job.job_id}, output {job.paths.stdout}")
     print(

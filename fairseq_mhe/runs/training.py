@@ -15,12 +15,13 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.architectures import arch_name
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.resuming import LAST, restore
-from fairseq_mhe.runs.run import PLACES, Run, kind_name
+from fairseq_mhe.runs.run import Run, kind_name
 
 #: A number of epochs that no training reaches: checkpoints come by updates only.
 _NEVER = "1000000"

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.files import read_json, write_json, write_text
+from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.corpora.known import run_script
@@ -33,6 +34,9 @@ from synthetic import write_corpus
 
 HELD_OUT = 1000  # pairs of valid and of test, which ours needs
 SMALLER = 4  # memory is also measured on this part of the text
+RUN = {"seconds": float, "steps": {str: float}}
+RUN |= dict.fromkeys(("pairs", "workers", "peak_bytes", "kept"), int)
+PARTIAL = Form({"options": {}, "runs": {str: RUN}}, "delete it and measure anew")
 EVERY = 0.2  # seconds between looks at the memory
 # Steps of the classic pipeline, in the folder of the work, named as ours where they do the same.
 # What the package mosestokenizer lacks (two of Moses' scripts) is said here in a few words.
@@ -189,8 +193,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     plan["ours, smaller"] = ("ours", args.pairs // SMALLER, args.workers)
     record = args.out.with_name(f"{args.out.name}.partial.json")
     options = {"pairs": args.pairs, "merges": args.merges, "workers": args.workers}
-    found = json.loads(record.read_text(encoding="utf-8")) if record.exists() else {}
-    runs: dict[str, Any] = found["runs"] if found.get("options") == options else {}
+    found: dict[str, Any] = {"options": None}
+    if record.exists():
+        found = read_json(record, PARTIAL)
+    runs: dict[str, Any] = found["runs"] if found["options"] == options else {}
     with tempfile.TemporaryDirectory(prefix="fairseq-mhe-prepare-", dir=args.scratch) as scratch:
         for name, (pipeline, pairs, workers) in plan.items():
             if name in runs:

@@ -33,6 +33,7 @@ from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.fold import fold
 from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert
 from fairseq_mhe.models.packed import int8_available
+from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.recipes import recipe
@@ -137,7 +138,7 @@ def _measured(
         board.add(study.subset, len(started) * args.repetitions)
         progress = partial(board.advance, study.subset)
         found = summaries(measure(started, cell, args.repetitions, progress))
-    references = scoring.read_lines(study.data.text(study.subset, 1))
+    references = list(read_lines(study.data.text(study.subset, 1)))
     for result in found.values():
         if result["status"] == OK:
             translations = study.data.detokenise(result.pop("translations"))

@@ -8,8 +8,8 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.run import PLACES
 
 MHA, MHE = "mha", "mhe_mul"
 #: What the variants ask, and a name for it.

@@ -27,6 +27,7 @@ from fairseq_mhe.common.files import (
     write_json,
     write_text,
 )
+from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import installed, machine, software
@@ -36,17 +37,22 @@ from fairseq_mhe.convert.material import open_material
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import check_data, evaluate
 from fairseq_mhe.experiments.table_run import TableRun
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.plots import DPI
 from fairseq_mhe.report.results import Cell, deviation
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.run import PLACES, Run, open_run, read_run, settings_of
+from fairseq_mhe.runs.run import Run, open_run, read_run, settings_of
 
 PROGRAM = "bash scripts/study.sh"
 #: What a converted checkpoint is called in a study's folder, and the report of its conversion.
 _START, _CONVERSION = "start.pt", "conversion.json"
+_REPORT = Form(
+    {"?loss_before": Number, "?tried": {str: {"loss": Number}}, "?layers": [{"seconds": float}]},
+    "delete it and give the same command again, which converts anew",
+)
 
 
 @dataclass(frozen=True)
@@ -152,7 +158,7 @@ class Study:
     def conversion(self, name: str) -> dict[str, Any] | None:
         """The report of the conversion into the folder ``name``, if there was one."""
         path = self.out / name / _CONVERSION
-        return read_json(path) if path.is_file() else None
+        return read_json(path, _REPORT) if path.is_file() else None
 
 
 def _take_start(run: Run) -> None:

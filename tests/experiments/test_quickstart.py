@@ -19,8 +19,8 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.table import QUICKSTART
-from fairseq_mhe.runs.scoring import read_lines
 from tests.fixtures.processes import kill
 from tests.fixtures.trained import (
     QUICKSTART_UPDATES,
@@ -63,13 +63,13 @@ def test_only_progress_and_real_warnings_reach_the_screen(finished: Finished) ->
 
 def test_no_sentence_is_lost(finished: Finished) -> None:
     out = finished.out
-    references = read_lines(out / "data-limit200" / "raw" / "test.de")
+    references = list(read_lines(out / "data-limit200" / "raw" / "test.de"))
     assert len(references) % 8, "a multiple of 8 would hide the loss"
     for kind in KINDS:
         folder = run_folder(out, kind) / "test"
-        hypotheses = read_lines(folder / "hypotheses.txt")
+        hypotheses = list(read_lines(folder / "hypotheses.txt"))
         assert len(hypotheses) == len(references)
-        assert read_lines(folder / "references.txt") == references
+        assert list(read_lines(folder / "references.txt")) == references
         expected = BLEU().corpus_score(hypotheses, [references]).score
         assert json.loads((folder / "scores.json").read_text())["bleu"]["score"] == pytest.approx(
             expected, abs=1e-3
@@ -85,7 +85,7 @@ def test_training_sees_every_sentence(finished: Finished) -> None:
     ]
     first_epoch = json.loads(train[0].partition("| train | ")[2])
     sentences = float(first_epoch["train_bsz"]) * float(first_epoch["train_num_updates"])
-    lines = len(read_lines(out / "data-limit200" / "raw" / "train.de"))
+    lines = len(list(read_lines(out / "data-limit200" / "raw" / "train.de")))
     assert sentences == pytest.approx(lines, abs=0.5)
 
 

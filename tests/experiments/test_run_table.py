@@ -25,12 +25,12 @@ from fairseq_mhe.experiments import run_table
 from fairseq_mhe.experiments.table_run import waves
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.manifest import read_manifest
+from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.significance import LEAST_BASELINE, compare_seeds
 from fairseq_mhe.report.table import PAPER
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.run import Run, read_run
-from fairseq_mhe.runs.scoring import read_lines
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
@@ -106,7 +106,7 @@ def test_every_cell_has_all_scores(table: Path) -> None:
         scores = json.loads((run.subset("test") / "scores.json").read_text())
         assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
         assert (
-            len(read_lines(run.subset("test") / "hypotheses.txt"))
+            len(list(read_lines(run.subset("test") / "hypotheses.txt")))
             == scores["sentences"]
             == HELD_OUT
         )
@@ -148,7 +148,7 @@ def test_seeds_become_a_mean_with_its_deviation(
         config = json.loads((other / "config.json").read_text())
         config["settings"]["seed"] = 2
         (other / "config.json").write_text(json.dumps(config))
-        references = read_lines(other / "test" / "references.txt")
+        references = list(read_lines(other / "test" / "references.txt"))
         (other / "test" / "hypotheses.txt").write_text("".join(f"{line}\n" for line in references))
         scores = json.loads((other / "test" / "scores.json").read_text())
         scores["bleu"]["score"] = 100.0
@@ -168,7 +168,9 @@ def test_seeds_become_a_mean_with_its_deviation(
     assert mha["seeds"] == [1, 2]
     assert mha["bleu_deviation"] == pytest.approx((100 - 2 * (mha["bleu"] - 50)) / 2**0.5, abs=1e-3)
     runs = {
-        kind: [read_lines(tmp_path / f"tiny-{kind}-seed{n}/test/hypotheses.txt") for n in (1, 2)]
+        kind: [
+            list(read_lines(tmp_path / f"tiny-{kind}-seed{n}/test/hypotheses.txt")) for n in (1, 2)
+        ]
         for kind in KINDS
     }
     assert mhe["p_value"] == compare_seeds(runs["mhe_mul"], runs["mha"], references).p_value

@@ -39,5 +39,5 @@ def test_the_command_refuses_files_of_different_length(
         == 2
     )
     error = capsys.readouterr().err
-    assert "56 hypotheses but 60 references" in error
+    assert f"{tmp_path / 'short'} has 56 lines, {tmp_path / 'ref'} has 60: score the" in error
     assert error.count("\n") == 1

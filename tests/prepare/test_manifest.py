@@ -119,7 +119,11 @@ def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "cannot be read"), ("[]", "not a manifest"), ('{"format": 99}', "not a manifest")],
+    [
+        ("{", r"cannot read .*manifest\.json: it is no JSON"),
+        ("[]", "it is a list, not an object; delete it and prepare its folder again"),
+        ('{"format": 99}', "format is 99, not 1; delete it and"),
+    ],
 )
 def test_a_damaged_manifest_is_told(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "manifest.json").write_text(content)

@@ -15,11 +15,11 @@ from sacrebleu.metrics import BLEU
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
+from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.results import Cell, gather, summarise
 from fairseq_mhe.report.table import PAPER, QUICKSTART, Preset, write_table
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.scoring import read_lines
 from tests.fixtures.runs import REFERENCES
 
 MakeRun = Callable[..., Run]
@@ -39,7 +39,7 @@ PROMISED = {
 
 
 def bleu_of(run: Run) -> float:
-    hypotheses = read_lines(run.subset("test") / "hypotheses.txt")
+    hypotheses = list(read_lines(run.subset("test") / "hypotheses.txt"))
     return BLEU().corpus_score(hypotheses, [REFERENCES]).score
 
 

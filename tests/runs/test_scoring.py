@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.scoring import (
     bleu_tokeniser,
-    read_lines,
+    read_aligned,
     read_scores,
     score,
     tokenised_bleu,
@@ -127,17 +127,18 @@ def test_nothing_is_not_scored() -> None:
 
 
 def test_only_line_feeds_end_lines(tmp_path: Path) -> None:
-    (tmp_path / "f").write_bytes("a\u2028b\x85\rc\n\nlast".encode())
-    assert read_lines(tmp_path / "f") == ["a\u2028b\x85\rc", "", "last"]
-    (tmp_path / "f").write_bytes(b"")
-    assert read_lines(tmp_path / "f") == []
-    (tmp_path / "f").write_bytes(b"\n\n")
-    assert read_lines(tmp_path / "f") == ["", ""]
+    path = tmp_path / "f"
+    path.write_bytes("a\u2028b\x85\rc\n\nlast".encode())
+    assert read_aligned(path, [], "") == [["a\u2028b\x85\rc", "", "last"]]
+    path.write_bytes(b"")
+    assert read_aligned(path, [], "") == [[]]
+    path.write_bytes(b"\n\n")
+    assert read_aligned(path, [path], "") == [["", ""]] * 2
 
 
 def test_invalid_utf_8_and_missing_files_are_named(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"good\nb\xe4d\n")
-    with pytest.raises(UserError, match=r"f, line 2, is not valid UTF-8"):
-        read_lines(tmp_path / "f")
+    with pytest.raises(UserError, match=r"f, line 2: byte 2 \(0xe4\) is not valid UTF-8"):
+        read_aligned(tmp_path / "f", [], "")
     with pytest.raises(UserError, match="cannot read"):
-        read_lines(tmp_path / "none")
+        read_aligned(tmp_path / "none", [], "")

@@ -14,9 +14,10 @@ from fairseq_mhe.checkpoints.safe_load import load_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.recipes import RECIPES
-from fairseq_mhe.runs.run import PLACES, Run
+from fairseq_mhe.runs.run import Run
 from studies.__main__ import main
 from studies.gap_report import report, summarise
 from studies.gap_variants import MHA, MHE, QUESTIONS, Variant, chosen, variants

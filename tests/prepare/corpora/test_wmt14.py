@@ -237,7 +237,9 @@ def test_sacrebleus_own_files_are_taken(tmp_path: Path, monkeypatch: pytest.Monk
 )
 def test_a_bad_catalogue_is_told(tmp_path: Path, content: str) -> None:
     (tmp_path / "catalogue.json").write_text(content)
-    with pytest.raises(UserError, match="cannot be read as a catalogue"):
+    with pytest.raises(
+        UserError, match=r"cannot read .*catalogue\.json: .*; give a catalogue of archives"
+    ):
         read_catalogue(tmp_path / "catalogue.json")
 
 
@@ -285,4 +287,4 @@ def test_the_script_explains_itself_and_tells_errors_in_one_line(tmp_path: Path)
     )
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
-    assert "none.json cannot be read as a catalogue" in done.stderr
+    assert "none.json does not exist: give another path" in done.stderr
