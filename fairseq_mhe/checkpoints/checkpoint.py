@@ -1,4 +1,4 @@
-"""A checkpoint of fairseq's Transformer, stock or ours, as a model in memory, and back."""
+"""A checkpoint of a Transformer, stock or ours, as a model in memory, and back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, BaseFairseqModel
+from fairseq.models import BaseFairseqModel
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.tasks.translation import TranslationConfig
 from torch import Tensor, nn
 
 from fairseq_mhe.checkpoints.safe_load import (
@@ -29,13 +29,9 @@ from fairseq_mhe.checkpoints.safe_load import (
 from fairseq_mhe.common.checkpoint_files import check_transformer, model_options
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.models.architectures import arch_name
-from fairseq_mhe.models.build import build_ours, make_task
-from fairseq_mhe.models.options import MODEL_NAME, OPTIONS, TransformerMHEConfig, kinds
+from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, build_ours, family_of
+from fairseq_mhe.models.options import OPTIONS, kinds
 from fairseq_mhe.models.rows import nearest_row
-
-#: fairseq's own model.
-STOCK_NAME = "transformer"
 
 
 @dataclass(frozen=True)
@@ -53,59 +49,73 @@ class Source:
 
     @property
     def attention(self) -> dict[str, str]:
-        """The kind of attention at each place."""
-        return kinds(argparse.Namespace(**self.options))
+        """The kind of attention at each place that the model has."""
+        found = kinds(argparse.Namespace(**self.options))
+        return {place: found[place] for place in self.family.places}
+
+    @property
+    def family(self) -> Family:
+        """What models are of its shape."""
+        return family_of(self.options)
 
     @property
     def attention_words(self) -> str:
         """The kinds at all places in a few words."""
         if len(set(self.attention.values())) == 1:
-            return self.attention["encoder"]
+            return next(iter(self.attention.values()))
         return ", ".join(f"{place} {kind}" for place, kind in self.attention.items())
 
     @property
-    def words(self) -> tuple[int, int]:
-        """How many words the source's and the target's dictionary have."""
-        return _words(self.state)
+    def words(self) -> tuple[int, ...]:
+        """How many words its dictionaries have: the source's and the target's, or the one."""
+        return self.family.words(self.state["model"])
 
     @property
     def stock_options(self) -> dict[str, Any]:
-        """The options of fairseq's own ``transformer`` of the same sizes."""
+        """The options of fairseq's own model of the same sizes."""
         sizes = {name: value for name, value in self.options.items() if name not in OPTIONS}
-        return {**sizes, "_name": STOCK_NAME, "arch": STOCK_NAME}
+        return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
-    def task(self) -> TranslationTask:
-        """A translation task with dictionaries of the right sizes and made-up words."""
-        return make_task(*self.words)
+    def task(self) -> Any:
+        """A task of the model with dictionaries of the right sizes and made-up words."""
+        return self.family.task(*self.words)
+
+    def only_translation(self, what: str) -> None:
+        """Raises UserError where the model is none of translation, which ``what`` is for."""
+        if self.family is not TRANSLATION:
+            raise UserError(
+                f"{what} is for translation models, but {self.path} is a {self.family.stock}: "
+                "there is nothing to use instead"
+            )
 
     def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
         kept = {"attention_head_dim": self.options["attention_head_dim"]}
         chosen = {"attention": kind, "attention_bias": bias, **own}
-        return {**self.options, **dict.fromkeys(OPTIONS), **kept, **chosen}
+        ours = dict.fromkeys(name for name in OPTIONS if name in self.options)
+        return {**self.options, **ours, **kept, **chosen}
 
 
 def open_source(path: Path) -> Source:
-    """Read a checkpoint of fairseq's ``transformer`` or of ours, in float32 and evaluation mode.
+    """Read a checkpoint of a model of fairseq's or of ours, in float32 and evaluation mode.
 
     Raises:
         UserError: it cannot be read safely, or is of another model.
     """
     state, options, stock = _read(path)
-    task = make_task(*_words(state))
+    family = family_of(options)
+    task = family.task(*family.words(state["model"]))
     try:
         model = build_ours(options, task)
-        model.load_state_dict(
-            dict(state["model"]), model_cfg=argparse.Namespace(arch=MODEL_NAME, **options)
-        )
+        config = argparse.Namespace(**{**options, "arch": family.name})
+        model.load_state_dict(dict(state["model"]), model_cfg=config)
     except (UserError, ErrorExit) as error:
         reason = error.message if isinstance(error, ErrorExit) else error
         raise UserError(f"{path}: {reason}") from None
-    for side in ("encoder", "decoder"):  # pruned on loading
-        options |= {
-            f"{side}_layers": len(model.get_submodule(side).layers),
-            f"{side}_layers_to_keep": None,
-        }
+    for side in {"encoder", "decoder"} & set(family.places):  # pruned on loading
+        stack = model.get_submodule(side)
+        layers = getattr(stack, "sentence_encoder", stack).layers
+        options |= {f"{side}_layers": len(layers), f"{side}_layers_to_keep": None}
     return Source(path, state, options, model.eval(), stock)
 
 
@@ -116,8 +126,9 @@ def open_on_meta(path: Path) -> nn.Module:
         UserError: as `open_source`.
     """
     state, options, _ = _read(path)
+    family = family_of(options)
     with torch.device("meta"):
-        return build_ours(options, make_task(*_words(state)))
+        return build_ours(options, family.task(*family.words(state["model"])))
 
 
 def load_by_fairseq(
@@ -131,7 +142,7 @@ def load_by_fairseq(
 def save_stock(
     source: Source, parameters: Mapping[str, Tensor], path: Path, made: Mapping[str, Any]
 ) -> None:
-    """Write a checkpoint of fairseq's own ``transformer``; ``parameters`` is its whole state."""
+    """Write a checkpoint of fairseq's own model; ``parameters`` is its whole state."""
     _save(source, source.stock_options, parameters, path, made)
 
 
@@ -143,7 +154,7 @@ def save_ours(
     made: Mapping[str, Any],
 ) -> None:
     """Write a checkpoint of our model with ``options``; ``parameters`` is its whole state."""
-    named = {**options, "_name": arch_name(nearest_row(options).name)}
+    named = {**options, "_name": source.family.arch(nearest_row(options).name)}
     _save(source, named, parameters, path, made)
 
 
@@ -185,43 +196,27 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any], bool]:
     """A checkpoint's state, every option of our model for it, and whether it is fairseq's own."""
     state = load_checkpoint(path)
     given = model_options(state)
-    stock = _model_name(path, given) == STOCK_NAME
+    try:
+        family = family_of(given)
+    except UserError as error:
+        raise UserError(f"{path} holds {error}") from None
     check_transformer(path, state)
-    return state, _options(given, stock), stock
+    return state, _options(given, family), family.is_stock(given)
 
 
-def _model_name(path: Path, options: Mapping[str, Any]) -> str:
-    """``transformer`` or ``transformer_mhe``."""
-    arch = options.get("_name") or options.get("arch")
-    name = ARCH_MODEL_NAME_REGISTRY.get(arch, arch)
-    if name not in (STOCK_NAME, MODEL_NAME):
-        raise UserError(
-            f"{path} holds a model of architecture {arch!r}: only {STOCK_NAME} and {MODEL_NAME} "
-            "are understood"
-        )
-    return name
-
-
-def _options(given: Mapping[str, Any], stock: bool) -> dict[str, Any]:
+def _options(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
     """Every option of our model: as the checkpoint, its architecture or our defaults say."""
-    filled = argparse.Namespace(**given)
-    if stock:
-        ARCH_CONFIG_REGISTRY[given.get("arch") or given["_name"]](filled)
-    known = {f.name: f.default for f in fields(TransformerMHEConfig)}
-    options = {name: plain(getattr(filled, name, default)) for name, default in known.items()}
+    options = {name: plain(value) for name, value in family.options(given).items()}
     for name in ("decoder_input_dim", "decoder_output_dim"):
-        if not isinstance(options[name], int):  # an unresolved reference to the decoder's width
+        # An unresolved reference to the decoder's width.
+        if name in options and not isinstance(options[name], int):
             options[name] = options["decoder_embed_dim"]
-    if stock:
-        options |= dict.fromkeys(OPTIONS) | {"attention": "mha", "attention_bias": True}
-    # What a file of pretrained embeddings gave is in the checkpoint.
-    return options | {"encoder_embed_path": None, "decoder_embed_path": None}
-
-
-def _words(state: Mapping[str, Any]) -> tuple[int, int]:
-    """The rows of both sides' tables of words."""
-    weights = state["model"]
-    return tuple(weights[f"{side}.embed_tokens.weight"].size(0) for side in ("encoder", "decoder"))
+    # What files of pretrained embeddings gave is in the checkpoint, and so are trained heads.
+    if family is TRANSLATION:
+        options |= {"encoder_embed_path": None, "decoder_embed_path": None}
+    if family is ROBERTA:
+        options |= {"load_checkpoint_heads": True}
+    return {**options, "_name": options.get("_name") or given.get("arch")}
 
 
 def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:

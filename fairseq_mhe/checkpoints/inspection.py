@@ -12,7 +12,6 @@ import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME
 from fairseq_mhe.checkpoints.safe_load import (
     PROVENANCE,
     SOURCES,
@@ -22,10 +21,11 @@ from fairseq_mhe.checkpoints.safe_load import (
     updates_made,
 )
 from fairseq_mhe.common.checkpoint_files import model_options
-from fairseq_mhe.common.errors import one_line
+from fairseq_mhe.common.errors import UserError, one_line
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
-from fairseq_mhe.models.options import MODEL_NAME, PLACES, kind_options, kinds
+from fairseq_mhe.models.families import Family, family_of
+from fairseq_mhe.models.options import PLACES, kind_options, kinds
 from fairseq_mhe.models.rows import nearest_row
 
 #: Keys of a fairseq checkpoint that training needs to go on from it.
@@ -35,6 +35,8 @@ _EMBEDDINGS = (
     "encoder.embed_tokens.weight",
     "decoder.embed_tokens.weight",
     "decoder.output_projection.weight",
+    "encoder.sentence_encoder.embed_tokens.weight",
+    "encoder.lm_head.weight",
 )
 
 
@@ -77,8 +79,12 @@ def inspect(path: Path) -> Summary:
     architecture = str(options.get("arch") or options.get("_name") or "unknown")
     model = str(ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture))
     made = provenance(state)
+    try:
+        family = family_of(options)
+    except UserError:  # a model that we know nothing of
+        family = None
     weights = {name: value for name, value in state["model"].items() if isinstance(value, Tensor)}
-    row = nearest_row(options) if model in (STOCK_NAME, MODEL_NAME) else None
+    row = nearest_row(options) if family else None
     given = {name: options[name] for name in kind_options() if options.get(name) is not None}
     return Summary(
         path=str(path),
@@ -86,9 +92,12 @@ def inspect(path: Path) -> Summary:
         architecture=architecture,
         row=row.name if row else None,
         row_differences=plain(row.differences) if row else {},
-        kinds=_kinds(model, options),
+        kinds=_kinds(family, options),
         options=plain(given),
-        attention_parameters={place: _count(_of_place(weights, place)) for place in PLACES},
+        attention_parameters={
+            place: _count(_of_place(weights, place))
+            for place in (family.places if family else PLACES)
+        },
         parameters=_count(weights),
         dtypes=sorted({str(value.dtype).removeprefix("torch.") for value in weights.values()}),
         updates=updates_made(state),
@@ -99,10 +108,12 @@ def inspect(path: Path) -> Summary:
     )
 
 
-def _kinds(model: str, options: dict[str, Any]) -> dict[str, str] | None:
-    if model == STOCK_NAME:
-        return dict.fromkeys(PLACES, "mha")
-    return kinds(argparse.Namespace(**options)) if model == MODEL_NAME else None
+def _kinds(family: Family | None, options: dict[str, Any]) -> dict[str, str] | None:
+    if family is None:
+        return None
+    found = kinds(argparse.Namespace(**options))
+    stock = family.is_stock(options)
+    return {place: "mha" if stock else found[place] for place in family.places}
 
 
 def _of_place(weights: dict[str, Tensor], place: str) -> dict[str, Tensor]:
@@ -154,9 +165,9 @@ def describe(summary: Summary) -> dict[str, str]:
     if summary.row:
         differences = _listed(summary.row_differences)
         lines["row"] = f"{summary.row}, but {differences}" if differences else summary.row
-    for place in PLACES:
+    for place, count in summary.attention_parameters.items():
         kind = summary.kinds[place] if summary.kinds else "?"
-        lines[f"{place} attention"] = f"{kind}, {summary.attention_parameters[place]:,} parameters"
+        lines[f"{place} attention"] = f"{kind}, {count:,} parameters"
     lines["options"] = _listed(summary.options) or "defaults"
     lines["all parameters"] = f"{summary.parameters:,} ({', '.join(summary.dtypes)})"
     lines["training updates"] = f"{summary.updates:,}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import pickle
+import re
 import warnings
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -26,8 +27,19 @@ _DEEPEST, _MOST_VALUES, _MOST_BITS = 50, 500_000, 4096
 _LARGEST = 1_000_000
 #: How the names of such options end.
 _SIZES = ("_dim", "_layers", "_heads", "_positions")
-#: The models whose options are checked: fairseq's own and ours, whose options contain the others.
-_STOCK, _OURS = "transformer", "transformer_mhe"
+#: The models whose options are checked, fairseq's own and ours: their sides' stacks of layers.
+_BOTH = {"encoder": "encoder", "decoder": "decoder"}
+_STOCK: dict[str, dict[str, str]] = {
+    "transformer": _BOTH,
+    "roberta": {"encoder": "encoder.sentence_encoder"},
+    "transformer_lm": {"decoder": "decoder"},
+}
+_SIDES = _STOCK | {f"{name}_mhe": sides for name, sides in _STOCK.items()}
+#: The model whose options contain those of the others, as far as they are checked.
+_OURS = "transformer_mhe"
+#: Options that fairseq gives to Python's eval, and what they may consist of.
+_EVALUATED = re.compile("(adaptive_.*cutoff|character_filters)")
+_NUMBERS = re.compile(r"[\d\s.,()\[\]-]*")
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
 
@@ -189,7 +201,7 @@ def model_options(state: dict[str, Any]) -> dict[str, Any]:
 def check_transformer(path: Path, state: dict[str, Any]) -> None:
     """See that a Transformer's options are of their types and agree with its weights' sizes.
 
-    Models of other families pass.
+    Of models of other families, only that no option of theirs is Python code that would be run.
 
     Raises:
         UserError: they do not, so that building the model would fail or never end.
@@ -197,23 +209,34 @@ def check_transformer(path: Path, state: dict[str, Any]) -> None:
     from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 
     options, weights = model_options(state), state["model"]
+    for name, value in options.items():
+        code = isinstance(value, str) and not value.startswith("${")
+        if code and _EVALUATED.fullmatch(name) and not _NUMBERS.fullmatch(value):
+            raise _foreign(path, f"its {name} is {value!r:.40}, not numbers")
     arch = options.get("_name") or options.get("arch")
     model = ARCH_MODEL_NAME_REGISTRY.get(arch, arch)
-    if model not in (_STOCK, _OURS) or any("flat_param" in name for name in weights):
+    if model not in _SIDES or any("flat_param" in name for name in weights):
         return  # FSDP's shards have weights of other shapes
     widest = max((size for weight in weights.values() for size in weight.shape), default=0)
     _check_types(path, options, widest)
-    for side in ("encoder", "decoder"):
-        table = weights.get(f"{side}.embed_tokens.weight")
-        if table is None or table.dim() != 2:
-            raise UserError(
-                f"{path} is not a whole encoder-decoder Transformer: it has no token embeddings"
-            )
-        _check_sizes(path, side, options, weights)
-        heads, width = options.get(f"{side}_attention_heads"), table.size(1)
+    for side, stack in _SIDES[model].items():
+        width = _width(path, stack, weights)
+        _check_sizes(path, (side, stack), width, options, weights)
+        heads = options.get(f"{side}_attention_heads")
         most = width if heads is None else heads
-        if not 1 <= most <= width or (model == _STOCK and width % most):
+        if not 1 <= most <= width or (model in _STOCK and width % most):
             raise _foreign(path, f"its {side}_attention_heads {heads} do not fit the width {width}")
+
+
+def _width(path: Path, stack: str, weights: Mapping[str, Tensor]) -> int:
+    """The width of a stack of layers: of its table of words, or of what reads adaptive inputs."""
+    table = weights.get(f"{stack}.embed_tokens.weight")
+    if table is None and any(n.startswith(f"{stack}.embed_tokens.embeddings.") for n in weights):
+        table = weights.get(f"{stack}.layers.0.fc1.weight")
+    if table is None or table.dim() != 2:
+        whole = "encoder-decoder Transformer" if stack in _BOTH else "RoBERTa"
+        raise UserError(f"{path} is not a whole {whole}: it has no token embeddings")
+    return table.size(1)
 
 
 def _check_types(path: Path, options: Mapping[str, Any], widest: int) -> None:
@@ -242,11 +265,15 @@ def _check_types(path: Path, options: Mapping[str, Any], widest: int) -> None:
 
 
 def _check_sizes(
-    path: Path, side: str, options: Mapping[str, Any], weights: Mapping[str, Tensor]
+    path: Path,
+    named: tuple[str, str],
+    width: int,
+    options: Mapping[str, Any],
+    weights: Mapping[str, Tensor],
 ) -> None:
-    """Compare a side's options with the weights that are there."""
-    width = weights[f"{side}.embed_tokens.weight"].size(1)
-    begin = f"{side}.layers."
+    """Compare the options of a side, whose stack of layers is ``named``, with its weights."""
+    side, stack = named
+    begin = f"{stack}.layers."
     layers = {name[len(begin) :].split(".")[0] for name in weights if name.startswith(begin)}
     sizes = {"embed_dim": width, "layers": len(layers)}
     inner = weights.get(f"{begin}0.fc1.weight")

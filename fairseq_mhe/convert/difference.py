@@ -60,7 +60,7 @@ def logit_difference(
     positions = 0
     for batch in batches:
         inputs = batch["net_input"]
-        real = inputs["prev_output_tokens"].ne(pad)  # (B, T)
+        real = inputs.get("prev_output_tokens", inputs["src_tokens"]).ne(pad)  # (B, T)
         # (positions, vocabulary) each
         a, b = (model(**inputs)[0][real].double() for model in (one, other))
         largest = max(largest, float((a - b).abs().max()))

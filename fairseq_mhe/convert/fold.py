@@ -144,7 +144,8 @@ def run(args: argparse.Namespace) -> None:
         source = open_source(args.input)
         report = fold(source, args.output, args.data, args.subset, args.sentences)
     logits, count = report.logits, report.sentences
-    print(f"{args.output}: fairseq's own transformer, folded from {source.attention_words}")
+    stock = source.family.stock
+    print(f"{args.output}: fairseq's own {stock}, folded from {source.attention_words}")
     print(
         f"compared on {count} sentences ({report.on}): largest difference of a logit "
         f"{logits.largest:.1e} (float32; largest logit {logits.largest_logit:.1f}; "

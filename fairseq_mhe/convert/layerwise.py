@@ -19,7 +19,8 @@ from fairseq_mhe.checkpoints.safe_load import save_checkpoint
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.tables import align
-from fairseq_mhe.models.build import build_ours, sublayers
+from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.models.families import build_ours
 
 
 @dataclass(frozen=True)

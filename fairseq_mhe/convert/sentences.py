@@ -25,6 +25,7 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     Raises:
         UserError: the dictionaries cannot be read, or are of another vocabulary.
     """
+    source.only_translation(f"the data folder {data.folder}")
     task = load_task(data)
     found = len(task.source_dictionary), len(task.target_dictionary)
     if found != source.words:
@@ -81,5 +82,7 @@ def random_batches(
             "src_lengths": torch.tensor([len(s) for s in source]),  # (B,)
             "prev_output_tokens": data_utils.collate_tokens(target, pad, left_pad=False),  # (B, T)
         }
+        if not isinstance(task, TranslationTask):  # a language model reads one text
+            inputs = {"src_tokens": inputs["prev_output_tokens"]}
         made.append({"id": torch.arange(start, start + len(source)), "net_input": inputs})
     return made

@@ -149,6 +149,7 @@ def run(args: argparse.Namespace) -> None:
     """Convert, compare, and say how many translations are the same."""
     with quiet_fairseq():
         source = open_source(args.checkpoint)
+        source.only_translation("CTranslate2's converter")
         data = open_data(args.data)
         task = task_of(data, source)
         with new_folder(args.out) as folder:

@@ -16,6 +16,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import CacheBytes, Cost, cache_bytes, costs
+from fairseq_mhe.models.families import TRANSLATION, build_language_on_meta, language_archs
 from fairseq_mhe.models.options import PLACES, kind_options, kinds
 
 #: Bytes of a number.
@@ -25,7 +26,10 @@ BYTES = {"float32": 4, "float16": 2}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe cost``."""
     parser.add_argument(
-        "row", metavar="ROW", help=f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}"
+        "row",
+        metavar="ROW",
+        help=f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}; or an architecture of a "
+        f"language model: {', '.join(language_archs())}",
     )
     parser.add_argument(
         "attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}"
@@ -60,7 +64,8 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(f"--{name} must be 1 or more, not {getattr(args, name)}")
     names = (*PLACES.values(), *_sizes())
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
+    build = build_language_on_meta if args.row in language_archs() else build_on_meta
+    model = build(args.row, args.attention, args.vocab_size, **given)
     parts = costs(model, args.source, (args.target + 1) / 2)
     cache = cache_bytes(model, BYTES[args.dtype])
     if args.json:
@@ -75,6 +80,12 @@ def _sizes() -> dict[str, tuple[Option, list[str]]]:
     return {k: v for k, v in found if v[0].type is int and len(v[1]) < len(KINDS)}
 
 
+def _kinds(args: argparse.Namespace) -> dict[str, str]:
+    """The kind at each place that the model has."""
+    family = language_archs().get(args.row, TRANSLATION)
+    return {place: kind for place, kind in kinds(args).items() if place in family.places}
+
+
 def _totals(parts: dict[str, Cost]) -> tuple[Cost, Cost]:
     """Of all attention, and of the whole model."""
     attention = sum((parts[place] for place in PLACES), Cost())
@@ -86,7 +97,7 @@ def _report(args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes)
     attention, model = _totals(parts)
     return {
         "row": args.row,
-        "attention": kinds(args),
+        "attention": _kinds(args),
         "source_tokens": args.source,
         "target_tokens": args.target,
         "beam": args.beam,
@@ -122,8 +133,9 @@ def _show(args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes) -
         table.add_row(name, *(f"{number:,.0f}" for number in astuple(part)), end_section=last)
 
     attention, model = _totals(parts)
-    for place, kind in kinds(args).items():
-        add(f"{place}: {kind}", parts[place], last=place == list(PLACES)[-1])
+    chosen = _kinds(args)
+    for place, kind in chosen.items():
+        add(f"{place}: {kind}", parts[place], last=place == list(chosen)[-1])
     add("all attention", attention)
     add("the rest", parts["rest"], last=True)
     add("model", model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import nn
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
-from fairseq_mhe.models.options import MODEL_NAME, check_options
+from fairseq_mhe.models.options import check_options
 
 #: Size of a joined dictionary where none is given.
 VOCABULARY = 32768
@@ -81,11 +81,6 @@ def build(
         return build_model(cfg, task)
     except ErrorExit as error:
         raise UserError(error.message) from None
-
-
-def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
-    """As `build`, for flat options of our model that are whole, whatever their architecture."""
-    return build({**options, "_name": MODEL_NAME}, task)
 
 
 def build_on_meta(

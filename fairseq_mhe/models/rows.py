@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
+from fairseq.models import ARCH_CONFIG_REGISTRY
+
+from fairseq_mhe.models.families import TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS
 
 #: Options that are part of a model beside its row and kind of attention, with fairseq's defaults.
@@ -37,9 +40,9 @@ class NearestRow:
 
 
 def nearest_row(options: Mapping[str, Any]) -> NearestRow:
-    """The row with the fewest differences from flat ``options`` (the first of equals)."""
+    """The row of its family with the fewest differences from flat ``options`` (first of equals)."""
     found = []
-    for name, row in {**ROWS, **SMALL_ROWS}.items():
+    for name, row in _family(options).rows.items():
         sizes = {key: value for key, value in row.options().items() if key != "dropout"}
         differences = {
             key: options.get(key) for key, size in sizes.items() if options.get(key) != size
@@ -48,13 +51,23 @@ def nearest_row(options: Mapping[str, Any]) -> NearestRow:
     return min(found, key=lambda row: len(row.differences))
 
 
+def _family(options: Mapping[str, Any]) -> Family:
+    """The family of a model's options; bare sizes are a translation model's."""
+    named = options.get("_name") or options.get("arch")
+    return family_of(options) if named else TRANSLATION
+
+
 def training_flags(options: Mapping[str, Any]) -> list[str]:
     """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours."""
-    row = nearest_row(options)
+    row, family = nearest_row(options), _family(options)
+    usual = argparse.Namespace(**_OTHERS)
+    if family is not TRANSLATION:  # whose architectures say nothing of these
+        usual = argparse.Namespace()
+        ARCH_CONFIG_REGISTRY[family.arch(row.name)](usual)
     others = {
         name: options.get(name)
         for name, default in _OTHERS.items()
-        if options.get(name) not in (None, default)
+        if options.get(name) not in (None, getattr(usual, name, default))
     }
     if "share_all_embeddings" in others:
         others.pop("share_decoder_input_output_embed", None)
@@ -63,7 +76,7 @@ def training_flags(options: Mapping[str, Any]) -> list[str]:
         for name, (_, field) in OPTIONS.items()
         if options.get(name) != field.default
     }
-    flags = ["--arch", arch_name(row.name)]
+    flags = ["--arch", family.arch(row.name)]
     given = {"attention": options.get("attention"), **row.differences, **others, **ours}
     for name, value in given.items():
         option = f"--{name.replace('_', '-')}"

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import STOCK_NAME, open_source
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, sha256
 from fairseq_mhe.convert.sentences import task_of
@@ -61,10 +61,11 @@ def load_model(checkpoint: Path, data: DataFolder) -> tuple[Any, FairseqTask]:
         folder.
     """
     source = open_source(checkpoint)
+    source.only_translation("attention-map")
     if source.stock:
         raise UserError(
-            f"{checkpoint} is a model {STOCK_NAME!r}, but attention maps are of {MODEL_NAME} "
-            "models only"
+            f"{checkpoint} is a model {source.family.stock!r}, but attention maps are of "
+            f"{MODEL_NAME} models only"
         )
     return source.model, task_of(data, source)
 

@@ -81,7 +81,7 @@ def foreign(path: Path, what: str) -> Path:
             "model": {"encoder.lstm": torch.ones(1)},
         },
         "no options": {"model": model},
-        "language model": {"cfg": {"model": {"_name": "transformer_lm"}}, "model": model},
+        "language model": {"cfg": {"model": {"_name": "fconv_lm"}}, "model": model},
         "no encoder": {
             "cfg": cfg,
             "model": {n: v for n, v in model.items() if not n.startswith("encoder")},
@@ -103,7 +103,7 @@ def foreign(path: Path, what: str) -> Path:
 WHY = {
     "lstm": "architecture 'lstm_wiseman_iwslt_de_en'",
     "no options": "architecture None",
-    "language model": "architecture 'transformer_lm'",
+    "language model": "architecture 'fconv_lm'",
     "no encoder": "no token embeddings",
     "half of its weights": "is absent in the checkpoint",
     "other sizes": "the checkpoint is not of this model",

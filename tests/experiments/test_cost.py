@@ -127,3 +127,17 @@ def test_bad_input_ends_in_one_line(
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert message in err
+
+
+def test_language_models_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["cost", "roberta_mhe_base", "mhe_mul", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["attention"] == {"encoder": "mhe_mul"}
+    assert found["attention_parameters"] == 8_875_008
+    cli.main(["cost", "transformer_lm_mhe_gpt", "mhe_mul", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    # one key and one value of 64 float32 numbers in each of 12 layers
+    assert found["cache_bytes"]["per_target_token"] == 12 * 2 * 64 * 4
+    assert found["cache_bytes"]["per_source_token"] == 0
+    cli.main(["cost", "roberta_mhe_tiny", "mha"])
+    assert "cross" not in capsys.readouterr().out

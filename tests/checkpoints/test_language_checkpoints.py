@@ -1,0 +1,186 @@
+"""Checkpoints of language models: the commands take them as they take translation's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_mhe import cli
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.convert.difference import quiet_fairseq
+from tests.fixtures.language import (
+    FAMILIES,
+    LM,
+    ROBERTA,
+    language_options,
+    make_language_model,
+    sentences,
+)
+from tests.fixtures.models import make_dictionary
+
+TOKENS = sentences(longest=9)
+
+
+@pytest.fixture(params=FAMILIES, ids=lambda family: family[0])
+def family(request: pytest.FixtureRequest) -> tuple[str, str, str]:
+    """Ours, fairseq's, and the side that the model has."""
+    return request.param
+
+
+def save_language_model(path: Path, arch: str, model: nn.Module, **options: Any) -> Path:
+    """A checkpoint of ``make_language_model(arch, **options)``, as fairseq-train writes it."""
+    stored = {**language_options(arch, **options), "_name": arch}
+    if "roberta" not in arch:
+        stored.pop("arch")
+    history = [{"num_updates": 3, "lr_scheduler_state": {}, "optimizer_name": ""}]
+    task = {"_name": "masked_lm" if "roberta" in arch else "language_modeling"}
+    task |= {"tokens_per_sample": 32, "add_bos_token": False, "max_target_positions": 32}
+    state = {
+        "args": None,
+        "cfg": {"model": stored, "task": task, "common": {"user_dir": None, "tpu": False}},
+        "model": model.state_dict(),
+        "optimizer_history": [{**history[0], "criterion_name": ""}],
+        "extra_state": {"train_iterator": {"epoch": 1}},
+        "task_state": {},
+    }
+    torch.save(state, path)
+    return path
+
+
+def make_checkpoint(path: Path, arch: str, **options: Any) -> Path:
+    """The checkpoint of a random model in which everything matters."""
+    model = make_language_model(arch, **options)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return save_language_model(path, arch, model, **options)
+
+
+def logits(model: nn.Module) -> Tensor:
+    with torch.inference_mode():
+        return model(TOKENS)[0][TOKENS.ne(make_dictionary().pad())]
+
+
+def by_fairseq(path: Path) -> nn.Module:
+    """As fairseq-validate loads it."""
+    source = open_source(path)
+    with quiet_fairseq():
+        return load_by_fairseq(path, source.task())
+
+
+@pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add", "sha", "mqa", "skv", "el"])
+def test_a_fold_is_fairseqs_own_model(family: tuple, kind: str, tmp_path: Path) -> None:
+    path = make_checkpoint(tmp_path / "in.pt", family[0], attention=kind)
+    cli.main(["fold", str(path), str(tmp_path / "out.pt")])
+    folded = by_fairseq(tmp_path / "out.pt")
+    assert type(folded).__module__.startswith("fairseq.")
+    torch.testing.assert_close(logits(folded), logits(by_fairseq(path)), rtol=0, atol=2e-5)
+
+
+def test_stock_checkpoints_open_as_ours(family: tuple, tmp_path: Path) -> None:
+    path = make_checkpoint(tmp_path / "stock.pt", family[1])
+    source = open_source(path)
+    assert source.stock
+    assert source.attention == {family[2]: "mha"}
+    torch.testing.assert_close(logits(source.model), logits(by_fairseq(path)), rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["convert", "--to", "mqa"],
+        ["convert", "--to", "mhe_mul"],
+        ["to-collaborative", "--dim", "16"],
+    ],
+)
+def test_a_stock_checkpoint_is_converted(
+    family: tuple, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tensorly")
+    path, out = make_checkpoint(tmp_path / "stock.pt", family[1]), tmp_path / "out.pt"
+    cli.main([words[0], str(path), str(out), *words[1:]])
+    told = capsys.readouterr().out
+    assert f"--arch {family[0]}_" in told
+    converted = by_fairseq(out)
+    assert type(converted).__name__.endswith("MHEModel")
+    if words[0] == "to-collaborative":  # exact at this width
+        torch.testing.assert_close(logits(converted), logits(by_fairseq(path)), rtol=0, atol=1e-3)
+
+
+def test_inspect_tells_what_it_is(
+    family: tuple, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make_checkpoint(tmp_path / "in.pt", family[0], attention="mhe_mul")
+    cli.main(["inspect", str(path)])
+    told = capsys.readouterr().out
+    # two layers of 3 C d + 3 n d + n d C
+    assert f"{family[2]} attention" in told
+    assert f"mhe_mul, {2 * (3 * 16 * 4 + 3 * 4 * 4 + 16 * 16):,} parameters" in told
+    assert "cross attention" not in told
+    total = sum(p.numel() for p in make_language_model(family[0], attention="mhe_mul").parameters())
+    assert f"{total:,} (float32)" in told
+
+
+def test_average_is_the_mean(family: tuple, tmp_path: Path) -> None:
+    models = [make_language_model(family[0], seed=seed) for seed in (1, 2)]
+    paths = [
+        str(save_language_model(tmp_path / f"{index}.pt", family[0], model))
+        for index, model in enumerate(models)
+    ]
+    cli.main(["average", *paths, "--output", str(tmp_path / "mean.pt")])
+    mean = open_source(tmp_path / "mean.pt").model.state_dict()
+    for name, value in models[0].state_dict().items():
+        expected = (value.double() + models[1].state_dict()[name].double()) / 2
+        torch.testing.assert_close(mean[name].double(), expected)
+
+
+def test_trained_heads_stay(tmp_path: Path) -> None:
+    model = make_language_model(ROBERTA[0])
+    model.register_classification_head("sentence_classification_head", num_classes=3)
+    path = save_language_model(tmp_path / "in.pt", ROBERTA[0], model)
+    cli.main(["fold", str(path), str(tmp_path / "out.pt")])
+    folded = torch.load(tmp_path / "out.pt")["model"]
+    name = "classification_heads.sentence_classification_head.out_proj.weight"
+    assert torch.equal(folded[name], model.state_dict()[name])
+
+
+@pytest.mark.parametrize("command", ["to-ctranslate2", "attention-map"])
+def test_what_is_for_translation_only_says_so(command: str, tmp_path: Path) -> None:
+    source = open_source(make_checkpoint(tmp_path / "in.pt", LM[0]))
+    with pytest.raises(
+        UserError, match=r"is for translation models, but .*in.pt is a transformer_lm"
+    ):
+        source.only_translation(command)
+
+
+@pytest.mark.parametrize(
+    ("family", "option", "value"),
+    [
+        (LM, "adaptive_softmax_cutoff", "__import__('os').abort()"),
+        (LM, "character_filters", "[].append(open('ran', 'w'))"),
+        (ROBERTA, "encoder_layers", 10**6),
+        (LM, "decoder_embed_dim", "wide"),
+        (ROBERTA, "encoder_attention_heads", 0),
+    ],
+)
+def test_hostile_options_are_refused_in_one_line(
+    family: tuple, option: str, value: Any, tmp_path: Path
+) -> None:
+    for arch in family[:2]:
+        path = make_checkpoint(tmp_path / "in.pt", arch)
+        state = torch.load(path)
+        state["cfg"]["model"][option] = value
+        torch.save(state, path)
+        with pytest.raises(UserError, match=option):
+            open_source(path)
+
+
+def test_every_kind_opens(family: tuple, tmp_path: Path) -> None:
+    for kind in KINDS:
+        path = make_checkpoint(tmp_path / "in.pt", family[0], attention=kind)
+        assert open_source(path).attention == {family[2]: kind}
