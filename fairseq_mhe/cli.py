@@ -35,7 +35,10 @@ _GROUPS = {
         ),
         "to-ctranslate2": ("convert.to_ctranslate2", "turn a checkpoint into a CTranslate2 model"),
     },
-    "use": {"export": ("deploy.export", "a trained model as a folder that needs nothing else")},
+    "use": {
+        "translate": ("deploy.translate", "translate plain text with a trained model"),
+        "export": ("deploy.export", "a trained model as a folder that needs nothing else"),
+    },
     "measure": {
         "params": ("experiments.params", "count the parameters of every row and kind of attention"),
         "cost": ("experiments.cost", "what a row with a kind costs to store and to run"),

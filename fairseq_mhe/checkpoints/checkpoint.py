@@ -102,7 +102,16 @@ def open_source(path: Path) -> Source:
     Raises:
         UserError: it cannot be read safely, or is of another model.
     """
-    state, options, stock = _read(path)
+    return source_of(path, load_checkpoint(path))
+
+
+def source_of(path: Path, state: dict[str, Any]) -> Source:
+    """The same of what fairseq saved, or could have, and what was read from ``path``.
+
+    Raises:
+        UserError: it is of another model, or its options and weights do not fit together.
+    """
+    options, stock = _understood(path, state)
     family = family_of(options)
     task = family.task(*family.words(state["model"]))
     try:
@@ -125,7 +134,8 @@ def open_on_meta(path: Path) -> nn.Module:
     Raises:
         UserError: as `open_source`.
     """
-    state, options, _ = _read(path)
+    state = load_checkpoint(path)
+    options, _ = _understood(path, state)
     family = family_of(options)
     with torch.device("meta"):
         return build_ours(options, family.task(*family.words(state["model"])))
@@ -192,16 +202,15 @@ def _save(
     save_checkpoint(state, path)
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Any], bool]:
-    """A checkpoint's state, every option of our model for it, and whether it is fairseq's own."""
-    state = load_checkpoint(path)
+def _understood(path: Path, state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Every option of our model for what was saved, and whether it is of fairseq's own."""
     given = model_options(state)
     try:
         family = family_of(given)
     except UserError as error:
         raise UserError(f"{path} holds {error}") from None
     check_transformer(path, state)
-    return state, _options(given, family), family.is_stock(given)
+    return _options(given, family), family.is_stock(given)
 
 
 def _options(given: Mapping[str, Any], family: Family) -> dict[str, Any]:

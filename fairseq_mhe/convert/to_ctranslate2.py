@@ -22,7 +22,7 @@ from fairseq_mhe.convert.difference import quiet_fairseq, search
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.options import add_data, add_json
 from fairseq_mhe.convert.sentences import batches, sentence_pairs, task_of
-from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.data_folder import open_data
 
 #: What CTranslate2 can store weights as.
 _QUANTIZATIONS = (
@@ -46,11 +46,26 @@ class Agreement:
     beam: int
     megabytes: float
 
+    def check(self) -> None:
+        """Raises UserError where the float32 model translates otherwise than fairseq."""
+        if self.greedy < _SAME_GREEDY * self.sentences:
+            raise UserError(
+                f"CTranslate2 translates only {self.greedy} of {self.sentences} sentences as "
+                "fairseq does (greedy, float32), so that the model is not kept; please report this"
+            )
+
 
 def convert(
-    source: Source, data: DataFolder, output: Path, quantization: str, shared_heads: bool
+    source: Source,
+    dictionaries: Path,
+    languages: tuple[str, str],
+    output: Path,
+    quantization: str,
+    shared_heads: bool,
 ) -> None:
     """Fold ``source`` and let CTranslate2's converter write it to the new folder ``output``.
+
+    ``dictionaries``: the folder with dict.LANG.txt of both ``languages``.
 
     Raises:
         UserError: CTranslate2 is not installed or cannot hold the model, or the folder cannot be
@@ -66,15 +81,15 @@ def convert(
     from fairseq_mhe.convert.shared_heads import SharedHeadsConverter
 
     converter = SharedHeadsConverter if shared_heads else FairseqConverter
-    languages = {"source_lang": data.languages[0], "target_lang": data.languages[1]}
+    sides = {"source_lang": languages[0], "target_lang": languages[1]}
     # CTranslate2 wants fairseq's options in a namespace, the task's among them.
-    args = argparse.Namespace(**source.stock_options, task="translation", **languages)
+    args = argparse.Namespace(**source.stock_options, task="translation", **sides)
     parameters = folded_parameters(source.model)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "folded.pt"
         torch.save({"args": args, "model": parameters}, checkpoint)
         try:
-            made = converter(str(checkpoint), str(data.binary), **languages)
+            made = converter(str(checkpoint), str(dictionaries), **sides)
             made.convert(str(output), quantization=quantization)
         except (ValueError, NotImplementedError) as error:
             reason = " ".join(str(error).split())
@@ -83,7 +98,7 @@ def convert(
             raise UserError(f"cannot write {output}: {error.strerror or error}") from error
 
 
-def _agreement(
+def agreement(
     source: Source, task: TranslationTask, model: Path, subset: str, sentences: int, threads: int
 ) -> Agreement:
     """Translate a split's first ``sentences`` by fairseq and by CTranslate2."""
@@ -153,14 +168,11 @@ def run(args: argparse.Namespace) -> None:
         data = open_data(args.data)
         task = task_of(data, source)
         with new_folder(args.out) as folder:
-            convert(source, data, folder, args.quantization, args.shared_heads)
-            found = _agreement(source, task, folder, args.subset, args.sentences, args.threads)
-            if args.quantization == "float32" and found.greedy < _SAME_GREEDY * found.sentences:
-                raise UserError(
-                    f"CTranslate2 translates only {found.greedy} of {found.sentences} sentences as "
-                    "fairseq does (greedy, float32), so that the model is not kept; please report "
-                    "this"
-                )
+            how = (args.quantization, args.shared_heads)
+            convert(source, data.binary, data.languages, folder, *how)
+            found = agreement(source, task, folder, args.subset, args.sentences, args.threads)
+            if args.quantization == "float32":
+                found.check()
     if args.json:
         chosen = {"quantization": args.quantization, "shared_heads": args.shared_heads}
         print(json.dumps({**asdict(found), **chosen}))

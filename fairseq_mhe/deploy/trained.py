@@ -23,14 +23,16 @@ class Trained:
     """A model of ours or of fairseq's own, ready to be exported or to translate.
 
     ``source``: the checkpoint, its whole options and the model in float32, for evaluation.
-    ``dictionaries``: of the source and the target. ``run``: the run folder, where there is one.
+    ``dictionaries``: of the source and the target, which are files of ``dictionary_folder``.
+    ``run`` and ``data``: the run folder and the data folder, where they are known.
     """
 
     source: Source
-    data: DataFolder
     text: TextProcessing
     dictionaries: tuple[Dictionary, Dictionary]
+    dictionary_folder: Path
     decoding: Decoding
+    data: DataFolder | None = None
     run: Run | None = None
 
     @property
@@ -80,4 +82,4 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     task = task_of(data, source)
     dictionaries = task.source_dictionary, task.target_dictionary
     decoding = recipe(run.row if run else nearest_row(source.options).name).decoding
-    return Trained(source, data, data.processing(), dictionaries, decoding, run)
+    return Trained(source, data.processing(), dictionaries, data.binary, decoding, data, run)

@@ -199,7 +199,7 @@ class SubwordModel:
     checksum: str
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
 def _load(model: SubwordModel) -> Callable[[list[str]], list[str]]:
     """A function from lines to lines in subwords."""
     if model.kind == "sentencepiece":

@@ -19,6 +19,8 @@ from fairseq_mhe.common.errors import UserError
 MAX_LINE_BYTES = 1_000_000  # longer than any sentence: a binary file, or one without line ends
 BOM = "\ufeff"
 SUFFIXES = ("", ".gz", ".xz")
+#: In place of a path: what the process is given to read.
+STANDARD_INPUT = Path("standard input")
 
 
 def side_path(prefix: Path, lang: str) -> Path:
@@ -48,6 +50,8 @@ def existing_text(path: Path) -> Path:
 
 def _open_bytes(path: Path) -> BinaryIO:
     """The file's bytes, decompressed where its name says that it is compressed."""
+    if path is STANDARD_INPUT:
+        return open(0, "rb", closefd=False)
     if path.suffix == ".gz":
         return cast(BinaryIO, gzip.open(path, "rb"))
     if path.suffix == ".xz":
@@ -67,13 +71,15 @@ def _fault(raw: bytes) -> str | None:
     return "holds a NUL character; is this a text file?" if "\0" in text else None
 
 
-def read_lines(path: Path) -> Iterator[str]:
+def read_lines(path: Path, at_once: int = 1000) -> Iterator[str]:
     """The lines of a UTF-8 file, ended by line feeds only (a stray carriage return ends none).
+
+    ``at_once``: as many are waited for before the first of them comes.
 
     Raises:
         UserError: the file cannot be read, is damaged, or a line is not clean text.
     """
-    for block in _blocks((path,), 1000):
+    for block in _blocks((path,), at_once):
         yield from _decode_lines(path, block.first, block.lines[0])
 
 

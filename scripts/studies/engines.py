@@ -106,7 +106,8 @@ def _to_ctranslate2(
 ) -> None:
     if not path.exists():
         with new_folder(path) as new:
-            convert(source, study.data, new, precision, shared_heads)
+            binary, languages = study.data.binary, study.data.languages
+            convert(source, binary, languages, new, precision, shared_heads)
 
 
 def _made(study: Study, run: Run, path: Path, make: Callable[[Source, Path], object]) -> Path:

@@ -1,0 +1,79 @@
+"""Translation by CTranslate2: a model in its form, or one of ours, which is converted first."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert
+from fairseq_mhe.deploy.engine import Engine, Hypothesis
+from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.runs.recipes import Decoding
+
+
+class CTranslate2Engine(Engine):
+    """On a GPU where CTranslate2 sees one; it may be called by several threads at once."""
+
+    name = "ctranslate2"
+
+    def __init__(
+        self, folder: Path, int8: bool = False, cpu: bool = False, threads: int | None = None
+    ) -> None:
+        """Load the model in ``folder``; ``threads`` None: all cores.
+
+        Raises:
+            UserError: CTranslate2 is not installed, or cannot read it.
+        """
+        check_installed()
+        import ctranslate2
+
+        self._cuda = not cpu and ctranslate2.get_cuda_device_count() > 0
+        try:
+            self._translator = ctranslate2.Translator(
+                str(folder),
+                device="cuda" if self._cuda else "cpu",
+                compute_type="int8" if int8 else "default",
+                intra_threads=threads or 0,
+            )
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise UserError(f"CTranslate2 cannot load {folder}: {reason}") from None
+
+    @classmethod
+    def converted(
+        cls, trained: Trained, int8: bool = False, cpu: bool = False, threads: int | None = None
+    ) -> CTranslate2Engine:
+        """The engine of a model of ours, whose shared heads it keeps once.
+
+        Raises:
+            UserError: CTranslate2 is not installed, or cannot hold the model.
+        """
+        with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
+            made = Path(folder) / "model"
+            precision = "int8" if int8 else "float32"
+            place = trained.dictionary_folder
+            convert(trained.source, place, trained.text.languages, made, precision, True)
+            return cls(made, int8, cpu, threads)
+
+    def translate(
+        self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
+    ) -> list[list[Hypothesis]]:
+        """As `Engine.translate`."""
+        longest = max(len(sentence) for sentence in sentences) + 1
+        results = self._translator.translate_batch(
+            [list(sentence) for sentence in sentences],
+            beam_size=decoding.beam,
+            num_hypotheses=nbest,
+            length_penalty=decoding.lenpen,
+            max_input_length=0,
+            # fairseq's limit, which depends on a batch's longest source.
+            max_decoding_length=max(1, int(decoding.max_len_a * longest + decoding.max_len_b)),
+            return_scores=True,
+        )
+        found = []
+        for result in results:
+            pairs = zip(result.hypotheses, result.scores, strict=True)
+            found.append([Hypothesis(" ".join(words), score) for words, score in pairs])
+        return found
