@@ -1,4 +1,6 @@
-"""The fairseq user-dir: models, architectures, an optimizer, and fixes to fairseq."""
+"""The fairseq user-dir: models, architectures, an optimizer, and fixes to fairseq; `Translator`."""
+
+from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe import fairseq_fixes
 
@@ -7,3 +9,15 @@ with fairseq_fixes.quiet_import():
     from fairseq_mhe.models import architectures, language_architectures, optimizer  # noqa: F401
 
 fairseq_fixes.apply()
+
+if TYPE_CHECKING:
+    from fairseq_mhe.deploy.translator import Translator as Translator
+
+
+def __getattr__(name: str) -> Any:
+    """``Translator``, imported where it is asked for: training has no use for it."""
+    if name != "Translator":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with fairseq_fixes.quiet_import():
+        from fairseq_mhe.deploy.translator import Translator
+    return Translator

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
 from fairseq_mhe.common.system import installed
@@ -98,6 +99,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; bad input ends in one line and exit code 2, Ctrl-C in 130."""
+    fairseq_fixes.quieten_start_up()
     argv = list(sys.argv[1:] if argv is None else argv)
     chosen = next((word for word in argv if not word.startswith("-")), None)
 

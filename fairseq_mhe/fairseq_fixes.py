@@ -29,7 +29,8 @@ from fairseq_mhe.common.errors import ErrorExit, UserError
 
 def apply() -> None:
     """Apply the fixes that hold for the whole process; called when the user-dir is imported."""
-    _quieten_start_up()
+    if "fairseq_cli" in sys.modules:  # else the program is a host's, whose filters are its own
+        quieten_start_up()
     _load_checkpoints_safely()
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
@@ -64,8 +65,11 @@ def _is_basic(handler: logging.Handler) -> bool:
     return handler.formatter is not None and handler.formatter._fmt == logging.BASIC_FORMAT
 
 
-def _quieten_start_up() -> None:
-    """Hide what fairseq, hydra and torch warn of about each other's code; nothing else."""
+def quieten_start_up() -> None:
+    """Hide what fairseq, hydra and torch warn of about each other's code; nothing else.
+
+    Called by fairseq's commands and ours, not where a program merely imports the package.
+    """
 
     def ignore(**what: Any) -> None:
         warnings.filterwarnings("ignore", **what)

@@ -186,7 +186,7 @@ def _no_gpu() -> int:
 def test_real_warnings_are_shown() -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        fairseq_fixes._quieten_start_up()
+        fairseq_fixes.quieten_start_up()
         warnings.warn("yours", DeprecationWarning, stacklevel=1)
         warnings.warn("the data", UserWarning, stacklevel=1)
     assert [str(w.message) for w in seen] == ["yours", "the data"]

@@ -80,7 +80,7 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
         print(f"{name}: {told}", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        sys.stderr.close()
+        _discard_output()
         return 1
     except OSError as error:
         where = error.filename or "what was printed"

@@ -112,7 +112,8 @@ def _count(paths: Iterable[Path]) -> int:
 def _output(path: Path | None) -> Iterator[TextIO]:
     """Standard output in UTF-8, or a file that is there when it is whole."""
     if path is None:
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
+        if sys.stdout.encoding.lower() != "utf-8":
+            sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield sys.stdout
         return
     with atomic_path(path) as part, part.open("w", encoding="utf-8", newline="\n") as stream:

@@ -1,0 +1,51 @@
+"""A run of version 0.1.0 as a run folder and as a bundle, which the tests of this room share."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.deploy.export import export
+from fairseq_mhe.deploy.trained import Trained, open_trained
+from fairseq_mhe.deploy.translator import Translator
+from tests.test_made_by_0_1_0 import MADE
+
+SOURCES = (MADE / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
+
+
+def run_of(kind: str) -> Path:
+    """The folder of a run, which no test writes in."""
+    return MADE / "runs" / f"tiny-{kind}-seed1"
+
+
+def hypotheses(kind: str) -> list[str]:
+    """What fairseq-generate made of the test set with the run's model."""
+    path = run_of(kind) / "test" / "hypotheses.txt"
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def trained(kind: str = "mhe_mul") -> Trained:
+    return open_trained(run_of(kind), MADE / "data")
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle, which no test writes in."""
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    folder = tmp_path_factory.mktemp("bundles") / "a bundle"
+    export(trained(), "fairseq", folder)
+    return folder
+
+
+@pytest.fixture
+def bundle(exported: Path, tmp_path: Path) -> Path:
+    """A bundle of one's own."""
+    return Path(shutil.copytree(exported, tmp_path / "my bundle"))
+
+
+@pytest.fixture(scope="session")
+def translator(exported: Path) -> Translator:
+    """The bundle's, by fairseq."""
+    return Translator.load(exported, engine="fairseq", cpu=True)

@@ -1,0 +1,178 @@
+"""The Translator translates as fairseq-generate did, whatever it is loaded from."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.deploy.loading import load_parts
+from fairseq_mhe.deploy.long_lines import cut
+from fairseq_mhe.deploy.translator import LongSentenceError, Translator
+from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of
+from tests.fixtures.processes import python
+
+
+@pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
+def test_a_run_translates_as_fairseq_generate_did(kind: str) -> None:
+    found = Translator.load(run_of(kind), data=MADE / "data", engine="fairseq", cpu=True)
+    assert found.translate(SOURCES) == hypotheses(kind)
+
+
+def test_a_bundle_translates_as_its_run(translator: Translator) -> None:
+    assert (translator.languages, translator.engine) == (("en", "de"), "fairseq")
+    assert translator.translate(SOURCES) == hypotheses("mhe_mul")
+
+
+def test_a_checkpoint_needs_its_data_folder() -> None:
+    checkpoint = run_of("mha") / "model.pt"
+    with pytest.raises(UserError, match=r"give the data folder .* \(--data\)"):
+        Translator.load(checkpoint)
+    assert Translator.load(checkpoint, data=MADE / "data", engine="fairseq").languages
+
+
+def test_ctranslate2_scores_as_fairseq_does(translator: Translator, exported: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    other = Translator.load(exported, engine="ctranslate2", cpu=True, threads=1)
+    greedy = [each.nbest(SOURCES, 1, beam=1) for each in (translator, other)]
+    for (one,), (two,) in zip(*greedy, strict=True):
+        assert one.text == two.text
+        # The model never comes to an end, whose probability fairseq counts at the limit too.
+        assert one.score == pytest.approx(two.score, abs=0.1)
+
+
+def test_int8_is_an_approximation(exported: Path) -> None:
+    found = Translator.load(exported, engine="fairseq", int8=True, cpu=True)
+    assert len(found.translate(SOURCES[:3])) == 3
+
+
+def test_what_has_no_text_stays_empty_and_in_its_place(translator: Translator) -> None:
+    one, two = translator.translate(SOURCES[:2])
+    lines = ["", SOURCES[0], "   ", "\u00a0\t", SOURCES[1], ""]
+    assert translator.translate(lines) == ["", one, "", "", two, ""]
+    assert translator.translate([]) == []
+    assert translator.translate(["", " "]) == ["", ""]
+
+
+def test_the_best_come_first_with_their_scores(translator: Translator) -> None:
+    for found, best in zip(
+        translator.nbest(SOURCES[:3], 4), translator.translate(SOURCES[:3]), strict=True
+    ):
+        assert len(found) == 4
+        assert found[0].text == best
+        scores = [each.score for each in found]
+        assert scores == sorted(scores, reverse=True)
+        assert len(set(scores)) == 4
+    with pytest.raises(UserError, match="6 translations of a line cannot come of a beam of 5"):
+        translator.nbest(SOURCES[:1], 6)
+
+
+@pytest.fixture(scope="module")
+def narrow(exported: Path) -> Translator:
+    """A model that takes 150 tokens."""
+    text, engine, decoding, _, name = load_parts(
+        exported, None, None, "fairseq", int8=False, cpu=True, threads=None
+    )
+    return Translator(text, engine, decoding, (150, 150), name)
+
+
+def test_a_long_line_is_cut_at_ends_of_sentences_and_nothing_is_lost(narrow: Translator) -> None:
+    lengths = [len(subwords) for subwords in narrow._segment(SOURCES)]
+    assert max(lengths) < 150 < sum(lengths)
+    parts = cut(" ".join(SOURCES), lambda part: len(narrow._segment([part])[0]) <= 149)
+    assert " ".join(parts) == " ".join(SOURCES)
+    assert 1 < len(parts) < len(SOURCES)
+    lines = [SOURCES[0], " ".join(SOURCES), SOURCES[1]]
+    first, *found, last = narrow.translate([SOURCES[0], *parts, SOURCES[1]])
+    assert narrow.translate(lines) == [first, " ".join(found), last]
+
+
+def test_a_sentence_that_is_too_long_is_refused_with_its_line(narrow: Translator) -> None:
+    with pytest.raises(LongSentenceError, match=r"line 2: a sentence of \d+ subwords, .* 149: br"):
+        narrow.translate([SOURCES[0], "word " * 150])
+
+
+@pytest.mark.parametrize(
+    ("line", "longest", "parts"),
+    [
+        ("One. Two! Three? Four.", 9, ["One. Two!", "Three?", "Four."]),
+        ("A 3.5 km walk. Yes.", 14, ["A 3.5 km walk.", "Yes."]),
+        ('He said "No." Then he left.', 14, ['He said "No."', "Then he left."]),
+        ("\u4e00\u4e8c\u3002\u4e09\u3002", 3, ["\u4e00\u4e8c\u3002", "\u4e09\u3002"]),
+        ("Far too long a one. Ok.", 5, ["Far too long a one.", "Ok."]),
+        ("Short.", 100, ["Short."]),
+    ],
+)
+def test_lines_are_cut_between_sentences_only(line: str, longest: int, parts: list[str]) -> None:
+    assert cut(line, lambda part: len(part.strip()) <= longest) == parts
+
+
+def test_one_string_is_not_taken_for_its_letters(translator: Translator) -> None:
+    with pytest.raises(TypeError, match="a list of lines"):
+        translator.translate("Hello.")
+
+
+def test_several_threads_may_translate(translator: Translator) -> None:
+    expected = hypotheses("mhe_mul")[:4]
+    found: list[list[str]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(translator.translate(SOURCES[:4])))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3
+    assert all(each == found[0] for each in found)
+    assert [line[:20] for line in found[0]] == [line[:20] for line in expected]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"direction": "de-en"}, "translates en-de, not de-en"),
+        ({"engine": "onnx"}, "unknown engine 'onnx'; choose of: auto, fairseq, ctranslate2"),
+        ({"data": MADE / "data"}, "is a bundle, which needs no data folder"),
+    ],
+)
+def test_what_does_not_fit_is_refused(exported: Path, words: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        Translator.load(exported, **words)
+
+
+def test_a_dictionary_that_does_not_fit_the_weights_is_refused(bundle: Path) -> None:
+    lines = (bundle / "dict.de.txt").read_text().splitlines(keepends=True)
+    (bundle / "dict.de.txt").write_text("".join(lines[:-3]))
+    sums = subprocess.run(
+        ["sha256sum", "dict.de.txt"], cwd=bundle, capture_output=True, text=True, check=True
+    ).stdout
+    listed = (bundle / "SHA256SUMS").read_text().splitlines(keepends=True)
+    listed = [sums if line.endswith("dict.de.txt\n") else line for line in listed]
+    (bundle / "SHA256SUMS").write_text("".join(listed))
+    with pytest.raises(UserError, match=r"the target's dictionary in .* has \d+ words, the weight"):
+        Translator.load(bundle, engine="fairseq")
+
+
+_IMPORT = """
+import logging, sys, warnings
+
+def state():
+    root = logging.root
+    return list(warnings.filters), list(root.handlers), root.level, root.manager.disable
+
+before = state()
+import fairseq_mhe
+assert state() == before
+found = fairseq_mhe.Translator.load(sys.argv[1], engine="fairseq", cpu=True)
+found.translate(["A lamp."])
+assert state() == before
+"""
+
+
+def test_a_host_program_keeps_its_logging_and_warnings(exported: Path) -> None:
+    done = python(_IMPORT, exported)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
