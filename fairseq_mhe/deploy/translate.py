@@ -90,14 +90,11 @@ def run(args: argparse.Namespace) -> int | None:
             cpu=args.cpu,
             threads=args.threads,
         )
-        done = 0
         try:
             with _output(args.out) as stream:
-                writer = Writer(stream, args.nbest)
-                for done in _translate(translator, paths, total, writer, args):  # noqa: B007
-                    pass
+                _translate(translator, paths, total, Writer(stream, args.nbest), args)
         except KeyboardInterrupt:
-            kept = f"{done:,} lines are written" if args.out is None else f"{args.out} is not made"
+            kept = "later lines are not written" if args.out is None else f"no {args.out} is made"
             say(f"fairseq-mhe translate: stopped; {kept}")
             return 130
     return None
@@ -126,8 +123,8 @@ def _translate(
     total: int | None,
     writer: Writer,
     args: argparse.Namespace,
-) -> Iterator[int]:
-    """Translate all lines in chunks, and yield after each how many are done."""
+) -> None:
+    """Translate all lines, and write them a chunk at a time."""
     by_hand = paths == [STANDARD_INPUT] and sys.stdin.isatty()
     if by_hand:
         source, target = translator.languages
@@ -156,7 +153,6 @@ def _translate(
                 writer.write(number, translations)
             writer.stream.flush()
             done += len(chunk)
-            yield done
 
 
 def _lines(paths: Iterable[Path], at_once: int) -> Iterator[Line]:
