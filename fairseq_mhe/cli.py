@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         args.typed = argv  # for reports that name the command they come from
         return importlib.import_module(_module(args.command)).run(args)
 
-    return exit_status(f"fairseq-mhe {chosen}", command)
+    return exit_status(f"fairseq-mhe {chosen}" if chosen else "fairseq-mhe", command)
 
 
 if __name__ == "__main__":

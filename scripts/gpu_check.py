@@ -184,8 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--out", type=Path, default=Path("runs/gpu_check"), help="folder (default: %(default)s)")
     add("--cpu", action="store_true", help="a dry run on the CPU, in tiny sizes: a minute")
-    args = parser.parse_args(argv)
-    return exit_status(PROGRAM, lambda: run(args))
+    return exit_status(PROGRAM, lambda: run(parser.parse_args(argv)))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,10 @@ class Parser(ArgumentParser):
         for kind, convert in ((int, _whole), (float, _number), (Path, _path), (None, _text)):
             self.register("type", kind, convert)
 
+    def print_help(self, file: Any = None) -> None:
+        """argparse's says nothing, and ends in 0, where the output takes nothing."""
+        print(self.format_help(), end="", file=file)
+
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message))
 

@@ -35,9 +35,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parsers.type = str  # its words are converted by the study
     for name, (module, told) in STUDIES.items():
         module.add_arguments(parsers.add_parser(name, help=told, description=told))
-    args = parser.parse_args(argv)
-    args.typed = argv
-    return exit_status(f"{PROGRAM} {args.study}", lambda: STUDIES[args.study][0].run(args))
+
+    def command() -> int | None:
+        args = parser.parse_args(argv)
+        args.typed = argv
+        return STUDIES[args.study][0].run(args)
+
+    return exit_status(" ".join([PROGRAM, *argv[:1]]), command)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from fairseq_mhe.common.arguments import Parser, add_options, from_options, option
-from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.common.errors import exit_status, one_clear_line
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, SubwordOptions
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
 from fairseq_mhe.prepare.manifest import read_manifest
@@ -136,11 +136,12 @@ def run_script(
     """The command of the script ``name``."""
     parser = Parser(prog=name, description=description)
     add_arguments(parser)
-    try:
+
+    def command() -> None:
         with one_clear_line():
             run(parser.parse_args())
-    except KeyboardInterrupt:
-        sys.exit(f"{name}: stopped; run the same command again to go on from here")
+
+    sys.exit(exit_status(name, command))
 
 
 def run_corpus(kind: type[Corpus], description: str | None) -> None:
