@@ -6,6 +6,7 @@ holds each file equal to its.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -49,6 +50,30 @@ def binarise(subwords: Path, out: Path, langs: tuple[str, str], workers: int, lo
             prefix = out / f"{split}.{langs[0]}-{langs[1]}.{lang}"
             said.append(_write_numbers(subwords / f"{split}.{lang}", prefix, workers))
     write_text(log, "".join(f"{line}\n" for line in said))
+
+
+def binarise_texts(texts: Mapping[str, Path], out: Path, workers: int, log: Path) -> None:
+    """Binarise the texts of splits (name -> text in subwords) as fairseq's language models read it.
+
+    The dictionary, OUT/dict.txt, is of train's words. ``log``: as of `binarise`.
+    """
+    global _dictionary
+    out.mkdir()
+    _dictionary = Dictionary()
+    for word, count in count_words([texts["train"]], workers).items():
+        _dictionary.add_symbol(word, count)
+    _dictionary.finalize()
+    _dictionary.save(str(out / "dict.txt"))
+    said = [f"{len(_dictionary)} types"]
+    said += [_write_numbers(text, out / split, workers) for split, text in texts.items()]
+    write_text(log, "".join(f"{line}\n" for line in said))
+
+
+def binarise_with(dictionary: Dictionary, text: Path, prefix: Path) -> None:
+    """Binarise a text in subwords with a dictionary that is there: PREFIX.bin and PREFIX.idx."""
+    global _dictionary
+    _dictionary = dictionary
+    _write_numbers(text, prefix, workers=1)
 
 
 def _write_numbers(text: Path, prefix: Path, workers: int) -> str:

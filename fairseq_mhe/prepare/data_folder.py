@@ -15,6 +15,9 @@ from fairseq_mhe.common.steps import key
 from fairseq_mhe.prepare.manifest import MANIFEST, read_manifest
 from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
 
+#: What a manifest says in "form" of running text; of parallel text it says nothing.
+TEXT = "text"
+
 
 @dataclass(frozen=True)
 class DataFolder:
@@ -88,6 +91,15 @@ class DataFolder:
             ) from None
 
 
+@dataclass(frozen=True)
+class TextFolder(DataFolder):
+    """What data-prep/text.sh and its like have made: running text for language models."""
+
+    def dictionary(self, side: int = 0) -> Path:
+        """The one dictionary."""
+        return self.binary / "dict.txt"
+
+
 def load_task(data: DataFolder) -> TranslationTask:
     """fairseq's task with the dictionaries of a data folder.
 
@@ -148,7 +160,33 @@ def _checked(folder: Path, languages: tuple[str, str], manifest: Mapping[str, An
     return data
 
 
+def open_text(folder: Path) -> TextFolder:
+    """A folder of running text that data-prep/text.sh or its like has finished.
+
+    Raises:
+        UserError: it has no manifest or an unfinished one, is of parallel text, or fairseq cannot
+            read such a path.
+    """
+    folder = folder.resolve()
+    no_colon(folder)
+    manifest = read_manifest(folder)
+    if manifest.get("form") != TEXT:
+        raise UserError(f"{folder} is no running text: give a folder of data-prep/text.sh")
+    if manifest.get("state") != "complete":
+        raise UserError(
+            f"{folder} is not finished: prepare it again, which goes on from where it was"
+        )
+    data = TextFolder(folder, (manifest["source_lang"], manifest["target_lang"]), manifest)
+    if not data.dictionary(0).is_file():
+        raise UserError(f"{data.dictionary(0)} is missing: prepare {folder} again")
+    return data
+
+
 def _languages_of(folder: Path, manifest: Mapping[str, Any]) -> tuple[str, str]:
+    if manifest.get("form") == TEXT:
+        raise UserError(
+            f"{folder} is running text, for language models: give a folder of parallel text"
+        )
     try:
         return manifest["source_lang"], manifest["target_lang"]
     except KeyError as error:

@@ -1,0 +1,186 @@
+"""Running text to a folder: what fairseq reads of it is the text; resumption; bad input."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fairseq.data import Dictionary, data_utils
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
+from fairseq_mhe.prepare.corpora.ptb import PennTreebank
+from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
+from fairseq_mhe.prepare.data_folder import open_prepared, open_text
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text, split_long
+from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
+
+JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """600 English lines of the embedded corpus in documents of 20, untidy."""
+    lines = [pair[0] for pair in read_corpus(CORPUS)["train"][:600]]
+    path = tmp_path_factory.mktemp("text") / "own text.txt"
+    parts = ["\n".join(lines[start : start + 20]) for start in range(0, 600, 20)]
+    path.write_text("\n\n" + "\n \n\n".join(parts).replace(" ", "  ") + "\n\n", encoding="utf-8")
+    return path
+
+
+def config(text: Path, out: Path, **options: Any) -> TextConfig:
+    given = {"train": (text,), "hold_out": 10, "vocab_size": 300, "workers": 1, **options}
+    return TextConfig(out=out, **given)
+
+
+def read_back(out: Path, split: str, subword: str) -> list[str]:
+    """The lines that fairseq reads, without their subwords."""
+    dictionary = Dictionary.load(str(out / "bin" / "dict.txt"))
+    dataset = data_utils.load_indexed_dataset(str(out / "bin" / split), dictionary)
+    return [JOIN[subword](dictionary.string(item)) for item in dataset]
+
+
+@pytest.mark.parametrize("subword", ["bpe", "sentencepiece"])
+def test_fairseq_reads_the_text(text: Path, tmp_path: Path, subword: str) -> None:
+    out = prepare_text(config(text, tmp_path / "the data", subword=subword))
+    written = [" ".join(line.split()) for line in text.read_text().split("\n")]
+    wanted = "\n".join(written).strip().split("\n\n\n")
+    for split in ("train", "valid", "test"):
+        documents = [
+            document
+            for number, document in enumerate(wanted)
+            if {0: "valid", 1: "test"}.get(number % 10, "train") == split
+        ]
+        assert (out / "raw" / f"{split}.txt").read_text() == "\n\n".join(documents) + "\n"
+        found, lines = read_back(out, split, subword), "\n\n".join(documents).split("\n")
+        assert len(found) == len(lines)
+        # BPE may leave a held-out word in letters that train never had alone.
+        pairs = [pair for pair in zip(found, lines, strict=True) if "<unk>" not in pair[0]]
+        assert len(pairs) > 0.9 * len(lines)
+        assert all(one == other for one, other in pairs)
+
+
+@pytest.mark.parametrize("subword", ["bpe", "sentencepiece"])
+def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path, subword: str) -> None:
+    long, short = (
+        prepare_text(config(text, tmp_path / str(block), subword=subword, block=block))
+        for block in (512, 12)
+    )
+    whole = read_back(long, "train", subword)
+    pieces = read_back(short, "train", subword)
+    assert len(pieces) > len(whole)
+    assert "<unk>" not in "".join(whole)
+    assert "".join("".join(pieces).split()) == "".join("".join(whole).split())
+    lines = (short / "subword" / "train.txt").read_text().split("\n")
+    assert max(len(line.split()) for line in lines) == 10
+    assert split_long(["\u2581a", "b", "c", "d"], 2, "sentencepiece") == [
+        ["\u2581a", "b"],
+        ["c", "d"],
+    ]
+    assert split_long(["a@@", "b", "c"], 2, "bpe") == [["a@@", "b"], ["c"]]
+    assert split_long(["a", "b@@", "c"], 2, "bpe") == [["a"], ["b@@", "c"]]
+
+
+def test_the_same_call_makes_nothing_again_and_mends_what_is_missing(
+    text: Path, tmp_path: Path
+) -> None:
+    out = prepare_text(config(text, tmp_path / "data"))
+    files = [path for path in out.rglob("*") if path.is_file()]
+    before = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+    prepare_text(config(text, out))
+    assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files} == before
+    (out / "bin" / "train.bin").unlink()
+    prepare_text(config(text, out))
+    again = {path: path.read_bytes() for path in files}
+    assert again == {path: content for path, (_, content) in before.items()}
+    manifest = (out / "manifest.json").read_text()
+    prepare_text(config(text, out, vocab_size=200))
+    assert (out / "manifest.json").read_text() != manifest
+
+
+def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> None:
+    out = prepare_text(config(text, tmp_path / "data", lowercase=True))
+    data = open_text(out)
+    assert data.processing().plain(data.processing().segment(["Turn  ON the light"])) == [
+        "turn on the light"
+    ]
+    with pytest.raises(UserError, match="is running text, for language models"):
+        open_prepared(out)
+
+
+def test_parallel_text_is_no_running_text(prepared: Path) -> None:
+    with pytest.raises(UserError, match="is no running text"):
+        open_text(prepared)
+
+
+BAD = [
+    ({"hold_out": None}, "no text for valid and test is named"),
+    ({"hold_out": 2}, "N at least 3"),
+    ({"vocab_size": 0}, "--vocab-size is 0"),
+    ({"block": 3}, "--block is 3"),
+    ({"vocab_size": 10}, "SentencePiece cannot learn 10 pieces"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD)
+def test_bad_options_end_in_one_line(
+    text: Path, tmp_path: Path, options: dict, message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        prepare_text(config(text, tmp_path / "data", **options))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"\n \n\n", "train would be empty"),
+        (b"one document\nonly\n", "train would be empty"),
+        (b"one\n\n\xff\n", "line 3: byte 1 .* is not valid UTF-8"),
+    ],
+)
+def test_bad_text_ends_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "text.txt"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        prepare_text(config(path, tmp_path / "data"))
+    assert not (tmp_path / "data" / "bin").exists()
+
+
+def test_text_inside_the_output_is_refused(text: Path, tmp_path: Path) -> None:
+    shutil.copy(text, tmp_path / "text.txt")
+    with pytest.raises(UserError, match="lies inside the output folder"):
+        prepare_text(config(tmp_path / "text.txt", tmp_path))
+
+
+def test_compressed_text_is_read(text: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "text.gz"
+    packed.write_bytes(gzip.compress(text.read_bytes()))
+    plain, unpacked = (prepare_text(config(t, tmp_path / t.name[:3])) for t in (text, packed))
+    assert (plain / "raw/train.txt").read_bytes() == (unpacked / "raw/train.txt").read_bytes()
+
+
+def test_articles_of_wikitext_are_documents(text: Path, tmp_path: Path) -> None:
+    lines = [line for line in text.read_text().split("\n") if line.strip()]
+    for split in ("train", "valid", "test"):
+        articles = [f" = Article {n} = \n \n = = Part = = \n {lines[n]} \n" for n in range(60)]
+        (tmp_path / f"wiki.{split}.tokens").write_text(" \n".join(articles))
+    corpus = WikiText103(folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1)
+    out = corpus.prepare()
+    documents = (out / "raw" / "train.txt").read_text().split("\n\n")
+    assert len(documents) == 60
+    assert documents[3].startswith("= Article 3 =\n= = Part = =\n")
+    with pytest.raises(UserError, match=r"has not all of wiki.train.tokens, .* unpack"):
+        WikiText103(folder=tmp_path / "none", out=tmp_path / "data").prepare()
+
+
+def test_penn_treebank_is_one_document(text: Path, tmp_path: Path) -> None:
+    lines = [line for line in text.read_text().split("\n") if line.strip()]
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"ptb.{split}.txt").write_text("".join(f" {line} \n" for line in lines))
+    out = PennTreebank(folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1).prepare()
+    assert "\n\n" not in (out / "raw" / "valid.txt").read_text()
