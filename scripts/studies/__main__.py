@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
-from studies import collaborative_curve, engines, gap, uptraining
+from studies import budget, collaborative_curve, engines, gap, uptraining
 from studies.study import PROGRAM
 
 #: Name -> module, and what it finds out.
@@ -21,6 +21,10 @@ STUDIES = {
     "gap-study": (
         gap,
         "what moves MHE's BLEU towards MHA's: initialisation, embeddings, rate, place, heads",
+    ),
+    "equal-budget": (
+        budget,
+        "every kind of attention at the same number of parameters: loss and BLEU against cache",
     ),
     "compare-engines": (engines, "fairseq and CTranslate2 translating one test set"),
 }

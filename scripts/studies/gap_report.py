@@ -23,13 +23,13 @@ from fairseq_mhe.report.significance import (
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
-from studies.gap_variants import MHA, MHE, QUESTIONS, Variant
+from studies.gap_variants import MHA, MHE, QUESTIONS, is_mhe
 from studies.study import Report, Study, or_dash
+from studies.trainings import Done
 
 #: The share of false ones among the differences that are called real.
 LEVEL = 0.05
 
-_Done = Mapping[Variant, Sequence[Run]]
 _Summaries = Sequence[dict[str, Any]]
 _COLUMNS = (
     *("variant", "attention parameters", "BLEU", "sd", "PRR", "PRR 95%"),
@@ -37,7 +37,7 @@ _COLUMNS = (
 )
 
 
-def report(study: Study, recipe: Recipe, done: _Done, left: Sequence[str]) -> Report:
+def report(study: Study, recipe: Recipe, done: Done, left: Sequence[str]) -> Report:
     """What is known of the variants that are ``done``; ``left``: the names of the others."""
     summaries = summarise(study, done)
     noise = _noise(summaries)
@@ -82,7 +82,7 @@ def report(study: Study, recipe: Recipe, done: _Done, left: Sequence[str]) -> Re
     return Report("gap", title, results, tables, notes, draw)
 
 
-def summarise(study: Study, done: _Done) -> list[dict[str, Any]]:
+def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
     """One object for each variant: scores, and how it differs from both references."""
     (mha,) = (runs for variant, runs in done.items() if variant.name == MHA)
     found = []
@@ -196,10 +196,10 @@ def _of_noise(summaries: _Summaries, noise: Noise) -> list[str]:
     return notes
 
 
-def _of_the_best(summaries: _Summaries, done: _Done) -> str:
+def _of_the_best(summaries: _Summaries, done: Done) -> str:
     """The best of the variants that could take the place of the default."""
-    everywhere = [s for s, v in zip(summaries, done, strict=True) if v.everywhere]
-    best = max(everywhere, key=lambda summary: float(summary["bleu"]))
+    candidates = [s for s, v in zip(summaries, done, strict=True) if is_mhe(v)]
+    best = max(candidates, key=lambda summary: float(summary["bleu"]))
     if best["variant"] == MHE:
         return "No variant with MHE in all places is better than the paper's form."
     difference = best[f"against_{MHE}"]["difference"]

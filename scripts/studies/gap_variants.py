@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
+from studies.trainings import REFERENCE, Variant, everywhere
 
 MHA, MHE = "mha", "mhe_mul"
 #: What the variants ask, and a name for it.
 QUESTIONS = {
-    "reference": "what is compared with",
+    REFERENCE: "what is compared with",
     "init": "initial scale of the shared projections "
     "(the default is Xavier's, divided by the root of 2)",
     "embeddings": "offset and spread of the head embeddings (default: 1 and 0.02)",
@@ -27,28 +25,14 @@ QUESTIONS = {
 _HEADS = (1, 2, 8, 16)
 
 
-@dataclass(frozen=True, eq=False)
-class Variant:
-    """A way to build and train the row: everything else is as its recipe has it.
-
-    ``options``: further words for fairseq-train; ``changes``: fields of the recipe's ``Training``.
-    """
-
-    name: str
-    question: str
-    attention: Mapping[str, str]
-    options: tuple[str, ...] = ()
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def everywhere(self) -> bool:
-        """Whether all its attention is MHE, so that it could take the place of the default."""
-        return set(self.attention.values()) == {MHE}
+def is_mhe(variant: Variant) -> bool:
+    """Whether all its attention is MHE, so that it could take the place of the default."""
+    return set(variant.attention.values()) == {MHE}
 
 
 def variants(row: str, training: Training) -> list[Variant]:
     """Every variant of a row (a key of ``RECIPES``), the two references first."""
-    mha, mhe = dict.fromkeys(PLACES, MHA), dict.fromkeys(PLACES, MHE)
+    mha, mhe = everywhere(MHA), everywhere(MHE)
     found: list[Variant] = []
 
     def add(
@@ -56,8 +40,8 @@ def variants(row: str, training: Training) -> list[Variant]:
     ) -> None:
         found.append(Variant(name, question, attention, options, changes))
 
-    add(MHA, "reference", mha)
-    add(MHE, "reference", mhe)
+    add(MHA, REFERENCE, mha)
+    add(MHE, REFERENCE, mhe)
     for init in ("head", "xavier"):
         add(f"init-{init}", "init", mhe, "--shared-projection-init", init)
     for std in ("0.1", "0.5"):
@@ -75,7 +59,7 @@ def variants(row: str, training: Training) -> list[Variant]:
         options = ["--encoder-attention-heads", str(heads), "--decoder-attention-heads", str(heads)]
         options += ["--attention-head-dim", str(width)]
         name = f"{'mha' if kind == MHA else 'heads'}-{heads}x{width}"
-        add(name, "heads", dict.fromkeys(PLACES, kind), *options)
+        add(name, "heads", everywhere(kind), *options)
     return found
 
 
@@ -87,21 +71,3 @@ def _heads(row: Row) -> Iterator[tuple[str, int, int]]:
         if heads != row.heads:
             yield MHE, heads, round(parameters / per_width[heads])
     yield MHA, row.heads, round(parameters / (4 * row.embed_dim * row.heads))
-
-
-def chosen(every: Sequence[Variant], names: str | None) -> list[Variant]:
-    """The references, and what ``names`` ask for: variants or questions, with commas between.
-
-    Raises:
-        UserError: there is none of such a name.
-    """
-    if names is None:
-        return list(every)
-    words = set(names.split(","))
-    known = [variant.name for variant in every]
-    if unknown := sorted(words - {*known, *QUESTIONS}):
-        raise UserError(
-            f"--only {unknown[0]}: there is no such variant; choose of the questions "
-            f"{', '.join(QUESTIONS)}, or of {', '.join(known)}"
-        )
-    return [v for v in every if v.question == "reference" or words & {v.name, v.question}]

@@ -20,8 +20,9 @@ from fairseq_mhe.runs.recipes import RECIPES
 from fairseq_mhe.runs.run import Run
 from studies.__main__ import main
 from studies.gap_report import report, summarise
-from studies.gap_variants import MHA, MHE, QUESTIONS, Variant, chosen, variants
+from studies.gap_variants import MHA, MHE, QUESTIONS, variants
 from studies.study import Study
+from studies.trainings import Variant, chosen
 from tests.fixtures.trained import TABLE_SIZE, snapshot
 
 

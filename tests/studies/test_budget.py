@@ -1,0 +1,117 @@
+"""The study at equal budget: sizes by rule, and what the report says of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.counting import attention_parameters
+from studies.__main__ import main
+from studies.budget import NEW, plan
+from studies.budget_report import MHA, MHE, QUESTIONS
+from studies.budget_sizes import fitting, of_row
+from studies.trainings import Variant
+from tests.fixtures.trained import TABLE_SIZE, snapshot
+from tests.studies.checks import reports
+
+
+def parameters(row: str, variant: Variant) -> int:
+    """Of the attention in the model that fairseq-train's words would build."""
+    words = zip(variant.options[::2], variant.options[1::2], strict=True)
+    options = {
+        name.removeprefix("--").replace("-", "_"): int(value) if value.isdecimal() else value
+        for name, value in words
+    }
+    return attention_parameters(build_on_meta(row, variant.attention["encoder"], 100, **options))
+
+
+@pytest.mark.parametrize(("row", "budget"), [("tiny", None), ("small", 1_500_000)])
+def test_every_kind_is_as_large_as_the_budget(row: str, budget: int | None) -> None:
+    planned = plan(row, budget, 0.01)
+    assert [v.name for v in planned.variants[:2]] == [MHE, MHA]
+    names = [variant.name for variant in planned.variants]
+    assert len(names) == len(set(names))
+    for variant in planned.variants[2:]:
+        found = parameters(row, variant)
+        assert found == pytest.approx(planned.budget, rel=0.01), variant.name
+    kinds = {variant.attention["cross"] for variant in planned.variants[2:]}
+    assert kinds | {size.kind for size in planned.unmet} == set(KINDS)
+    order = [list(QUESTIONS).index(variant.question) for variant in planned.variants]
+    assert order == sorted(order)
+    assert {v.attention["cross"] for v in planned.variants if v.question == "new"} == set(NEW)
+
+
+def test_the_default_budget_is_the_rows_mhe_mul() -> None:
+    assert plan("tiny", None, 0.01).budget == of_row("tiny", MHE).parameters == 174_336
+
+
+def test_sizes_by_rule() -> None:
+    """The row's four heads, half of them, and heads of the row's width; el is of one size only."""
+    names = {
+        kind: [size.name for size in fitting("tiny", kind, 174_336, 0.01)[0]] for kind in KINDS
+    }
+    assert names["mhe_mul"] == ["mhe_mul-4x32", "mhe_mul-2x45"]
+    assert names["mqa_tied"] == ["mqa_tied-3x45", "mqa_tied-2x56", "mqa_tied-5x32"]
+    assert names["mha"] == ["mha-3x19", "mha-1x57"]
+    met, nearest = fitting("tiny", "el", 174_336, 0.01)
+    assert (met, nearest.name, nearest.parameters) == ([], "el-4x32", 196_608)
+
+
+def test_from_data_to_the_report_each_model_once(
+    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The references' runs are those of run-table, whose folders are taken."""
+    out = tmp_path / "budget"
+    for kind in (MHA, MHE):
+        shutil.copytree(table / f"tiny-{kind}-seed1", out / f"tiny-{kind}-seed1")
+    line = ["equal-budget", "--data", str(miniature), "--out", str(out), "--seeds", "1"]
+    line += [*TABLE_SIZE, "--only", "mhe_turn-2x45"]
+    assert main(line) == 0
+    screen = capsys.readouterr()
+    assert screen.out == (out / "equal-budget.md").read_text(), "once, at the end"
+    found = reports(out, "equal-budget")
+    assert found["budget"] == 174_336
+    turned = {summary["variant"]: summary for summary in found["variants"]}["mhe_turn-2x45"]
+    assert turned["attention_parameters"] == 174_420
+    assert turned["kv_bytes_per_token"] == 2 * 2 * 45 * 4
+    curve = json.loads((out / "tiny-mhe_turn-2x45-seed1" / "metrics.json").read_text())["valid"]
+    assert turned["losses"] == [min(loss for _, loss in curve)]
+    mqa = 2 * 45 * 128 * 2 + 2 * 45 * 128  # queries and output of two heads; key and value
+    assert turned["multiply_adds"] == pytest.approx(
+        2 * (3 * mqa + 2 * 2 * 45 * (25 + 13 + 25)), abs=1
+    )
+    assert "Too far from the budget: el-4x32 (196,608), nearest." in screen.out
+    assert "One seed: nothing can be said of noise." in screen.out
+    before = snapshot(out)
+    assert main([*line, "--finished-only"]) == 0
+    changed = {name for name, time in snapshot(out).items() if before[name] != time}
+    assert changed == {f"equal-budget.{ending}" for ending in ("json", "md", "png")}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--budget", "100"], "no kind of the row tiny comes within 1.0% of it (nearest: "),
+        (["--within", "1"], "--within 1 is no share: give 0 or more, and less than 1"),
+        (["--only", "mha-9x9"], "--only mha-9x9: there is no such variant"),
+        (["--row", "huge"], "unknown row 'huge'; choose of: base"),
+    ],
+)
+def test_bad_input_is_one_line(
+    miniature: Path,
+    tmp_path: Path,
+    more: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = ["--out", str(tmp_path / "out")]
+    assert main(["equal-budget", "--data", str(miniature), *out, *TABLE_SIZE, *more]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.rglob("train.log"))
