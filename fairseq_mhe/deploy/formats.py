@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.deploy import fairseq_format
+from fairseq_mhe.deploy import ctranslate2_format, fairseq_format
 from fairseq_mhe.deploy.trained import Trained
 
 
@@ -22,16 +22,23 @@ class Format:
     """How one format is written.
 
     ``write`` raises UserError where the model cannot be held, or a package is missing.
-    ``needs``: what pip installs to run the example.
+    ``needs``: what pip installs to run the example; ``notes``: sentences for the model card.
     """
 
     write: Callable[[Trained, Path], None]
     example: Callable[[Trained], str]
     needs: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 FORMATS = {
     "fairseq": Format(
         fairseq_format.write, fairseq_format.example, ("fairseq-mhe[fairseq,translate]",)
-    )
+    ),
+    "ctranslate2": Format(
+        ctranslate2_format.write,
+        ctranslate2_format.example,
+        ("ctranslate2", "sacremoses", "subword-nmt", "sentencepiece"),
+        ("Keys and values that heads share are stored once: CTranslate2's multi-query layout.",),
+    ),
 }

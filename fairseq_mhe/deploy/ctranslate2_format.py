@@ -1,0 +1,97 @@
+"""The format that CTranslate2 reads, with heads that are shared stored once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.convert.sentences import task_of
+from fairseq_mhe.convert.to_ctranslate2 import agreement, convert
+from fairseq_mhe.deploy.trained import Trained
+
+#: Sentences of the test set that are translated by both.
+_COMPARED = 50
+_SUBSET = "test"
+_TOKENISE = "tokens.tokenize({text}, return_str=True, escape=False)"
+
+
+def write(trained: Trained, folder: Path) -> None:
+    """CTranslate2's model in float32, compared with fairseq's where the test set is at hand.
+
+    Raises:
+        UserError: CTranslate2 is not installed, cannot hold the model, or translates otherwise.
+    """
+    languages = trained.text.languages
+    made = folder / "model"  # CTranslate2 wants to make its folder itself
+    convert(trained.source, trained.dictionary_folder, languages, made, "float32", True)
+    for path in made.iterdir():
+        path.rename(folder / path.name)
+    made.rmdir()
+    if trained.data is not None:
+        task = task_of(trained.data, trained.source)
+        found = agreement(trained.source, task, folder, _SUBSET, _COMPARED, threads=1)
+        found.check()
+        say(
+            f"CTranslate2 translates {found.greedy} of {found.sentences} sentences as fairseq does "
+            f"(greedy), {found.beam} with the beam"
+        )
+
+
+def example(trained: Trained) -> str:
+    """A program that translates with CTranslate2 and the packages for text alone."""
+    text, decoding = trained.text, trained.decoding
+    source, target = text.languages
+    packages, imports, tools = ["ctranslate2"], [], []
+    line = "line"
+    if text.punctuation:
+        tools.append(f'marks = MosesPunctNormalizer("{source}", post_remove_control_chars=True)')
+        line = f"marks.normalize({line})"
+    if text.tokenizer == "moses":
+        packages.append("sacremoses")
+        imports.append("from sacremoses import MosesDetokenizer, MosesTokenizer")
+        tools.append(f'tokens, plain = MosesTokenizer("{source}"), MosesDetokenizer("{target}")')
+        line = _TOKENISE.format(text=line)
+    if text.punctuation:
+        imports.append("from sacremoses import MosesPunctNormalizer")
+    line += ".lower()" if text.lowercase else ""
+    name = text.model.path.name
+    if text.model.kind == "bpe":
+        packages.append("subword-nmt")
+        imports.append("from subword_nmt.apply_bpe import BPE")
+        tools.append(f'subwords = BPE(open(folder / "{name}", encoding="utf-8"))')
+        cut, back = f"subwords.segment({line}).split()", '" ".join([*best, ""]).replace("@@ ", "")'
+    else:
+        packages.append("sentencepiece")
+        imports.append("from sentencepiece import SentencePieceProcessor")
+        tools.append(f'subwords = SentencePieceProcessor(model_file=str(folder / "{name}"))')
+        cut, back = (
+            f"subwords.encode({line}, out_type=str)",
+            '"".join(best).replace("\\u2581", " ")',
+        )
+    shown = f"{back}.strip()"
+    if text.tokenizer == "moses":
+        shown = f"plain.detokenize({back}.split(), unescape=False)"
+    longest = f"int({decoding.max_len_a:g} * (len(words) + 1) + {decoding.max_len_b})"
+    search = f"beam_size={decoding.beam}, length_penalty={decoding.lenpen:g}"
+    lines = [
+        f'"""Translate lines of {source} into {target}: pip install {" ".join(packages)}."""',
+        "",
+        "import sys",
+        "import unicodedata",
+        "from pathlib import Path",
+        "",
+        "import ctranslate2",
+        *imports,
+        "",
+        "folder = Path(__file__).parent",
+        *tools,
+        "translator = ctranslate2.Translator(str(folder))",
+        'for line in sys.argv[1:] or ["Hello."]:',
+        '    line = " ".join(unicodedata.normalize("NFC", line).split())',
+        f"    words = {cut}",
+        f"    longest = {longest}",
+        f"    search = dict({search}, max_input_length=0, max_decoding_length=longest)",
+        "    best = translator.translate_batch([words], **search)[0].hypotheses[0]",
+        f"    print({shown})",
+    ]
+    return "\n".join([*lines, ""])

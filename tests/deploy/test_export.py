@@ -1,0 +1,189 @@
+"""What a bundle of each format holds, that its example runs, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickletools
+import subprocess
+import sys
+import types
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mhe import cli
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.deploy import ctranslate2_format
+from fairseq_mhe.deploy.bundle import open_bundle
+from fairseq_mhe.deploy.translator import Translator
+from fairseq_mhe.prepare.subword import SubwordModel, learn_sentencepiece
+from fairseq_mhe.prepare.text_processing import TextProcessing
+from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of, trained
+from tests.fixtures.processes import PYTHON, python
+
+COMMON = {"README.md", "SHA256SUMS", "bpe.codes", "bundle.json", "example.py"}
+
+
+def export(kind: str, out: Path, *more: str) -> int:
+    words = ["export", str(run_of(kind)), str(out), "--data", str(MADE / "data"), *more]
+    return cli.main(words)
+
+
+@pytest.fixture(scope="module")
+def for_ctranslate2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    out = tmp_path_factory.mktemp("for ctranslate2") / "a bundle"
+    assert export("mhe_mul", out, "--format", "ctranslate2") == 0
+    return out
+
+
+def is_pickle(path: Path) -> bool:
+    """Whether the bytes are those of a pickle, or of torch's zip of them."""
+    if zipfile.is_zipfile(path):
+        return True
+    try:
+        return any(op.name == "PROTO" for op, _, _ in pickletools.genops(path.read_bytes()))
+    except (ValueError, UnicodeDecodeError):
+        return False
+
+
+def test_a_bundle_holds_what_is_needed_and_no_pickle(exported: Path, for_ctranslate2: Path) -> None:
+    own = {"model.safetensors", "config.json", "dict.en.txt", "dict.de.txt"}
+    assert {path.name for path in exported.iterdir()} == COMMON | own
+    own = {"model.bin", "config.json", "shared_vocabulary.json"}
+    assert {path.name for path in for_ctranslate2.iterdir()} == COMMON | own
+    for folder in (exported, for_ctranslate2):
+        assert not [path for path in folder.iterdir() if is_pickle(path)]
+        assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+    assert is_pickle(run_of("mha") / "model.pt")
+
+
+def test_a_bundle_for_ctranslate2_translates_as_fairseq_does(for_ctranslate2: Path) -> None:
+    found = Translator.load(for_ctranslate2, cpu=True, threads=1)
+    assert found.engine == "ctranslate2"
+    assert found.translate(SOURCES) == hypotheses("mhe_mul")
+
+
+def test_the_example_for_ctranslate2_needs_nothing_of_ours(for_ctranslate2: Path) -> None:
+    example = for_ctranslate2 / "example.py"
+    code = example.read_text(encoding="utf-8")
+    assert "fairseq" not in code
+    begin = code.index("folder =")
+    assert len(code[begin:].splitlines()) <= 11
+    line = [PYTHON, example, "A lamp."]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    expected = Translator.load(for_ctranslate2, cpu=True, threads=1).translate(["A lamp."])
+    assert done.stdout.splitlines() == expected
+
+
+def test_the_example_for_fairseq(exported: Path, translator: Translator) -> None:
+    code = "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0])"
+    done = python(code, exported / "example.py", "A lamp.")
+    assert done.stdout.splitlines() == translator.translate(["A lamp."]), done.stderr
+    assert len((exported / "example.py").read_text().splitlines()) <= 11
+
+
+LINES = [
+    "The lamp \u201cNumber 3\u201d  isn't on (yet)!",
+    "Turn it off -- please ?",
+    "caf\u0065\u0301 3.5",
+]
+
+
+@pytest.mark.parametrize("marks", [{}, {"punctuation": True, "lowercase": True}])
+@pytest.mark.parametrize("kind", ["bpe", "sentencepiece"])
+def test_the_example_does_to_text_what_the_data_folder_did(
+    tmp_path: Path,
+    kind: str,
+    marks: dict[str, bool],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With a CTranslate2 that gives back what it gets."""
+    path = MADE / "data" / "subword" / "bpe.codes"
+    if kind == "sentencepiece":
+        path = tmp_path / "sentencepiece.model"
+        learn_sentencepiece(SOURCES * 5, 100, 60, "unigram", path)
+    model = SubwordModel(kind, path, sha256(path))
+    tokenizer = "moses" if kind == "bpe" or marks else "none"
+    text = TextProcessing(("en", "de"), tokenizer, model, **marks)
+    seen: list[list[str]] = []
+
+    def translate_batch(sentences: list[list[str]], **_: Any) -> list[types.SimpleNamespace]:
+        seen.extend(sentences)
+        return [types.SimpleNamespace(hypotheses=sentences)]
+
+    fake = types.SimpleNamespace(translate_batch=translate_batch)
+    module = types.SimpleNamespace(Translator=lambda folder: fake)
+    monkeypatch.setitem(sys.modules, "ctranslate2", module)
+    monkeypatch.setattr(sys, "argv", ["example.py", *LINES])
+    code = ctranslate2_format.example(replace(trained(), text=text))
+    exec(compile(code, "example", "exec"), {"__file__": str(path.parent / "example.py")})  # noqa: S102
+    assert [" ".join(words) for words in seen] == text.segment(LINES)
+    assert capsys.readouterr().out.splitlines() == text.plain(text.segment(LINES))
+
+
+def test_the_card_tells_what_the_run_says(exported: Path) -> None:
+    card = (exported / "README.md").read_text(encoding="utf-8")
+    scores = json.loads((run_of("mhe_mul") / "test" / "scores.json").read_text())
+    counts = json.loads((run_of("mhe_mul") / "counts.json").read_text())
+    head = card.split("---\n")[1]
+    values = dict(line.split(": ", 1) for line in head.splitlines())
+    assert json.loads(values["language"]) == ["en", "de"]
+    assert json.loads(values["pipeline_tag"]) == "translation"
+    (model,) = json.loads(values["model-index"])
+    found = [metric["value"] for metric in model["results"][0]["metrics"]]
+    assert found == [scores["bleu"]["score"], scores["chrf"]["score"]]
+    for told in (
+        scores["bleu"]["signature"],
+        f"{counts['total_parameters']:,}",
+        f"{counts['attention_parameters']:,}",
+        "`mhe_mul`",
+        "not named by who exported",
+        "fairseq-mhe train tiny mhe_mul --seed 1",
+        '"updates": 4',
+        "Moses' tokeniser for en",
+        "## Limits",
+        (exported / "example.py").read_text(encoding="utf-8"),
+    ):
+        assert told in card
+
+
+def test_what_a_person_says_of_the_data_is_in_the_card(tmp_path: Path) -> None:
+    words = ["--data-name", "Some interface", "--data-licence", "apache-2.0"]
+    assert export("mha", tmp_path / "out", *words) == 0
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert 'license: "apache-2.0"' in card
+    assert "| data | Some interface |" in card
+
+
+def test_facts_of_a_bundle_are_those_of_its_run(exported: Path) -> None:
+    known = open_bundle(exported).config["facts"]
+    assert known["attention"] == dict.fromkeys(("encoder", "decoder", "cross"), "mhe_mul")
+    assert known["scores"]["sentences"] == 20
+    assert known["data"]["fingerprint"] == trained().data.fingerprint  # type: ignore[union-attr]
+    assert json.loads(json.dumps(known)) == known
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["DATA", "OUT"], "is no run folder"),
+        (["RUN/model.pt", "OUT"], "give the data folder that"),
+        (["RUN", "RUN", "--data", "DATA"], "exists: remove it, or name another folder"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(
+    tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(MADE / "data")}
+    for name, place in places.items():
+        words = [word.replace(name, place) for word in words]
+    assert cli.main(["export", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert message in error
+    assert not list(tmp_path.iterdir())
