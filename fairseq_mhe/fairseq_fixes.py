@@ -36,6 +36,7 @@ def apply() -> None:
     _number_checkpoints_at_an_epochs_end()
     _mask_whole_words()
     _name_numpys_long()
+    _keep_full_precision()
 
 
 @contextlib.contextmanager
@@ -193,6 +194,51 @@ def _name_numpys_long() -> None:
     """
     if not hasattr(np, "compat"):
         setattr(np, "compat", SimpleNamespace(long=np.int64))  # noqa: B010 - mypy knows no such name
+
+
+def _keep_full_precision() -> None:
+    """Let checkpoints of ``--bf16`` have the weights that the optimizer works on, in float32.
+
+    fairseq saves the model's, which are rounded to 8 bits, and begins again from them: a training
+    that was stopped goes on as another one than it was. (``--fp16`` on GPUs has its float32 weights
+    in one flat tensor, and stays as fairseq has it.)
+    """
+    from fairseq.trainer import Trainer
+
+    if hasattr(Trainer.state_dict, "__wrapped__"):
+        return
+    as_state, load = Trainer.state_dict, Trainer.load_checkpoint
+
+    @functools.wraps(as_state)
+    def state_dict(trainer: Trainer) -> dict[str, Any]:
+        state = as_state(trainer)
+        for name, full in _full_precision(trainer):
+            state["model"][name] = full.data
+        return state
+
+    @functools.wraps(load)
+    def load_checkpoint(trainer: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
+        found = load(trainer, filename, *args, **kwargs)
+        every = list(_full_precision(trainer)) if Path(filename).exists() else []
+        if every:
+            saved = read_checkpoint(Path(filename))["model"]
+            for name, full in every:
+                full.data.copy_(saved.get(name, full.data))
+        return found
+
+    Trainer.state_dict, Trainer.load_checkpoint = state_dict, load_checkpoint
+
+
+def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """The float32 weights beside those of a model in low precision, by all of their names."""
+    optimizer = trainer.optimizer
+    every = getattr(optimizer, "fp32_params", None)
+    if not isinstance(every, list):
+        return
+    full = dict(zip(map(id, optimizer.fp16_params), every, strict=True))
+    for name, parameter in trainer.get_model().named_parameters(remove_duplicate=False):
+        if id(parameter) in full:
+            yield name, full[id(parameter)]
 
 
 def bf16_is_not_tpu(args: argparse.Namespace) -> None:

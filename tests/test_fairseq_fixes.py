@@ -16,14 +16,18 @@ import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils, options
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary, data_utils, indexed_dataset
 from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.fp16_optimizer import FP16Optimizer
 from fairseq.tasks.masked_lm import MaskedLMTask
+from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from fairseq_mhe import fairseq_fixes
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
+from fairseq_mhe.models.build import build, make_task
 
 
 @pytest.mark.parametrize("multiple", [1, 8])
@@ -153,6 +157,40 @@ class FakeIterator:
 
     def state_dict(self) -> dict[str, int]:
         return {}
+
+
+def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
+    """A step in bf16, saved and loaded with the fix and without: the optimizer's own weights."""
+    words = ["data", "--arch", "transformer_mhe_tiny", "--optimizer", "adam", "--lr", "0.01"]
+    words += ["--share-all-embeddings", "--bf16", "--cpu", "--required-batch-size-multiple", "1"]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    cfg, task = convert_namespace_to_omegaconf(args), make_task(20)
+
+    def trainer() -> Trainer:
+        model = build(cfg.model, task, seed=3)
+        return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
+
+    first = trainer()
+    first.optimizer.backward(sum(parameter.sum() for parameter in first.model.parameters()))
+    first.optimizer.step()
+    first.consolidate_optimizer()
+    extra = {"train_iterator": {"epoch": 1}}
+    first.save_checkpoint(str(tmp_path / "with.pt"), extra)
+    saved = read_checkpoint(tmp_path / "with.pt")["model"]
+    weight = saved["encoder.layers.0.fc1.weight"]
+    assert not torch.equal(weight, weight.bfloat16().float()), "they are not rounded"
+    shared = {saved[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")}
+    assert len(shared) == 1
+
+    def same(other: Trainer) -> bool:
+        pairs = zip(first.optimizer.fp32_params, other.optimizer.fp32_params, strict=True)
+        return all(torch.equal(one, another) for one, another in pairs)
+
+    again, without = trainer(), trainer()
+    again.load_checkpoint(str(tmp_path / "with.pt"))
+    assert same(again)
+    Trainer.load_checkpoint.__wrapped__(without, str(tmp_path / "with.pt"))
+    assert not same(without), "fairseq keeps full precision itself: remove _keep_full_precision"
 
 
 def test_bf16_keeps_the_gpu() -> None:

@@ -83,11 +83,21 @@ def source_hash(package: Path = _PACKAGE) -> str:
     return digest.hexdigest()[:12]
 
 
+def cpu_flags() -> frozenset[str]:
+    """The instruction sets that the processor says it has, as Linux names them; none elsewhere."""
+    return frozenset(_cpuinfo("flags").split())
+
+
 def _processor() -> str:
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def _cpuinfo(fact: str) -> str:
+    """What Linux says of the first processor; nothing where it does not."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text(encoding="utf-8").splitlines():
             name, _, value = line.partition(":")
-            if name.strip() == "model name":
+            if name.strip() == fact:
                 return value.strip()
-    return platform.processor() or platform.machine()
+    return ""

@@ -16,7 +16,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs import devices
+from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import bleu_tokeniser
@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "write logs for TensorBoard into each run folder"
     add("--tensorboard", action="store_true", help=told)
     devices.add_arguments(parser)
+    precision.add_argument(parser)
 
 
 def kind(text: str) -> str:
@@ -100,7 +101,8 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     training = training.batched(batch_tokens, max_tokens)
     if not args.max_tokens:
         training = training.shared_by(args.gpus or args.processes or 1)
-    return replace(found, training=training)
+    chosen = precision.chosen(args.precision, devices.on_gpu(args), args.out)
+    return replace(found, training=replace(training, precision=chosen))
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:

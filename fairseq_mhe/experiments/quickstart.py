@@ -22,6 +22,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.report.table import QUICKSTART as QUICKSTART_TABLE
 from fairseq_mhe.report.table import show_table
+from fairseq_mhe.runs import precision
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import QUICKSTART
 
@@ -42,20 +43,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "what is scored; valid is for tuning"
     add("--subset", choices=("test", "valid"), default="test", help=told)
     add("--cpu", action="store_true", help="do not use a GPU")
+    precision.add_argument(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Do it all, or what is not done yet, and print the table."""
     out = output_folder(args.out)
     started, steps = time.monotonic(), itertools.count(1)
-    recipe = replace(QUICKSTART, training=QUICKSTART.training.shortened(args.updates))
     gpu = torch.cuda.is_available() and not args.cpu
+    numbers = precision.chosen(args.precision, gpu, out)
+    training = replace(QUICKSTART.training.shortened(args.updates), precision=numbers)
+    recipe = replace(QUICKSTART, training=training)
     device = choose_device(len(args.attention), gpu)
     part = f", {args.limit} pairs of it" if args.limit else ""
     what = {
         "prepare": f"prepare the embedded English-German corpus{part}",
         "train": f"train {', '.join(args.attention)} ({args.updates} updates each) "
-        f"{device.describe()}",
+        f"{device.describe(numbers)}",
         "translate": f"translate {args.subset} with a beam of {recipe.decoding.beam}, "
         "one model after the other",
         "score": "score and compare",
@@ -72,7 +76,8 @@ def run(args: argparse.Namespace) -> None:
             HomeAssistant(out=folder, limit=args.limit).prepare(report)
         data = open_prepared(folder)
         table_run = TableRun([], data, out, args.subset)
-        table_run.open([recipe], args.attention, [args.seed])
+        as_begun = args.precision == precision.AUTO
+        table_run.open([recipe], args.attention, [args.seed], as_begun)
         table_run.work(device, begin)
         title = _title(args, data)
         table_run.tabulate(title, QUICKSTART_TABLE)

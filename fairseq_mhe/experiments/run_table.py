@@ -13,7 +13,7 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.table import PAPER
-from fairseq_mhe.runs import devices, slurm
+from fairseq_mhe.runs import devices, precision, slurm
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.scoring import add_tokeniser
 
@@ -44,16 +44,17 @@ def run(args: argparse.Namespace) -> None:
         for recipe in recipes:
             batch = recipe.training.arithmetic(args.gpus or args.processes or 1)
             print(f"{recipe.row}: {batch}")
-        table_run.open(recipes, kinds, seeds)
+        table_run.open(recipes, kinds, seeds, args.precision == precision.AUTO)
         slurm.submit(table_run.runs, args)
         return
     with only_one(table_run.out, below=False):
-        table_run.open(recipes, kinds, seeds)
+        table_run.open(recipes, kinds, seeds, args.precision == precision.AUTO)
         title = _title(args, table_run.data, recipes)
         waiting = len(table_run.waiting())
         if waiting and not args.finished_only:
             device = devices.asked_for(args, waiting)
-            lines = [f"{waiting} of {len(table_run.runs)} cells to do, {device.describe()}"]
+            where = device.describe(precision.told(table_run.runs))
+            lines = [f"{waiting} of {len(table_run.runs)} cells to do, {where}"]
             for recipe in recipes:
                 batch = recipe.training.arithmetic(device.workers)
                 lines.append(f"  {recipe.row}: {recipe.training.updates:,} updates, {batch}")

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     if baseline:
         comparison = compare(hypotheses, baseline[0], references, tokenise)
     if args.json:
-        found = {**asdict(scores), "comparison": comparison and asdict(comparison)}
+        found = {**scores.values(), "comparison": comparison and asdict(comparison)}
         print(json.dumps(found, indent=2))
         return
     print("\n".join(described(scores)))

@@ -53,11 +53,21 @@ class TableRun:
         self.groups, self.data, self.out = groups, data, output_folder(out)
         self.subset, self.tensorboard, self.tokenise = subset, tensorboard, tokenise
 
-    def open(self, recipes: Iterable[Recipe], kinds: Iterable[str], seeds: Sequence[int]) -> None:
-        """The runs of a table, to be made or gone on with by `work`; a group for each row."""
+    def open(
+        self,
+        recipes: Iterable[Recipe],
+        kinds: Iterable[str],
+        seeds: Sequence[int],
+        any_precision: bool = False,
+    ) -> None:
+        """The runs of a table, to be made or gone on with by `work`; a group for each row.
+
+        ``any_precision``: those that are there go on in the precision that they began with.
+        """
         kinds = list(kinds)
         self.groups = [
-            pipeline.plan_runs(recipe, kinds, seeds, self.data, self.out) for recipe in recipes
+            pipeline.plan_runs(recipe, kinds, seeds, self.data, self.out, any_precision)
+            for recipe in recipes
         ]
 
     @property

@@ -11,7 +11,7 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate, show
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.runs import devices, pipeline, scoring
+from fairseq_mhe.runs import devices, pipeline, precision, scoring
 from fairseq_mhe.runs.recipes import RECIPES
 
 
@@ -37,11 +37,14 @@ def run(args: argparse.Namespace) -> None:
     if args.evaluate:
         cells.check_subset(data, args.subset, args.bleu_tokenizer)
     out = output_folder(args.out)
-    (run,) = pipeline.plan_runs(wanted, [kind], [args.seed], data, out)
+    (run,) = pipeline.plan_runs(
+        wanted, [kind], [args.seed], data, out, args.precision == precision.AUTO
+    )
     with only_one(run.folder):
         cells.check_disk([run], data)
         updates = f"{wanted.training.updates:,} updates"
-        say(f"{run.name}: {updates} {device.describe()}; {arithmetic}")
+        where = device.describe(run.training.precision)
+        say(f"{run.name}: {updates} {where}; {arithmetic}")
         with Board("updates") as board:
             pipeline.train([run], data, device, board, args.tensorboard)
         if args.evaluate:

@@ -55,10 +55,12 @@ ROWS = {
     "12h": Row(768, 3072, 12, 6, 0.15),
     "big": Row(1024, 4096, 16, 6, 0.3),
 }
-# For smaller corpora: fairseq's transformer_iwslt_de_en with its recipe's dropout, and two sizes
-# for CPUs; these are pre-norm, which trains stably without a long warm-up.
+# For smaller corpora: fairseq's transformer_iwslt_de_en with its recipe's dropout, Wu et al.'s
+# (2021) Transformer-Tiny, and two sizes for CPUs; these are pre-norm, which trains stably without a
+# long warm-up.
 SMALL_ROWS = {
     "iwslt": Row(512, 1024, 4, 6, 0.3),
+    "multi30k": Row(128, 256, 4, 4, 0.3),
     "small": Row(256, 1024, 4, 3, 0.1, normalize_before=True),
     "tiny": Row(128, 512, 4, 2, 0.1, normalize_before=True),
 }

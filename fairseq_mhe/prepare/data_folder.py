@@ -14,6 +14,7 @@ from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.prepare.manifest import MANIFEST, read_manifest
 from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
+from fairseq_mhe.prepare.tokenise import ESCAPED
 
 #: What a manifest says in "form" of running text; of parallel text it says nothing.
 TEXT = "text"
@@ -69,6 +70,19 @@ class DataFolder:
             raise UserError(
                 f"the manifest does not say how to undo the segmentation: {error}"
             ) from None
+
+    def given_tokens(self, lines: Iterable[str]) -> list[str] | None:
+        """Subwords as the tokens of a text that was given tokenised, on which others score.
+
+        None where the tokens are ours: nobody else's scores are of them.
+        """
+        if self.manifest.get("tokenizer") != ESCAPED:
+            return None
+        return plain_text(lines, self.manifest["subword"], "none", self.languages[1])
+
+    def segmented(self, subset: str, side: int) -> Path:
+        """A split in subwords; sides as those of `text`."""
+        return self.folder / "subword" / f"{subset}.{self.languages[side]}"
 
     def processing(self) -> TextProcessing:
         """What the text went through, for text that is new.

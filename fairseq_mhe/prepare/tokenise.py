@@ -17,6 +17,8 @@ from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 Key = TypeVar("Key")
 
 TOKENIZERS = ("moses", "none")
+#: Moses' tokens as its scripts write them, with XML escapes (&apos;): of text that others made.
+ESCAPED = "moses-escaped"
 UNSPACED = frozenset(("zh", "ja", "th", "km", "lo", "my"))  # no spaces between words
 CACHED_WORDS = 500_000  # of a language; the commonest come first, the memory stays bounded
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from inside words
@@ -31,6 +33,8 @@ _TO_NORMALISE = re.compile(
 @cache
 def tokeniser(name: str, lang: str) -> Callable[[str], str]:
     """A function from a line to its tokens with single spaces between them."""
+    if name == ESCAPED:
+        return partial(MosesTokenizer(lang=lang).tokenize, return_str=True, escape=True)
     return str if name == "none" else WordwiseMoses(lang)
 
 
@@ -149,4 +153,4 @@ def detokeniser(name: str, lang: str) -> Callable[[str], str]:
     if name == "none":
         return str
     moses = MosesDetokenizer(lang=lang)
-    return lambda line: moses.detokenize(line.split(), unescape=False)
+    return lambda line: moses.detokenize(line.split(), unescape=name == ESCAPED)

@@ -13,9 +13,10 @@ from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.runs import comet
+from fairseq_mhe.runs.precision import FLOAT32, told
 from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.run_files import read_result
-from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
+from fairseq_mhe.runs.scoring import read_scores, read_translations, tokeniser_in
 
 #: The kind that the others are compared with.
 BASELINE = "mha"
@@ -84,8 +85,9 @@ def label(cell: Cell, cells: Sequence[Cell]) -> str:
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
     """One object for each row and kind: what table.json holds.
 
-    Scores, their intervals and speeds are means over the seeds; ``bleu_deviation`` is the standard
-    deviation of BLEU. PRR is the ratio of mean BLEU (100 for the baseline); its interval and
+    Scores, their intervals, speeds and ``valid_loss``, the lowest that a training had on valid in
+    bits per target token, are means over the seeds; ``bleu_deviation`` is the standard deviation of
+    BLEU. PRR is the ratio of mean BLEU (100 for the baseline); its interval and
     ``p_value`` are of all seeds together (``compare_seeds``), and null for the baseline. With
     ``paper`` come the row's sizes, what was trained, and the paper's numbers.
     """
@@ -101,9 +103,12 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     scores, generations = cell.values("scores"), cell.values("generation")
     # Older runs have no tokenised BLEU.
     tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
+    given = [score["given_tokens"] for score in scores if score.get("given_tokens")]
     every_has_it = len(tokenised) == len(scores)
-    speeds = [read_result(run.metrics)["tokens_per_second"] for run in cell.runs]
+    metrics = [read_result(run.metrics) for run in cell.runs]
+    speeds = [found["tokens_per_second"] for found in metrics]
     known_speeds = [speed for speed in speeds if speed is not None]
+    losses = [min(loss for _, loss in found["valid"]) for found in metrics if found.get("valid")]
     return {
         "row": cell.row,
         "attention": cell.kind,
@@ -114,10 +119,13 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
         "bleu_deviation": deviation(cell.bleus()),
         "chrf": _mean([score["chrf"]["score"] for score in scores]),
         "bleu_tokenised": _mean([t["score"] for t in tokenised]) if every_has_it else None,
+        "bleu4": _mean([g["score"] for g in given]) if len(given) == len(scores) else None,
         **_compared(cell, baseline),
         "signature": scores[0]["bleu"]["signature"],
         "chrf_signature": scores[0]["chrf"]["signature"],
         "tokenised_signature": tokenised[0]["signature"] if tokenised else None,
+        "valid_loss": _mean(losses) if len(losses) == len(metrics) else None,
+        "precision": told(cell.runs),
         "tokens_per_second": _mean(known_speeds) if known_speeds else None,
         "sentences_per_second": _mean([g["sentences_per_second"] for g in generations]),
         "sentences": scores[0]["sentences"],
@@ -144,6 +152,24 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     best = statistics.mean(baseline.bleus())
     found["prr"] = retained(statistics.mean(cell.bleus()), best)
     return found
+
+
+def training_notes(cells: Sequence[Cell]) -> list[str]:
+    """In which precision runs were trained, their BLEU4, and which of them patience has ended."""
+    runs = [run for cell in cells for run in cell.runs]
+    precision, notes = told(runs), []
+    if len({run.training.precision for run in runs}) > 1:
+        notes.append(f"Trained in different precision, so compare with care: {precision}.")
+    elif precision != FLOAT32:
+        notes.append(f"Trained in {precision}.")
+    for run in runs:
+        if given := read_scores(run.subset(cells[0].subset) / "scores.json").given_tokens:
+            notes.append(f"{run.name}, on the tokens of the given text: {given}.")
+    ended = [(run.name, read_result(run.metrics).get("ended_by_patience")) for run in runs]
+    early = [f"{name} after {updates:,} updates" for name, updates in ended if updates]
+    if early:
+        notes.append(f"Ended by patience: {', '.join(early)}.")
+    return notes
 
 
 def deviation(values: Sequence[float]) -> float | None:

@@ -16,7 +16,7 @@ from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.tables import Look, align, csv_text
 from fairseq_mhe.report import plots
-from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
+from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise, training_notes
 from fairseq_mhe.report.significance import LEAST_BASELINE, too_weak
 from fairseq_mhe.runs.run_files import read_result
 from fairseq_mhe.runs.scoring import RESAMPLES
@@ -43,6 +43,8 @@ def _interval(summary: Summary) -> str:
 _DEVIATION = "sd"
 #: Those that compare with the baseline.
 _PRR, _PRR_INTERVAL, _P = "PRR", "PRR 95%", "p"
+_LOSS = "valid loss"
+_LOSS_TOLD = f"{_LOSS}: the lowest of a training, in bits per target token"
 _QUICKSTART_COLUMNS = (
     _column("attention", "attention"),
     _column("attention parameters", "attention_parameters", "{:,}"),
@@ -52,6 +54,7 @@ _QUICKSTART_COLUMNS = (
     _column("±", "bleu_confidence", "{:.2f}"),
     _column(_DEVIATION, "bleu_deviation", "{:.2f}"),
     _column("chrF", "chrf", "{:.2f}"),
+    _column(_LOSS, "valid_loss", "{:.3f}"),
     _column(_PRR, "prr", "{:.1f}"),
     _column(_P, "p_value", "{:.4f}"),
     _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
@@ -100,8 +103,10 @@ _MORE_COLUMNS: tuple[Column, ...] = (
     (_PRR_INTERVAL, _interval),
     _column(_P, "p_value", "{:.4f}"),
     _column("tokenised BLEU", "bleu_tokenised", "{:.2f}"),
+    _column("BLEU4", "bleu4", "{:.2f}"),
     _column("chrF", "chrf", "{:.2f}"),
     _column("COMET", "comet", "{:.4f}"),
+    _column(_LOSS, "valid_loss", "{:.3f}"),
     _column("total parameters", "total_parameters", "{:,}"),
     _column("KV bytes/token", "kv_bytes_per_token", "{:,}"),
     _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
@@ -119,7 +124,8 @@ def _quickstart_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> li
         f"{first['sentences']:,} detokenised sentences ({cells[0].subset}); ± is half the 95% "
         "bootstrap interval.",
         f"PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, "
-        f"{RESAMPLES:,} resamples{seeds}.",
+        f"{RESAMPLES:,} resamples{seeds}; "
+        f"{_LOSS_TOLD}.",
         "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {trained}. "
@@ -141,7 +147,7 @@ def _paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[st
         f"BLEU {first['signature']}, chrF {first['chrf_signature']}, on {first['sentences']:,} "
         f"detokenised sentences ({cells[0].subset}).",
         f"PRR: BLEU in percent of {BASELINE}'s; p: sacreBLEU's paired bootstrap against "
-        f"{BASELINE}, {RESAMPLES:,} resamples of the sentences{several}.",
+        f"{BASELINE}, {RESAMPLES:,} resamples of the sentences{several}; {_LOSS_TOLD}.",
         "#Params: attention only. KV bytes/token: key/value cache in float32 for each generated "
         "token of a hypothesis.",
         f"Batches of {' or '.join(batches)} tokens; seeds {', '.join(map(str, seeds))}.",
@@ -226,6 +232,7 @@ def write_table(
     notes = preset.notes(cells, summaries)
     if _weak_rows(summaries):
         notes.append(f"PRR and p are - where {too_weak(BASELINE)}.")
+    notes += training_notes(cells)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     if preset.paper and len({cell.row for cell in cells}) > 1:

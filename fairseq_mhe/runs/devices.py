@@ -1,4 +1,4 @@
-"""Where to train: how many models side by side, processes to a model, and in which precision."""
+"""Where to train: how many models side by side, and how many processes to a model."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ class Device:
     slots: int
     threads: int
     workers: int = 1
-    precision: str = "float32"
 
     def flags(self) -> list[str]:
         """fairseq's options for it."""
-        words = [] if self.gpu else ["--cpu"]
-        return words if self.precision == "float32" else [*words, f"--{self.precision}"]
+        return [] if self.gpu else ["--cpu"]
 
-    def describe(self) -> str:
-        """In words, for people and for provenance."""
-        precision = "" if self.precision == "float32" else f", {self.precision}"
+    def describe(self, precision: str = "float32") -> str:
+        """In words, for people and for provenance, with the ``precision`` of what is done there."""
+        precision = "" if precision == "float32" else f", {precision}"
         if self.gpu and self.workers > 1:
             return f"on {self.workers} GPUs a model, {self.slots} at a time{precision}"
         if self.gpu:
@@ -47,7 +45,7 @@ class Device:
         several = self.workers > 1
         many = f"{self.workers} processes a model" if several else f"{self.slots} side by side"
         plural = "s" if self.threads > 1 else ""
-        return f"on the CPU, {many} with {self.threads} thread{plural} each"
+        return f"on the CPU, {many} with {self.threads} thread{plural} each{precision}"
 
     def alone(self) -> Device:
         """The same machine for one process: translating, whose speed is measured."""
@@ -92,7 +90,7 @@ def free_port() -> int:
 
 
 def choose_device(models: int, gpu: bool) -> Device:
-    """How to train ``models`` models on this machine, in float32.
+    """How to train ``models`` models on this machine.
 
     On a CPU as many side by side as there are cores: small matrices gain little from threads.
     (Measured on 2 cores with stock fairseq at 4,096 tokens a batch, two models side by side with 1
@@ -126,8 +124,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def asked_for(args: argparse.Namespace, models: int) -> Device:
     """The devices that the options of ``add_arguments`` ask for, for ``models`` models.
 
-    On GPUs in bfloat16 where the hardware has it, else in float16; on the CPU in float32.
-
     Raises:
         UserError: they are not there.
     """
@@ -143,5 +139,9 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
         return choose_device(models, gpu=False)
     workers = args.gpus or 1
     slots = max(1, min(models, available // workers))
-    precision = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-    return Device(True, slots, _threads(slots * workers), workers, precision)
+    return Device(True, slots, _threads(slots * workers), workers)
+
+
+def on_gpu(args: argparse.Namespace) -> bool:
+    """Whether the options of ``add_arguments`` ask for GPUs, or for what there is, a GPU."""
+    return not args.cpu and args.processes is None and torch.cuda.device_count() > 0

@@ -44,7 +44,8 @@ def generate(
     """Translate ``subset`` of a data folder with a run's model, into the run's folder of that name.
 
     It gets hypotheses.txt beside copies of the references and sources (so that it can be read
-    without the data), generation.json with the speed, and generate.log with all that fairseq
+    without the data), hypotheses.tokens.txt and references.tokens.txt where the text was given
+    tokenised, generation.json with the speed, and generate.log with all that fairseq
     printed.
 
     Raises:
@@ -61,7 +62,8 @@ def generate(
     words = generation_arguments(run.model, data, subset, decoding, device)
     child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
     lines = _follow(child, run.name, board)
-    hypotheses = data.detokenise(parse_hypotheses(lines, count, log))
+    subwords = parse_hypotheses(lines, count, log)
+    hypotheses = data.detokenise(subwords)
     where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
     speed = {
         "sentences": count,
@@ -69,6 +71,9 @@ def generate(
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
+    if tokens := data.given_tokens(subwords):
+        given = data.given_tokens(read_lines(data.segmented(subset, 1))) or []
+        texts |= {"hypotheses.tokens": tokens, "references.tokens": given}
     for name, text in texts.items():
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
     write_json(folder / "generation.json", speed)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -21,11 +22,21 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.run import Run, plan_run, run_name, settings_of
 
+#: What fairseq calls the checkpoint of an epoch's end.
+_EPOCHS = re.compile(r"checkpoint\d+\.pt")
+
 
 def plan_runs(
-    wanted: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: DataFolder, folder: Path
+    wanted: Recipe,
+    kinds: Iterable[str],
+    seeds: Sequence[int],
+    data: DataFolder,
+    folder: Path,
+    any_precision: bool = False,
 ) -> list[Run]:
     """A run below ``folder`` for every kind of attention with every seed, by one recipe.
+
+    ``any_precision``: as `plan_run`.
 
     Raises:
         UserError: one is there and of other settings.
@@ -38,7 +49,7 @@ def plan_runs(
                 wanted.row, attention, seed, wanted.training.settings(), data.identity
             )
             path = folder / run_name(wanted.row, attention, seed)
-            runs.append(plan_run(path, settings, {"data": str(data.folder)}))
+            runs.append(plan_run(path, settings, {"data": str(data.folder)}, any_precision))
     return runs
 
 
@@ -62,8 +73,10 @@ def train(
 
 
 def _average(run: Run) -> None:
-    saved = saved_checkpoints(run.checkpoints)[-run.training.average :]  # a trial may have fewer
-    average_checkpoints(saved, run.model)
+    saved = saved_checkpoints(run.checkpoints)
+    if run.training.patience:  # the mean is of epochs, and the last update may be within one
+        saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
+    average_checkpoints(saved[-run.training.average :], run.model)  # a trial may have fewer
 
 
 def count(run: Run, inputs: Mapping[str, str]) -> None:
@@ -108,7 +121,9 @@ def score(run: Run, subset: str, tokenise: str | None = None) -> None:
     def action() -> None:
         texts = scoring.read_translations(folder)
         found = scoring.score(texts["hypotheses"], texts["references"], language, tokenise)
-        write_json(folder / "scores.json", asdict(found))
+        if tokens := scoring.read_tokens(folder):
+            found = replace(found, given_tokens=scoring.bleu4(*tokens))
+        write_json(folder / "scores.json", found.values())
 
     inputs = {
         "translations": run.key(f"generate {subset}"),
@@ -121,8 +136,10 @@ def score(run: Run, subset: str, tokenise: str | None = None) -> None:
 
 def scored(run: Run, subset: str, tokenise: str | None = None) -> bool:
     """Whether a run is done to the end for a data set; with ``tokenise``, whether by that."""
-    scores = run.subset(subset) / "scores.json"
-    if f"score {subset}" not in run.steps.status()["steps"] or not scores.is_file():
+    scores, steps = run.subset(subset) / "scores.json", run.steps.status()["steps"]
+    if f"score {subset}" not in steps or not scores.is_file():
+        return False
+    if "train" in steps and steps["train"]["key"] != key(run.settings):  # it is to go further
         return False
     found = scoring.tokeniser_in(scoring.read_scores(scores).bleu.signature) if tokenise else None
     return found == tokenise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,10 @@ from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run_files import CONFIG
+
+_PRECISION = "precision"
+#: Of what settings leave out.
+_DEFAULTS = {each.name: each.default for each in fields(Training) if each.default is not MISSING}
 
 
 @dataclass(frozen=True)
@@ -136,13 +140,21 @@ def settings_of(
     return {**settings, "options": list(options)} if options else settings
 
 
-def plan_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
+def plan_run(
+    folder: Path,
+    settings: Mapping[str, Any],
+    surroundings: Mapping[str, Any],
+    any_precision: bool = False,
+) -> Run:
     """A run that is to be made, or gone on with where one of the same settings is there.
+
+    Where patience may end a training, its updates are a limit, and a larger one lets it go on.
 
     A new run is not written until its work begins (`Run.keep`), so that a command that is refused
     leaves nothing that the next one has to fit.
 
     ``surroundings``: what may change from start to start, such as where the data lies.
+    ``any_precision``: one that is there goes on in the precision that it began with.
 
     Raises:
         UserError: the folder is of other settings.
@@ -151,6 +163,10 @@ def plan_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[st
     wanted = json.loads(json.dumps(settings))
     if path.exists():
         config = read_json(path, CONFIG)
+        if any_precision:
+            wanted["training"] = _in_precision_of(config["settings"], wanted["training"])
+        if _goes_further(config["settings"], wanted):
+            return Run(folder, {**config, "settings": wanted, "surroundings": dict(surroundings)})
         if config["settings"] != wanted:
             difference = _difference(config["settings"], wanted)
             raise UserError(
@@ -184,10 +200,26 @@ def read_run(folder: Path) -> Run:
     return Run(folder, read_json(folder / "config.json", CONFIG))
 
 
+def _in_precision_of(there: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a training in the precision of the settings that are there."""
+    found = {name: value for name, value in training.items() if name != _PRECISION}
+    if _PRECISION in there["training"]:
+        found[_PRECISION] = there["training"][_PRECISION]
+    return found
+
+
+def _goes_further(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether ``new`` is ``old`` with a larger limit of updates, before which nothing differs."""
+    more = new["training"]["updates"]
+    if not new["training"].get("patience") or old["training"]["updates"] >= more:
+        return False
+    return {**old, "training": {**old["training"], "updates": more}} == new
+
+
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> str:
     """The first setting that differs, with both values."""
     for name in [*old, *new]:
-        before, now = old.get(name), new.get(name)
+        before, now = (of.get(name, _DEFAULTS.get(name)) for of in (old, new))
         if before == now:
             continue
         if isinstance(before, dict) and isinstance(now, dict):

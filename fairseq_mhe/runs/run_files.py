@@ -19,6 +19,7 @@ _TYPES = get_type_hints(Training)
 _TRAINING = {
     f.name if f.default is MISSING else f"?{f.name}": _TYPES[f.name] for f in fields(Training)
 }
+_TRAINING["?precision"] = ("float32", "bf16", "fp16")
 _SETTINGS = {
     "row": tuple(RECIPES),
     "attention": dict.fromkeys(PLACES, str),
@@ -30,6 +31,13 @@ _SETTINGS = {
 }
 _SCORE = {"score": float, "confidence": float, "signature": str}
 _BLEU = {**_SCORE, "signature": re.compile(rf".*\|tok:({'|'.join(TOKENISERS)}).*")}
+_BLEU4 = {
+    **_SCORE,
+    "precisions": [float, float, float, float],
+    "brevity_penalty": float,
+    "length": int,
+    "reference_length": int,
+}
 _CURVE = [[int, Number]]
 CONFIG = Form(
     {"settings": _SETTINGS, "surroundings": {"?data": str, "?start": str}, "versions": {str: str}},
@@ -37,7 +45,13 @@ CONFIG = Form(
 )
 _FORMS = {
     "metrics.json": Form(
-        {"train": _CURVE, "valid": _CURVE, "tokens_per_second": (Number, None), "measured": str},
+        {
+            "train": _CURVE,
+            "valid": _CURVE,
+            "tokens_per_second": (Number, None),
+            "measured": str,
+            "?ended_by_patience": int,
+        },
         _AGAIN,
     ),
     "counts.json": Form(
@@ -53,8 +67,13 @@ _FORMS = {
         {"sentences": int, "sentences_per_second": float, "measured": str}, _AGAIN
     ),
     "scores.json": Form(
-        # Older runs have no tokenised BLEU.
-        {"bleu": _BLEU, "chrf": _SCORE, "sentences": int, "?tokenised": (_SCORE, None)},
+        {
+            "bleu": _BLEU,
+            "chrf": _SCORE,
+            "sentences": int,
+            "?tokenised": (_SCORE, None),  # older runs have none
+            "?given_tokens": _BLEU4,
+        },
         _AGAIN,
     ),
     "comet.json": Form({"score": float, "model": str}, _AGAIN),

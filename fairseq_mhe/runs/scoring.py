@@ -6,8 +6,9 @@ import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.base import Metric
@@ -37,13 +38,43 @@ class Score:
 
 
 @dataclass(frozen=True)
+class BLEU4(Score):
+    """BLEU with its parts: the n-grams' precisions in percent, the brevity penalty, the lengths."""
+
+    precisions: tuple[float, ...]
+    brevity_penalty: float
+    length: int
+    reference_length: int
+
+    def __str__(self) -> str:
+        """As fairseq-generate prints it."""
+        parts = "/".join(f"{precision:.1f}" for precision in self.precisions)
+        ratio, lengths = self.length / self.reference_length, (self.length, self.reference_length)
+        return (
+            f"BLEU4 = {self.score:.2f}, {parts} (BP={self.brevity_penalty:.3f}, "
+            f"ratio={ratio:.3f}, syslen={lengths[0]}, reflen={lengths[1]})"
+        )
+
+
+@dataclass(frozen=True)
 class Scores:
-    """The scores of one system; ``tokenised`` is None where the language is not known."""
+    """The scores of one system; ``tokenised`` is None where the language is not known.
+
+    ``given_tokens`` is of a text that others have tokenised, and None of any other.
+    """
 
     bleu: Score
     chrf: Score
     sentences: int
     tokenised: Score | None = None
+    given_tokens: BLEU4 | None = None
+
+    def values(self) -> dict[str, Any]:
+        """As JSON has them; what there is of given texts only is left out of others."""
+        found = asdict(self)
+        if self.given_tokens is None:
+            del found["given_tokens"]
+        return found
 
 
 def score(
@@ -114,6 +145,21 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
         for lines in (hypotheses, references)
     ]
     return _score(bleu, "BLEU", _bootstrapped(split[0], split[1], {"BLEU": bleu}))
+
+
+def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> BLEU4:
+    """BLEU of tokens as they are, as fairseq-generate and multi-bleu.perl count it."""
+    bleu = BLEU(tokenize="none", smooth_method="none", force=True)
+    found = bleu.corpus_score(hypotheses, [references])
+    whole = _score(bleu, "BLEU", _bootstrapped(hypotheses, references, {"BLEU": bleu}))
+    precisions = tuple(round(precision, 4) for precision in found.precisions)
+    return BLEU4(
+        **asdict(whole),
+        precisions=precisions,
+        brevity_penalty=round(found.bp, 6),
+        length=found.sys_len,
+        reference_length=found.ref_len,
+    )
 
 
 def _bootstrapped(
@@ -190,16 +236,31 @@ def read_translations(folder: Path) -> dict[str, list[str]]:
     return dict(zip(names, read_aligned(references, others, advice), strict=True))
 
 
+def read_tokens(folder: Path) -> list[list[str]] | None:
+    """Translations and references in the tokens of a given text; None where it was not given so.
+
+    Raises:
+        UserError: as `read_aligned`.
+    """
+    names = (folder / "hypotheses.tokens.txt", folder / "references.tokens.txt")
+    if not all(path.is_file() for path in names):
+        return None
+    return read_aligned(
+        names[0], names[1:], f"remove {folder} and evaluate the run again, which translates anew"
+    )
+
+
 def read_scores(path: Path) -> Scores:
-    """What ``asdict(scores)`` was written to.
+    """What ``scores.values()`` were written to.
 
     Raises:
         UserError: the file cannot be read, or holds something else.
     """
     values = read_result(path)
     tokenised = Score(**values["tokenised"]) if values.get("tokenised") else None
+    given = BLEU4(**values["given_tokens"]) if values.get("given_tokens") else None
     bleu, chrf = Score(**values["bleu"]), Score(**values["chrf"])
-    return Scores(bleu, chrf, values["sentences"], tokenised)
+    return Scores(bleu, chrf, values["sentences"], tokenised, given)
 
 
 def described(scores: Scores) -> list[str]:
@@ -209,6 +270,8 @@ def described(scores: Scores) -> list[str]:
     if scores.tokenised:
         older = _described(scores.tokenised)
         lines.append(f"tokenised, compounds split, as in older papers: {older}")
+    if scores.given_tokens:
+        lines.append(f"on the tokens of the given text: {scores.given_tokens}")
     return lines
 
 

@@ -77,7 +77,7 @@ def train_words(run: Run, args: argparse.Namespace) -> list[str]:
     words += ["--evaluate", "--subset", args.subset]
     words += ["--data", str(args.data.resolve()), "--out", str(args.out.resolve())]
     numbers = ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes")
-    for option in (*numbers, "bleu_tokenizer"):
+    for option in (*numbers, "bleu_tokenizer", "precision"):
         value = getattr(args, option)
         if value is not None:
             words += [f"--{option.replace('_', '-')}", str(value)]

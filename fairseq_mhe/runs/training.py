@@ -18,6 +18,7 @@ from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device, free_port
+from fairseq_mhe.runs.patience import Patience, saved_updates
 from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.resuming import LAST, restore
@@ -59,10 +60,14 @@ def training_arguments(
     # batches of one that was not stopped. By default they depend on the epoch that the process was
     # started in.
     words += ["--update-epoch-batch-itr", "True", "--save-dir", str(run.checkpoints)]
-    words += ["--save-interval", _NEVER, "--validate-interval", _NEVER]
-    words += ["--save-interval-updates", interval, "--validate-interval-updates", interval]
     # One more than the average needs, so that there is one to fall back to.
-    words += ["--keep-interval-updates", str(training.average + 1), "--no-epoch-checkpoints"]
+    kept = str(training.average + 1)
+    if training.patience:
+        words += ["--keep-last-epochs", kept]
+    else:
+        words += ["--save-interval", _NEVER, "--validate-interval", _NEVER]
+        words += ["--save-interval-updates", interval, "--validate-interval-updates", interval]
+        words += ["--keep-interval-updates", kept, "--no-epoch-checkpoints"]
     words += ["--log-format", "json", "--log-interval", str(log_interval(training))]
     if tensorboard:
         words += ["--tensorboard-logdir", str(run.folder / "tensorboard")]
@@ -116,6 +121,7 @@ class _Training:
     ) -> None:
         self._run, self._device, self._board = run, device, board
         self._total = run.training.updates
+        self._patience, self._patience_is_over = Patience(run.training.patience), False
         self._started = time.monotonic()
         self._words = training_arguments(run, data, device, tensorboard)
         for path in (run.log, run.metrics, run.model, run.counts):
@@ -124,12 +130,17 @@ class _Training:
         done = restore(run.checkpoints, device.workers)
         board.add(run.name, self._total, done)
         run.steps.begin("train")
+        self._children: list[Child] = []
+        for line in _lines(run) if run.log.exists() else ():
+            self._look(line)
         # Killed after its last update: fairseq would make one more.
-        self._children = [] if done >= self._total else self._start(slot, done)
+        over = done >= self._total or self._patience.is_over(done)
+        self._children = [] if over else self._start(slot, done)
 
     def _start(self, slot: int, done: int) -> list[Child]:
         now = time.strftime("%Y-%m-%d %H:%M:%S")
-        headline = f"{now} fairseq-train from update {done}, {self._device.describe()}"
+        where = self._device.describe(self._run.training.precision)
+        headline = f"{now} fairseq-train from update {done}, {where}"
         environment, port = self._device.environment(slot), free_port()
         return [
             Child(
@@ -152,18 +163,30 @@ class _Training:
         over = failed or not any(child.running() for child in self._children)
         lines = self._children[0].new_lines()
         self._board.warn(self._run.name, real_warnings(lines))
-        for tag, values in _log_entries(lines):
-            if tag == "train_inner":
+        for line in lines:
+            self._look(line)
+            saved = saved_updates(line)
+            if saved is not None and self._patience.is_over(saved):
+                self._patience_is_over = over = True
+                self.stop()
+        return over
+
+    def _look(self, line: str) -> None:
+        """Take note of a line of the log, and show how far it has come."""
+        for tag, values in _log_entries([line]):
+            if tag == "valid":
+                self._patience.see(values)
+            elif self._children:
                 note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"
                 self._board.update(self._run.name, int(values["num_updates"]), note)
-        return over
 
     def finish(self) -> None:
         """See that it did its work, and write the metrics."""
         try:
-            for child in sorted(self._children, key=lambda child: not child.failed()):
-                child.check(f"training {self._run.name}")
-            _write_metrics(self._run, self._device)
+            if not self._patience_is_over:
+                for child in sorted(self._children, key=lambda child: not child.failed()):
+                    child.check(f"training {self._run.name}")
+            _write_metrics(self._run, self._device, self._patience)
         except UserError as error:
             self._run.steps.fail("train", str(error))
             raise
@@ -178,15 +201,21 @@ class _Training:
             child.stop()
 
 
-def _write_metrics(run: Run, device: Device) -> None:
+def _lines(run: Run) -> list[str]:
+    """A run's log."""
+    return run.log.read_text(encoding="utf-8", errors="replace").split("\n")
+
+
+def _write_metrics(run: Run, device: Device, patience: Patience) -> None:
     total = run.training.updates
     made = updates_made(load_checkpoint(run.checkpoints / LAST))
-    if made < total:
+    if made < total and not patience.is_over(made):
         raise UserError(
             f"training {run.name} ended after {made} of {total} updates; its log: {run.log}"
         )
-    lines = run.log.read_text(encoding="utf-8", errors="replace").split("\n")
-    write_json(run.metrics, {**learning_curve(lines), "measured": device.describe()})
+    measured = {"measured": device.describe(run.training.precision)}
+    ended = {"ended_by_patience": made} if made < total else {}
+    write_json(run.metrics, {**learning_curve(_lines(run)), **measured, **ended})
 
 
 def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]:

@@ -19,10 +19,13 @@ from tests.fixtures.runs import settings
 Usage = namedtuple("Usage", "total used free")
 
 
+GIVEN = ["--data", "d", "--out", "o", "--precision", "float32"]
+
+
 def chosen(row: str, *words: str) -> Recipe:
     parser = argparse.ArgumentParser()
     cells.add_arguments(parser)
-    return cells.chosen_recipe(row, parser.parse_args(["--data", "d", "--out", "o", *words]))
+    return cells.chosen_recipe(row, parser.parse_args([*GIVEN, *words]))
 
 
 def test_without_options_it_is_the_recipe() -> None:

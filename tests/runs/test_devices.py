@@ -37,7 +37,6 @@ def ask(*words: str, models: int = 1) -> Device:
 @pytest.fixture
 def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
     monkeypatch.setattr(devices, "cores", lambda: 16)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
@@ -49,8 +48,8 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_without_a_gpu_models_train_side_by_side_in_float32() -> None:
-    assert ask(models=3) == Device(False, 3, 1, 1, "float32")
+def test_without_a_gpu_models_train_side_by_side() -> None:
+    assert ask(models=3) == Device(False, 3, 1, 1)
     assert ask("--processes", "2") == Device(False, 1, 2, workers=2)
     assert ask("--processes", "2").flags() == ["--cpu"]
 
@@ -64,8 +63,8 @@ def test_a_gpu_that_is_not_there_is_one_line() -> None:
 @pytest.mark.usefixtures("four_gpus")
 def test_every_gpu_gets_a_model_of_its_own() -> None:
     device = ask(models=7)
-    assert (device.slots, device.workers, device.precision) == (4, 1, "bf16")
-    assert device.flags() == ["--bf16"]
+    assert (device.slots, device.workers) == (4, 1)
+    assert device.flags() == []
     assert [device.environment(slot) for slot in (0, 3)] == [
         {"CUDA_VISIBLE_DEVICES": "0"},
         {"CUDA_VISIBLE_DEVICES": "3"},
@@ -91,12 +90,6 @@ def test_several_gpus_a_model_and_the_users_own_choice_of_them(
         "--load-checkpoint-on-all-dp-ranks",
     ]
     assert "tcp://127.0.0.1:1234" in words
-
-
-@pytest.mark.usefixtures("four_gpus")
-def test_older_gpus_train_in_float16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
-    assert ask().flags() == ["--fp16"]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,24 @@ def test_iwslt_has_fairseqs_recipe() -> None:
     )
 
 
+def test_multi30k_has_the_published_recipe() -> None:
+    """As Wu et al.'s README-baseline.md has it, on two devices, read by fairseq-train."""
+    training, decoding = RECIPES["multi30k"].training, RECIPES["multi30k"].decoding
+    words = ["data", "--arch", arch_name("multi30k"), *training.flags()]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    sizes = (args.encoder_embed_dim, args.decoder_ffn_embed_dim, args.decoder_attention_heads)
+    assert (*sizes, args.encoder_layers, args.decoder_normalize_before) == (128, 256, 4, 4, False)
+    assert (args.dropout, args.attention_dropout, args.clip_norm) == (0.3, 0.0, 25.0)
+    assert (args.lr, args.lr_scheduler, args.warmup_updates) == ([0.005], "inverse_sqrt", 2000)
+    assert (args.max_update, args.max_tokens, training.update_freq(1)) == (8000, 4096, 2)
+    assert (training.patience, training.average, decoding.beam) == (10, 10, 5)
+
+
+def test_where_patience_may_end_it_fewer_updates_change_nothing_before() -> None:
+    training = RECIPES["multi30k"].training
+    assert training.shortened(2500) == replace(training, updates=2500)
+
+
 def test_the_quickstarts_settings_are_those_of_the_published_runs() -> None:
     assert QUICKSTART.training.settings() == {
         "updates": 3000,

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.steps import Steps, key, only_one
-from fairseq_mhe.runs.run import kind_name, open_run, read_run, run_name
+from fairseq_mhe.runs.pipeline import scored
+from fairseq_mhe.runs.run import kind_name, open_run, plan_run, read_run, run_name
 from tests.fixtures.runs import settings
 
 
@@ -44,6 +46,24 @@ def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Pat
     assert str(tmp_path / "r") in str(refused.value)
     assert "\n" not in str(refused.value)
     assert (tmp_path / "r" / "config.json").read_bytes() == before
+
+
+def test_a_limit_of_updates_may_be_raised(tmp_path: Path) -> None:
+    """Where patience ends a training: the folder of the shorter one goes further, and only then."""
+    short, long = (settings(updates=updates, patience=10) for updates in (50, 80))
+    run = open_run(tmp_path / "r", short, {})
+    run.steps.finish("train", run.settings, 1.0)
+    run.steps.finish("score test", {}, 1.0)
+    write_json(run.subset("test") / "scores.json", {})
+    assert scored(run, "test")
+    further = plan_run(run.folder, long, {})
+    assert (further.training.updates, scored(further, "test")) == (80, False)
+    assert read_run(run.folder).config == run.config, "nothing is written before work begins"
+    further.keep()
+    with pytest.raises(UserError, match="training updates: 80, now 50"):
+        plan_run(run.folder, short, {})
+    with pytest.raises(UserError, match="seed: 1, now 2"):
+        plan_run(run.folder, settings(seed=2, updates=90, patience=10), {})
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"settings": {"row": "tiny"'])

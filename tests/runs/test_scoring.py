@@ -8,10 +8,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from fairseq.data import Dictionary
+from fairseq.scoring.bleu import BleuConfig, Scorer
 from sacrebleu.metrics import BLEU, CHRF
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.scoring import (
+    bleu4,
     bleu_tokeniser,
     read_aligned,
     read_scores,
@@ -142,3 +145,14 @@ def test_invalid_utf_8_and_missing_files_are_named(tmp_path: Path) -> None:
         read_aligned(tmp_path / "f", [], "")
     with pytest.raises(UserError, match="cannot read"):
         read_aligned(tmp_path / "none", [], "")
+
+
+def test_bleu4_is_fairseqs_own() -> None:
+    """Against fairseq-generate's scorer, which counts words of a dictionary."""
+    hypotheses = ["ein mann mit hut , der geht .", "zwei hunde", "eine frau in rot läuft schnell"]
+    references = ["ein mann mit hut , der steht .", "zwei große hunde", "eine frau läuft schnell"]
+    words = Dictionary()
+    scorer = Scorer(BleuConfig(pad=words.pad(), eos=words.eos(), unk=words.unk()))
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        scorer.add(*(words.encode_line(line).int() for line in (reference, hypothesis)))
+    assert str(bleu4(hypotheses, references)) == scorer.result_string()

@@ -192,7 +192,7 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
         "--processes",
         "2",
         "--tensorboard",
-        *("--bleu-tokenizer", "char"),
+        *("--bleu-tokenizer", "char", "--precision", "bf16"),
         "--subset",
         "valid",
     ]
@@ -212,6 +212,7 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
         "max_tokens",
         "gpus",
         "processes",
+        "precision",
         "subset",
     ):
         assert getattr(again, name) == getattr(args, name), name

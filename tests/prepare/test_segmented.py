@@ -1,0 +1,79 @@
+"""Text that others have preprocessed is taken as it is, and undone for people to read."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.corpora import multi30k_bpe
+from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.segmented import prepare_segmented
+
+EN = ["a boy &apos;s dog ru@@ ns .", "two gir@@ ls , one hat"]
+DE = ["der hund eines jun@@ gen ren@@ nt .", "zwei mä@@ dchen &amp; ein hut"]
+SPLITS = ("train", "valid", "test")
+
+
+def write(folder: Path, en: list[str] = EN, de: list[str] = DE) -> dict[str, Path]:
+    for split in SPLITS:
+        for lang, lines in (("en", en), ("de", de)):
+            text = "".join(f"{line}\n" for line in lines).encode()
+            (folder / f"{split}.{lang}.gz").write_bytes(gzip.compress(text))
+    return {split: folder / split for split in SPLITS}
+
+
+def test_the_subwords_stay_and_the_text_is_what_a_person_writes(tmp_path: Path) -> None:
+    (tmp_path / "code").write_text("#version: 0.2\nr u\n")
+    out = prepare_segmented(
+        write(tmp_path), ("en", "de"), tmp_path / "out", codes=tmp_path / "code"
+    )
+    data = open_prepared(out)
+    assert data.segmented("test", 0).read_text().splitlines() == EN
+    assert data.text("test", 0).read_text().splitlines() == [
+        "a boy's dog runs.",
+        "two girls, one hat",
+    ]
+    assert data.text("valid", 1).read_text().splitlines()[1] == "zwei mädchen & ein hut"
+    assert data.detokenise(DE) == data.text("test", 1).read_text().splitlines()
+    assert data.given_tokens(DE) == ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
+    assert data.processing().segment(["a boy's hat"]) == [
+        "a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s h@@ a@@ t"
+    ]
+    before = {path: path.stat().st_mtime_ns for path in (out / "bin").iterdir()}
+    prepare_segmented(write(tmp_path), ("en", "de"), out, codes=tmp_path / "code")
+    assert {path: path.stat().st_mtime_ns for path in (out / "bin").iterdir()} == before
+
+
+def test_tokens_of_our_own_are_nobody_elses(miniature: Path) -> None:
+    assert open_prepared(miniature).given_tokens(DE) is None
+
+
+@pytest.mark.parametrize(
+    ("en", "message"),
+    [
+        ([*EN, "more"], "train.en.gz has 3 lines, train.de.gz has 2"),
+        ([EN[0], ""], "line 2, is emp"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, en: list[str], message: str) -> None:
+    texts = write(tmp_path, en=en)
+    with pytest.raises(UserError, match=message):
+        prepare_segmented(texts, ("en", "de"), tmp_path / "out")
+    assert not (tmp_path / "out" / "subword").exists()
+
+
+def test_multi30ks_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(multi30k_bpe, "NAMES", {split: split for split in SPLITS})
+    write(tmp_path)
+    words = ["multi30k_bpe", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", words)
+    multi30k_bpe.run_script("multi30k_bpe", "", multi30k_bpe.add_arguments, multi30k_bpe.run)
+    told = capsys.readouterr()
+    assert told.out.strip() == str(tmp_path / "out")
+    assert "train has 2 lines, known are 29,000" in told.err
+    assert open_prepared(tmp_path / "out").manifest["options"] == {"lowercase": True}
