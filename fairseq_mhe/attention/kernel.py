@@ -40,6 +40,9 @@ class CausalMask:
         return self._hides_padding
 
 
+#: Keys from which the CPU's fused kernel trains in bfloat16 no slower than separate steps.
+_LONG = 512
+
 #: (T, S), boolean (true: must not look) or additive; or the causal one.
 Mask = Tensor | CausalMask
 
@@ -171,10 +174,13 @@ def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
 
     It wants kept keys and values alike. The CPU's has no dropout, and takes 1.1 to 3 times as long
     as separate steps where a step of decoding has one query a hypothesis (torch 2.13, 25 to 400
-    keys).
+    keys); in bfloat16 with gradients, 1.5 to 8 times (10 to 256 keys; as long with 512).
     """
     same_heads = key.size(1) == value.size(1) and key.size(3) == value.size(3)
-    return same_heads and (query.is_cuda or (dropout == 0 and query.size(2) > 1))
+    if query.is_cuda or not same_heads:
+        return same_heads
+    trained = torch.is_grad_enabled() and query.dtype == torch.bfloat16
+    return dropout == 0 and query.size(2) > 1 and not (trained and key.size(2) < _LONG)
 
 
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:

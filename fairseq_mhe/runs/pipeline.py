@@ -139,7 +139,7 @@ def scored(run: Run, subset: str, tokenise: str | None = None) -> bool:
     scores, steps = run.subset(subset) / "scores.json", run.steps.status()["steps"]
     if f"score {subset}" not in steps or not scores.is_file():
         return False
-    if "train" in steps and steps["train"]["key"] != key(run.settings):  # it is to go further
-        return False
+    if run.training.patience and steps["train"]["key"] != key(run.settings):
+        return False  # it is to go further
     found = scoring.tokeniser_in(scoring.read_scores(scores).bleu.signature) if tokenise else None
     return found == tokenise
