@@ -1,4 +1,4 @@
-"""The fairseq user-dir: models, architectures, an optimizer, and fixes to fairseq; `Translator`."""
+"""The fairseq user-dir: models, an optimizer, a loss, and fixes to fairseq; `Translator`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,7 +6,7 @@ from fairseq_mhe import fairseq_fixes
 
 # What is imported registers itself.
 with fairseq_fixes.quiet_import():
-    from fairseq_mhe.models import architectures, language_architectures, optimizer  # noqa: F401
+    from fairseq_mhe.models import architectures, language_architectures, loss, optimizer  # noqa: F401
 
 fairseq_fixes.apply()
 

@@ -12,6 +12,7 @@ from torch import nn
 
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.options import MODEL_NAME, TransformerMHEConfig, check_options, flat
 from fairseq_mhe.models.stacks import AnyKind, Decoder, Encoder
 
@@ -35,6 +36,7 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
             options = flat(cfg)
             check_options(options)
             model = super().build_model(TransformerConfig.from_namespace(options), task)
+        quicken_dropout(model)
         aligned = getattr(getattr(task, "cfg", None), "load_alignments", False)
         model.decoder.need_attn_in_training = bool(aligned)
         model.int8_generation = bool(options.int8_generation)

@@ -155,9 +155,10 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
 
 
 def training_notes(cells: Sequence[Cell]) -> list[str]:
-    """In which precision runs were trained, their BLEU4, and which of them patience has ended."""
+    """What runs say of their training: losses, precision, BLEU4, which of them patience ended."""
     runs = [run for cell in cells for run in cell.runs]
-    precision, notes = told(runs), []
+    precision = told(runs)
+    notes = ["Valid loss: the lowest of a training, in bits per target token."]
     if len({run.training.precision for run in runs}) > 1:
         notes.append(f"Trained in different precision, so compare with care: {precision}.")
     elif precision != FLOAT32:

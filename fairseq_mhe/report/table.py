@@ -43,8 +43,6 @@ def _interval(summary: Summary) -> str:
 _DEVIATION = "sd"
 #: Those that compare with the baseline.
 _PRR, _PRR_INTERVAL, _P = "PRR", "PRR 95%", "p"
-_LOSS = "valid loss"
-_LOSS_TOLD = f"{_LOSS}: the lowest of a training, in bits per target token"
 _QUICKSTART_COLUMNS = (
     _column("attention", "attention"),
     _column("attention parameters", "attention_parameters", "{:,}"),
@@ -54,7 +52,7 @@ _QUICKSTART_COLUMNS = (
     _column("±", "bleu_confidence", "{:.2f}"),
     _column(_DEVIATION, "bleu_deviation", "{:.2f}"),
     _column("chrF", "chrf", "{:.2f}"),
-    _column(_LOSS, "valid_loss", "{:.3f}"),
+    _column("valid loss", "valid_loss", "{:.3f}"),
     _column(_PRR, "prr", "{:.1f}"),
     _column(_P, "p_value", "{:.4f}"),
     _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
@@ -106,7 +104,7 @@ _MORE_COLUMNS: tuple[Column, ...] = (
     _column("BLEU4", "bleu4", "{:.2f}"),
     _column("chrF", "chrf", "{:.2f}"),
     _column("COMET", "comet", "{:.4f}"),
-    _column(_LOSS, "valid_loss", "{:.3f}"),
+    _column("valid loss", "valid_loss", "{:.3f}"),
     _column("total parameters", "total_parameters", "{:,}"),
     _column("KV bytes/token", "kv_bytes_per_token", "{:,}"),
     _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
@@ -124,8 +122,7 @@ def _quickstart_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> li
         f"{first['sentences']:,} detokenised sentences ({cells[0].subset}); ± is half the 95% "
         "bootstrap interval.",
         f"PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, "
-        f"{RESAMPLES:,} resamples{seeds}; "
-        f"{_LOSS_TOLD}.",
+        f"{RESAMPLES:,} resamples{seeds}.",
         "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {trained}. "
@@ -147,7 +144,7 @@ def _paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[st
         f"BLEU {first['signature']}, chrF {first['chrf_signature']}, on {first['sentences']:,} "
         f"detokenised sentences ({cells[0].subset}).",
         f"PRR: BLEU in percent of {BASELINE}'s; p: sacreBLEU's paired bootstrap against "
-        f"{BASELINE}, {RESAMPLES:,} resamples of the sentences{several}; {_LOSS_TOLD}.",
+        f"{BASELINE}, {RESAMPLES:,} resamples of the sentences{several}.",
         "#Params: attention only. KV bytes/token: key/value cache in float32 for each generated "
         "token of a hypothesis.",
         f"Batches of {' or '.join(batches)} tokens; seeds {', '.join(map(str, seeds))}.",

@@ -141,7 +141,9 @@ class Training:
         words += [] if self.precision == "float32" else [f"--{self.precision}"]
         words += ["--lr-scheduler", self.schedule, *_SCHEDULES[self.schedule](self.updates)]
         words += ["--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)]
-        words += ["--criterion", "label_smoothed_cross_entropy"]
+        # fairseq's own stays where it is no slower: checkpoints are of one criterion or the other.
+        by_rows = "_by_rows" if self.precision == "bf16" else ""
+        words += ["--criterion", f"label_smoothed_cross_entropy{by_rows}"]
         words += ["--label-smoothing", str(self.label_smoothing)]
         return [*words, "--dropout", str(self.dropout), "--share-all-embeddings"]
 

@@ -72,7 +72,7 @@ _FORMS = {
             "chrf": _SCORE,
             "sentences": int,
             "?tokenised": (_SCORE, None),  # older runs have none
-            "?given_tokens": _BLEU4,
+            "?given_tokens": (_BLEU4, None),
         },
         _AGAIN,
     ),

@@ -147,3 +147,23 @@ def test_one_decoding_step_never_writes_the_heads_out(
     scores = sentences * beam * heads * keys
     assert largest.elements <= max(scores, q.numel())
     assert largest.elements < min(k.numel(), v.numel()) * heads
+
+
+@pytest.mark.parametrize(
+    ("dtype", "keys", "training", "fused"),
+    [
+        (torch.bfloat16, 20, True, False),
+        (torch.bfloat16, 20, False, True),
+        (torch.bfloat16, 512, True, True),
+        (torch.float32, 20, True, True),
+    ],
+)
+def test_short_bfloat16_trains_without_the_cpus_fused_kernel(
+    dtype: torch.dtype, keys: int, training: bool, fused: bool
+) -> None:
+    """Its backward pass takes many times as long there."""
+    q = random(2, 4, 5, 8, dtype=dtype).requires_grad_()
+    k = random(2, 4, keys, 8, dtype=dtype)
+    with torch.set_grad_enabled(training), Operators() as operators:
+        attend(q, k, k, scale=0.3)
+    assert any("scaled_dot_product" in name for name, _ in operators.seen) == fused

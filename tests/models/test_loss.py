@@ -1,0 +1,83 @@
+"""The loss by rows is fairseq's, and so is its gradient; elsewhere it is fairseq's code."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from torch import Tensor
+
+from fairseq_mhe.models import loss
+from fairseq_mhe.models.loss import LabelSmoothedCrossEntropyByRows
+
+PADDING = 1
+TASK = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: PADDING))
+
+
+class Model:
+    """What the criterion asks of a model."""
+
+    decoder = SimpleNamespace(adaptive_softmax=None)
+
+    def get_normalized_probs(self, net_output: Any, log_probs: bool) -> Tensor:
+        return net_output[0].float().log_softmax(-1)
+
+    def get_targets(self, sample: Any, net_output: Any) -> Tensor:
+        return sample["target"]
+
+
+def losses(
+    criterion: type[LabelSmoothedCrossEntropyCriterion], logits: Tensor, target: Tensor, **more: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Loss, loss without smoothing, and the gradient of three times the first."""
+    leaf = logits.clone().requires_grad_()
+    made = criterion(TASK, sentence_avg=False, label_smoothing=0.1, **more)
+    found, plain = made.compute_loss(Model(), (leaf, None), {"target": target})
+    (3 * found).backward()
+    assert leaf.grad is not None
+    return found.detach(), plain.detach(), leaf.grad
+
+
+@pytest.fixture
+def batch() -> tuple[Tensor, Tensor]:
+    """Logits (B, T, V) in bfloat16 and targets (B, T), some of them padding."""
+    torch.manual_seed(1)
+    target = torch.randint(2, 23, (5, 7))
+    target[2, 4:] = target[4, 1:] = PADDING
+    return 4 * torch.randn(5, 7, 23).bfloat16(), target
+
+
+@pytest.mark.parametrize("values", [1, 100, 2**18])
+def test_it_is_fairseqs(
+    batch: tuple[Tensor, Tensor], values: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loss, "_VALUES", values)
+    ours = losses(LabelSmoothedCrossEntropyByRows, *batch)
+    theirs = losses(LabelSmoothedCrossEntropyCriterion, *batch)
+    for mine, its in zip(ours[:2], theirs[:2], strict=True):
+        torch.testing.assert_close(mine, its, rtol=1e-6, atol=0)
+    # The gradient is bfloat16's, in which fairseq rounds once and we twice.
+    torch.testing.assert_close(ours[2], theirs[2], rtol=2**-7, atol=1e-6)
+    assert ours[2][4, 1:].count_nonzero() == 0, "padding teaches nothing"
+
+
+def test_without_gradients_it_is_the_same(batch: tuple[Tensor, Tensor]) -> None:
+    with torch.no_grad():
+        made = LabelSmoothedCrossEntropyByRows(TASK, False, 0.1)
+        found, _ = made.compute_loss(Model(), (batch[0], None), {"target": batch[1]})
+    assert found == losses(LabelSmoothedCrossEntropyByRows, *batch)[0]
+
+
+def test_in_float32_it_is_fairseqs_code(
+    batch: tuple[Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(loss, "_SmoothedLoss")
+    for more in ({}, {"ignore_prefix_size": 2}):
+        ours, theirs = (
+            losses(criterion, batch[0].float(), batch[1], **more)
+            for criterion in (LabelSmoothedCrossEntropyByRows, LabelSmoothedCrossEntropyCriterion)
+        )
+        assert all(torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))
