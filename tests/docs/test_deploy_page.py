@@ -1,0 +1,105 @@
+"""Every block of docs/deploy.md runs, in one folder, with a run of version 0.1.0."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.deploy.formats import FORMATS
+from fairseq_mhe.deploy.translate import add_arguments
+from tests.deploy.conftest import MADE, hypotheses, run_of
+from tests.fixtures.processes import PYTHON, python
+
+PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a quickstart's."""
+    folder = tmp_path_factory.mktemp("deploy page")
+    quickstart = folder / "runs" / "quickstart"
+    shutil.copytree(MADE / "data", quickstart / "data")
+    run = quickstart / "tiny-mhe_mul-seed1"
+    shutil.copytree(run_of("mhe_mul"), run)
+    config = json.loads((run / "config.json").read_text())
+    config["surroundings"]["data"] = str(quickstart / "data")
+    (run / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Variables with which ``fairseq-mhe`` and ``python`` are those of the tests."""
+    place = tmp_path_factory.mktemp("bin")
+    command = f'exec "{sys.executable}" -m fairseq_mhe.cli "$@"'
+    for name, line in (("fairseq-mhe", command), ("python", f'exec "{PYTHON}" "$@"')):
+        (place / name).write_text(f"#!/bin/sh\n{line}\n")
+        (place / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{place}:{os.environ['PATH']}"}
+
+
+def test_every_block_runs(folder: Path, commands: dict[str, str]) -> None:
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    assert len(BLOCKS) >= 6
+    for language, block in BLOCKS:
+        if language == "python":
+            done = python(block, cwd=folder)
+        else:
+            done = subprocess.run(
+                ["bash", "-e", "-c", block],
+                cwd=folder,
+                env=commands,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == 0, (block, done.stderr)
+        written = "--out" in block
+        assert written or done.stdout.strip(), block
+    for name in ("test.de", "int8.de"):
+        assert len((folder / name).read_text(encoding="utf-8").splitlines()) == 20
+    found = (folder / "test.de").read_text(encoding="utf-8").splitlines()
+    assert found == hypotheses("mhe_mul")
+
+
+def test_every_format_has_a_row() -> None:
+    for name in FORMATS:
+        assert f"| `{name}` |" in PAGE
+
+
+def test_options_of_the_command_are_on_the_page() -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for option in parser._option_string_actions:
+        assert option in ("-h", "--help") or option in PAGE, option
+
+
+def test_numbers_are_those_of_the_measurement() -> None:
+    engines = json.loads(
+        (Path(__file__).parents[2] / "results" / "engines" / "engines.json").read_text()
+    )["engines"]
+    rows = {
+        "fairseq": "fairseq_mhe mhe_mul float32",
+        "fairseq, int8": "fairseq_mhe mhe_mul int8",
+        "CTranslate2, one key and value head": "CTranslate2 mhe_mul shared heads float32",
+        "CTranslate2, one key and value head, int8": "CTranslate2 mhe_mul shared heads int8",
+    }
+    for way, name in rows.items():
+        found = engines[name]
+        values = (
+            f"{found['relative']['median']:.2f}",
+            f"{found['peak_bytes'] / 2**20:.0f}",
+            f"{found['file_bytes'] / 2**20:.2f}",
+            f"{found['bleu']['score']:.2f}",
+        )
+        assert f"| {way} | {' | '.join(values)} |" in PAGE
