@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -88,7 +89,10 @@ def _renamed_into(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        told = error.strerror or error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        advice = ": make room and give the same command again" if full else ""
+        raise UserError(f"cannot write {path}: {told}{advice}") from error
     finally:
         if temporary.is_dir():
             shutil.rmtree(temporary, ignore_errors=True)

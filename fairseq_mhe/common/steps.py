@@ -89,8 +89,15 @@ class Steps:
         self._update(state="finished", step=name, steps=steps)
 
     def fail(self, name: str, reason: str) -> None:
-        """Note that a step failed, and why."""
-        self._update(state="failed", step=name, error=reason)
+        """Note that a step failed, and why.
+
+        Raises:
+            UserError: that cannot be written, as on a full disk, which may be why it failed.
+        """
+        try:
+            self._update(state="failed", step=name, error=reason)
+        except UserError as error:
+            raise UserError(f"{error} ({reason})") from error
 
     def _update(self, **changes: Any) -> None:
         status = {**self.status(), **changes}

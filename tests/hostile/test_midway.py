@@ -1,0 +1,195 @@
+"""A run is killed, its folder deleted, or the disk full, while it is at work: the next goes on.
+
+The end-to-end part beside tests/experiments, where run-table and quickstart are killed by -9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe import cli
+from fairseq_mhe.common import files
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.steps import Steps
+from fairseq_mhe.runs import generation
+from fairseq_mhe.runs.run import read_run
+from tests.fixtures.processes import kill
+from tests.test_made_by_0_1_0 import MADE
+
+RUN = "tiny-mha-seed1"
+TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(MADE / "data"), "--out"]
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    """A command of ours."""
+    line = [sys.executable, "-m", "fairseq_mhe.cli", *words]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(process: subprocess.Popen[str], there: Callable[[], object]) -> None:
+    """Wait for a moment while a command is at work."""
+    end = time.monotonic() + 300
+    while not there():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.02)
+
+
+def last_line(process: subprocess.Popen[str]) -> str:
+    """What a command says that fails."""
+    error = process.communicate(timeout=300)[1]
+    assert process.returncode == 2, error
+    return error.splitlines()[-1]
+
+
+def starts(run: Path) -> list[str]:
+    """From which updates the run was trained."""
+    log = (run / "train.log").read_text(errors="replace")
+    return re.findall(r"--- \S+ \S+ fairseq-train from update (\d+),", log)
+
+
+def test_a_run_folder_deleted_midway_is_said_and_made_anew(tmp_path: Path) -> None:
+    run = tmp_path / RUN
+    training = start(*TRAIN, str(tmp_path))
+    wait_for(training, lambda: list(run.glob("checkpoints/checkpoint_*_3.pt")))
+    shutil.rmtree(run)
+    told = last_line(training)
+    assert told.startswith(f"fairseq-mhe train: error: {run}")
+    assert told.endswith(": No such file or directory")
+    assert not list(run.glob("*.pt")) + list(run.glob("*.json"))
+    assert start(*TRAIN, str(tmp_path)).wait() == 0
+    assert starts(run) == ["0"]
+    assert (run / "model.pt").is_file()
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    """A file system in memory; only who may mount one has it."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(folder)]
+    try:
+        done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    except OSError as error:
+        pytest.skip(f"no mount here: {error}")
+    if done.returncode:
+        pytest.skip(f"may not mount here: {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    run = disk / RUN
+    with small_disk(disk, "200m"):
+        training = start(*TRAIN, str(disk))
+        wait_for(training, lambda: list(run.glob("checkpoints/checkpoint_*_3.pt")))
+        with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
+            while filler.write(bytes(2**16)):
+                pass
+        told = last_line(training)
+        assert "No space left on device: make room and give the same command again" in told
+        assert not (run / "model.pt").exists()
+        (disk / "filler").unlink()
+        assert start(*TRAIN, str(disk)).wait() == 0
+        assert (run / "model.pt").is_file()
+        first, second = starts(run)
+        assert (first, int(second) > 0) == ("0", True)
+
+
+def test_a_full_disk_does_not_hide_why_a_step_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def fail() -> None:
+        monkeypatch.setattr(files.os, "replace", full)
+        raise UserError("its last words")
+
+    with pytest.raises(UserError) as failed:
+        Steps(tmp_path).perform("train", {}, [], fail)
+    told = "No space left on device: make room and give the same command again (its last words)"
+    assert str(failed.value).endswith(told)
+
+
+class Killed(BaseException):
+    """In place of kill -9 at a moment that is chosen."""
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path) -> Path:
+    """A trained run, translated and scored."""
+    shutil.copytree(MADE / "data", tmp_path / "data")
+    return Path(shutil.copytree(MADE / "runs" / RUN, tmp_path / RUN))
+
+
+def test_evaluate_killed_anywhere_ends_in_the_same_scores(
+    evaluated: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By -9 while fairseq-generate runs; then at every place where a file gets its name."""
+    line = ["evaluate", str(evaluated), "--data", str(evaluated.parent / "data"), "--cpu"]
+    config = read_json(evaluated / "config.json")
+    assert cli.main([*line, "--subset", "valid"]) == 0
+    wanted = capsys.readouterr().out
+    log = evaluated / "valid" / "generate.log"
+    printed = log.read_text().split("\n")
+    texts = {path.name: path.read_bytes() for path in (evaluated / "valid").glob("*.txt")}
+
+    monkeypatch.setattr(generation, "_follow", lambda *_: printed)
+    monkeypatch.setattr(generation, "Child", lambda *_: None)
+    replace, moved = files.os.replace, 0
+    for deaths in range(100):
+        shutil.rmtree(evaluated / "valid")
+        status = read_json(evaluated / "status.json")
+        status["steps"] = {k: v for k, v in status["steps"].items() if "valid" not in k}
+        files.write_json(evaluated / "status.json", status)
+        moved = 0
+
+        def dying(source: Path, target: Path, last: int = deaths) -> None:
+            nonlocal moved
+            moved += 1
+            if moved > last:
+                raise Killed
+            replace(source, target)
+
+        monkeypatch.setattr(files.os, "replace", dying)
+        try:
+            cli.main([*line, "--subset", "valid"])
+        except Killed:
+            ended = False
+        else:
+            ended = True
+        monkeypatch.setattr(files.os, "replace", replace)
+        assert cli.main([*line, "--subset", "valid"]) == 0
+        assert capsys.readouterr().out.endswith(wanted)
+        found = {path.name: path.read_bytes() for path in (evaluated / "valid").glob("*.txt")}
+        assert found == texts
+        if ended:
+            break
+    assert moved >= 8, "files that were written"
+    assert read_json(evaluated / "config.json") == config
+
+
+def test_evaluate_killed_while_it_translates(evaluated: Path) -> None:
+    line = ["evaluate", str(evaluated), "--data", str(evaluated.parent / "data"), "--cpu"]
+    line += ["--subset", "valid"]
+    process = start(*line)
+    wait_for(process, (evaluated / "valid" / "generate.log").exists)
+    kill(process)
+    assert {path.name for path in (evaluated / "valid").iterdir()} == {"generate.log"}
+    assert "generate valid" not in read_run(evaluated).steps.status()["steps"]
+    assert start(*line).wait() == 0
+    assert len((evaluated / "valid" / "hypotheses.txt").read_text().splitlines()) == 20
