@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -104,7 +103,15 @@ class AttentionBenchmark(Benchmark):
         batch = {name: tensor.to(self.device) for name, tensor in batch.items()}
         self._steps = cell["place"] in STEP_PLACES
         self._layer = _sublayer(model, cell["place"])
-        with _recorded_calls(self._layer) as calls, torch.no_grad():
+        calls: list[dict[str, Any]] = []
+
+        def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if args:
+                raise TypeError("fairseq's layers call attention with keywords only")
+            calls.append({n: value for n, value in kwargs.items() if n != "incremental_state"})
+
+        recording = self._layer.register_forward_pre_hook(record, with_kwargs=True)
+        with recording, torch.no_grad():
             if self._steps:
                 model.prepare_for_inference_(cfg)
                 _decode(model, batch)
@@ -169,23 +176,6 @@ def _sublayer(model: Any, place: str) -> Any:
     layers = model.encoder.layers if place == "encoder" else model.decoder.layers
     layer = layers[0] if place in ("cross", "cross_steps") else layers[-1]
     return layer.encoder_attn if place.startswith("cross") else layer.self_attn
-
-
-@contextlib.contextmanager
-def _recorded_calls(layer: nn.Module) -> Iterator[list[dict[str, Any]]]:
-    """The keyword arguments of every call of ``layer`` in the block, without its state."""
-    calls: list[dict[str, Any]] = []
-
-    def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if args:
-            raise TypeError("fairseq's layers call attention with keywords only")
-        calls.append({name: value for name, value in kwargs.items() if name != "incremental_state"})
-
-    handle = layer.register_forward_pre_hook(record, with_kwargs=True)
-    try:
-        yield calls
-    finally:
-        handle.remove()
 
 
 def _decode(model: Any, batch: dict[str, Tensor]) -> None:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 
 import torch
 
-from fairseq_mhe.bench.columns import Column
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.tables import Column
 from fairseq_mhe.models.build import build_on_meta
 
 #: fairseq's own ``transformer``, biases and all, as it is shipped; ratios are relative to it.

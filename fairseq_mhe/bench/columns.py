@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from fairseq_mhe.common.tables import Column, column
+
 Result = Mapping[str, Any]
-Column = tuple[str, Callable[[Result], str]]
 MISSING = "-"
 
 
@@ -22,19 +23,14 @@ def duration(heading: str, part: str, unit: float = 1.0) -> Column:
     return heading, show
 
 
-def number(heading: str, name: str, form: str, unit: float = 1.0) -> Column:
+def number(heading: str, name: str, form: str, unit: float = 1) -> Column:
     """A number that may be missing."""
-
-    def show(result: Result) -> str:
-        value = result.get(name)
-        return MISSING if value is None else format(value * unit, form)
-
-    return heading, show
+    return column(heading, name, form, MISSING, unit)
 
 
-def mebibytes(heading: str, name: str) -> Column:
+def mebibytes(heading: str, name: str, form: str = ",.1f") -> Column:
     """A number of bytes."""
-    return number(heading, name, ",.1f", 1 / 2**20)
+    return number(heading, name, form, 2**20)
 
 
 def share(heading: str, part: str) -> Column:

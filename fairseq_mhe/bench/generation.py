@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq import utils
 from torch import Tensor, nn
 
@@ -18,9 +17,11 @@ from fairseq_mhe.bench import benchmark, models
 from fairseq_mhe.bench.benchmark import DTYPES, INT8, STOCK, Benchmark, Cell, Floor
 from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
 from fairseq_mhe.bench.meters import Stopwatch
+from fairseq_mhe.bench.models import LANGUAGES
 from fairseq_mhe.bench.sentences import translation_batch
 from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.convert.to_ctranslate2 import convert_stock, open_translator
 from fairseq_mhe.models.counting import attention_work, cache_bytes, costs, total_parameters
 
 #: The variant that is CTranslate2 with the stock model.
@@ -175,22 +176,16 @@ class CTranslate2Workload(benchmark.Workload):
 
     def __init__(self, variant: str, settings: benchmark.Settings) -> None:
         """Write the stock model as fairseq does, and let CTranslate2's own converter read it."""
-        import ctranslate2
-
         super().__init__(variant, settings)
         cfg = models.configuration(STOCK, settings, "float32")
         self._task, model = models.build(cfg, settings.vocabulary)
-        task = {"task": "translation", "source_lang": "source", "target_lang": "target"}
-        args = argparse.Namespace(**{**vars(cfg.model), **task})
         with tempfile.TemporaryDirectory() as name:
-            folder, saved = Path(name), Path(name) / "model.pt"
-            torch.save({"args": args, "cfg": None, "model": model.state_dict()}, saved)
-            for language in ("source", "target"):
-                self._task.source_dictionary.save(str(folder / f"dict.{language}.txt"))
-            converter = ctranslate2.converters.FairseqConverter(str(saved), name)
-            converter.convert(str(folder / "int8"), quantization="int8")
-            self._translator = open_translator(folder / "int8", "int8", settings)
-            self._weight_bytes = (folder / "int8" / "model.bin").stat().st_size
+            for language in LANGUAGES:
+                self._task.source_dictionary.save(f"{name}/dict.{language}.txt")
+            folder, options = Path(name) / "int8", vars(cfg.model)
+            convert_stock(options, model.state_dict(), Path(name), LANGUAGES, folder, "int8")
+            self._translator = open_translator(folder, settings.device, "int8", settings.threads)
+            self._weight_bytes = (folder / "model.bin").stat().st_size
 
     def prepare(self, cell: Cell) -> None:
         """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
@@ -215,19 +210,6 @@ class CTranslate2Workload(benchmark.Workload):
     def facts(self) -> dict[str, Any]:
         """Sentences, and bytes of the weights."""
         return {"units": len(self._sentences), "weight_bytes": self._weight_bytes}
-
-
-def open_translator(folder: Path, precision: str, settings: benchmark.Settings) -> Any:
-    """CTranslate2 with a converted model, for one batch after another with all threads."""
-    import ctranslate2
-
-    return ctranslate2.Translator(
-        str(folder),
-        device=settings.device,
-        compute_type=precision,
-        inter_threads=1,
-        intra_threads=settings.threads,
-    )
 
 
 def storage_bytes(value: Any) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,32 +15,20 @@ from torch import nn
 
 from fairseq_mhe.bench.benchmark import INT8, STOCK, Settings
 from fairseq_mhe.common.arguments import as_words
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row, arch_name
+from fairseq_mhe.models.architectures import arch_name, sizes
 from fairseq_mhe.models.build import build as build_model
 from fairseq_mhe.models.build import make_task
 from fairseq_mhe.models.packed import PackedLinear
 
+LANGUAGES = ("source", "target")
 _RECIPE = (
-    *("--task", "translation", "--source-lang", "source", "--target-lang", "target"),
+    *("--task", "translation", "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]),
     *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "0.0"),
     *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
     "--share-all-embeddings",
 )
-
-
-def sizes(row: str) -> Row:
-    """The sizes of a row.
-
-    Raises:
-        UserError: there is no row of that name.
-    """
-    rows = {**ROWS, **SMALL_ROWS}
-    if row not in rows:
-        raise UserError(f"unknown --row {row!r}; choose one of: {', '.join(rows)}")
-    return rows[row]
 
 
 def configuration(
@@ -58,8 +48,13 @@ def configuration(
         model = {"arch": arch_name(settings.row), "attention": variant.removesuffix(INT8)}
         model["int8_generation"] = variant.endswith(INT8)
     rest = {dtype: dtype != "float32", "seed": settings.seed, "cpu": settings.device == "cpu"}
-    words = ["no-data", *_RECIPE, *as_words(model), *as_words(rest), *extra]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    words = ("no-data", *_RECIPE, *as_words(model), *as_words(rest), *extra)
+    return copy.deepcopy(_configuration(words))
+
+
+@functools.cache  # parsing takes longer than many a repetition
+def _configuration(words: tuple[str, ...]) -> DictConfig:
+    args = options.parse_args_and_arch(options.get_training_parser(), list(words))
     # Our architectures apply these two themselves; stock fairseq's needs them as much.
     bf16_is_not_tpu(args)
     fp16_without_gpu(args)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_mhe.bench.benchmark import Benchmark
-from fairseq_mhe.bench.columns import MISSING, Column, Result
+from fairseq_mhe.bench.columns import MISSING, Result
 from fairseq_mhe.bench.worker import OK
-from fairseq_mhe.common.tables import align
+from fairseq_mhe.common.tables import Column, align
 
 _LIMITS = (
     " Limits: how many times as fast as MHA a variant would be if nothing but multiply-adds "

@@ -18,7 +18,6 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.attention import AttentionBenchmark
 from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell, Settings, limits
 from fairseq_mhe.bench.generation import GenerationBenchmark
-from fairseq_mhe.bench.models import sizes
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.bench.turns import measure, summaries
@@ -29,6 +28,7 @@ from fairseq_mhe.common.files import check_writable, read_json, write_json, writ
 from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import VOCABULARY
 
 BENCHMARKS: dict[str, type[Benchmark]] = {
@@ -60,8 +60,8 @@ def run(args: argparse.Namespace) -> None:
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
     cells, variants = list(benchmark.cells(args)), benchmark.variants(args)
-    out = None if args.out is None else Path(args.out)
-    if out is not None:
+    out = Path(args.out) if args.out is not None else None
+    if out:
         out = out.with_suffix("") if out.suffix in (".json", ".md") else out
         check_writable(out.absolute().parent)
     settings = Settings(
@@ -73,38 +73,35 @@ def run(args: argparse.Namespace) -> None:
         own={name: getattr(args, name) for name in benchmark.own},
     )
     header = _header(args, settings)
-    partial = None if out is None else _named(out, ".partial.json")
-    entries = _entries_so_far(partial, header)
+    partial = Path(f"{out}.partial.json")
+    entries = _entries_so_far(partial, header) if out else []
     with workers(variants, settings) as started, Board("turns") as board:
         for cell in cells[len(entries) :]:
             entries.append(_entry(benchmark, started, settings, cell, args.repetitions, board))
-            if partial is not None:
+            if out:
                 write_json(partial, {"header": header, "cells": entries})
     first = {name: entries[0][name] for name in ("date", "load_average")}
     results = {**header, **first, "cells": entries}
     text = markdown(benchmark, results)
-    if out is not None and partial is not None:
-        write_json(_named(out, ".json"), results)
-        write_text(_named(out, ".md"), text)
+    if out:
+        write_json(Path(f"{out}.json"), results)
+        write_text(Path(f"{out}.md"), text)
         partial.unlink(missing_ok=True)
     print(text)
 
 
-def command_line(args: argparse.Namespace) -> str:
-    """The command with every option's value, defaults too, to measure the same again."""
-    options = dict(vars(args))
+def _header(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
+    """What the results say of the run as a whole.
+
+    ``command`` is the command with every option's value, defaults too, to measure the same again.
+    """
+    told, options = asdict(settings), dict(vars(args))
+    own = told.pop("own")
     for name in ("command", "bench", "typed"):
         options.pop(name, None)
-    return shlex.join(["fairseq-mhe", "bench", args.bench, *as_words(options)])
-
-
-def _header(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
-    """What the results say of the run as a whole."""
-    told = asdict(settings)
-    own = told.pop("own")
     return {
         "benchmark": args.bench,
-        "command": command_line(args),
+        "command": shlex.join(["fairseq-mhe", "bench", args.bench, *as_words(options)]),
         "machine": machine(args.device),
         "software": software(),
         "settings": {**told, "repetitions": args.repetitions, **own},
@@ -136,12 +133,12 @@ def _entry(
     return {"cell": dict(cell), **started_at, "variants": found}
 
 
-def _entries_so_far(partial: Path | None, header: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _entries_so_far(partial: Path, header: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The finished cells of a stopped run of the same command, code and machine.
 
     Not `common.steps`: a finished run is measured anew, and its cells have no files of their own.
     """
-    if partial is None or not partial.exists():
+    if not partial.exists():
         return []
     before = read_json(partial, _PARTIAL)
     cells: list[dict[str, Any]] = before["cells"]
@@ -168,7 +165,3 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=1, metavar="N", help=text)
     text = "write FILE.json and FILE.md; stopped, the same command goes on from there"
     add("--out", metavar="FILE", help=text)
-
-
-def _named(out: Path, ending: str) -> Path:
-    return out.with_name(out.name + ending)

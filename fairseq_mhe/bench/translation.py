@@ -12,9 +12,9 @@ from fairseq import utils
 from fairseq.dataclass.configs import GenerationConfig
 
 from fairseq_mhe.bench.benchmark import Cell, Settings, Workload
-from fairseq_mhe.bench.generation import open_translator
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq
+from fairseq_mhe.convert.to_ctranslate2 import open_translator
 from fairseq_mhe.prepare.data_folder import DataFolder, load_task
 
 
@@ -107,8 +107,10 @@ class TranslationWorkload(Workload):
             "max_batch_size": cell["max_tokens"],
             "batch_type": "tokens",
         }
-        precision = self._engine.compute_type
-        translator = open_translator(self._engine.path, precision, self.settings)
+        engine, settings = self._engine, self.settings
+        translator = open_translator(
+            engine.path, settings.device, engine.compute_type, settings.threads
+        )
 
         def translate() -> list[str]:
             results = translator.translate_batch(sentences, **search)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -27,13 +28,16 @@ def cores() -> int:
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
     """The versions of those packages that are installed."""
-    found = {}
-    for package in packages:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {package: _version(package) for package in packages}
+    return {package: version for package, version in found.items() if version}
+
+
+@functools.cache  # a table asks for each of its runs, and each time files are searched
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def versions() -> dict[str, str]:

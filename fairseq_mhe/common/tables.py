@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from tabulate import SEPARATING_LINE, DataRow, TableFormat, tabulate
@@ -12,6 +12,22 @@ from tabulate import SEPARATING_LINE, DataRow, TableFormat, tabulate
 #: ``markdown``: columns aligned by spaces; ``wide``: with two spaces more before each heading, as
 #: tabulate has it; ``tight``: without spaces to align; ``latex``: with booktabs' rules.
 Look = Literal["markdown", "wide", "tight", "latex"]
+
+
+#: A heading, and what stands below it of one row's values.
+Column = tuple[str, Callable[[Mapping[str, Any]], str]]
+
+
+def column(heading: str, name: str, form: str = "", missing: str = "", unit: float = 1) -> Column:
+    """A value by its name, formatted in units; ``missing`` where it is None or absent."""
+
+    def show(row: Mapping[str, Any]) -> str:
+        value = row.get(name)
+        if value is None:
+            return missing
+        return format(value if unit == 1 else value / unit, form)
+
+    return heading, show
 
 
 def _rule(widths: Sequence[int], aligns: Sequence[str]) -> str:

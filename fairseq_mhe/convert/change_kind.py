@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,13 @@ from torch import nn
 from fairseq_mhe.attention import Attention, kind_class, kinds_from_heads
 from fairseq_mhe.attention.cp import tensorly_functions
 from fairseq_mhe.attention.fitting import Fitted, Inputs, Trained
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source, save_ours
+from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.difference import LogitDifference, quiet_fairseq
-from fairseq_mhe.convert.layerwise import convert_model, layers_folder
-from fairseq_mhe.convert.material import Material, open_material
+from fairseq_mhe.convert.layerwise import Advance, LayerReport, convert_model, layers_folder
 from fairseq_mhe.convert.options import add_data, add_files, add_json, check_files
+from fairseq_mhe.convert.sentences import Material, open_material
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
@@ -32,10 +32,11 @@ _BEST = "best"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A model that a method made: how far its logits are, and with data nats per token."""
+    """A model that a method made: its sublayers, its logits, and with data nats per token."""
 
     method: str
     model: nn.Module
+    layers: list[LayerReport]
     logits: LogitDifference
     loss: float | None
 
@@ -44,70 +45,102 @@ class Candidate:
 class Conversion:
     """What was tried (the best first), the new options, and with data the source's own loss."""
 
+    material: Material
     candidates: list[Candidate]
     options: dict[str, Any]
     loss_before: float | None
 
+    @property
+    def best(self) -> Candidate:
+        """The one with the lowest loss."""
+        return self.candidates[0]
+
     def report(self) -> dict[str, Any]:
         """As JSON values."""
         tried = {c.method: {"loss": c.loss, "logits": asdict(c.logits)} for c in self.candidates}
-        method = self.candidates[0].method
-        return {"method": method, "loss_before": self.loss_before, "tried": tried}
+        return {"method": self.best.method, "loss_before": self.loss_before, "tried": tried}
+
+    def save(self, output: Path, made: Mapping[str, Any]) -> None:
+        """Write the best to ``output``, with how it was ``made``.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        parameters = self.best.model.state_dict()
+        save_ours(self.material.source, self.options, parameters, output, made)
+        shutil.rmtree(layers_folder(output), ignore_errors=True)
 
 
-def convert_kind(
-    source: Source,
+def conversion(
     output: Path,
     kind: str,
     material: Material,
     methods: Sequence[str],
-    kv_heads: int | None = None,
+    iterations: int = 100,
+    weighted: bool = True,
+    **own: Any,
 ) -> Conversion:
-    """Write ``source`` with attention of ``kind``, by whichever method has the lowest loss.
+    """The material's source with attention of ``kind`` and its ``own`` options, by each method.
+
+    Args:
+        output: where it will be saved; finished sublayers lie beside it until then.
+        kind: of the new attention, at all places.
+        material: what the models are judged on.
+        methods: some of ``METHODS``.
+        iterations: most rounds of least squares.
+        weighted: errors count as they do on the material, else all alike.
 
     Raises:
-        UserError: the options do not fit together, tensorly is missing, or ``output`` cannot be
+        UserError: the options do not fit together, tensorly is missing, or the folder cannot be
             written.
     """
     if "fit" in methods and kind_class(kind).fits_by_tensorly:
         tensorly_functions()
+    source = material.source
     bias = any(module.written_out().biased for _, _, module in sublayers(source.model))
-    options = source.other_kind(kind, bias, attention_kv_heads=kv_heads)
-    folder = layers_folder(output)
-    made = [_candidate(method, options, material, folder / method) for method in methods]
-    made.sort(key=lambda candidate: candidate.loss or 0.0)
-    best = made[0]
-    how = {"made_by": "convert", "kind": kind, "method": best.method}
-    found = {**how, "weighted_by": material.name, "loss": best.loss}
-    save_ours(source, options, best.model.state_dict(), output, found)
-    shutil.rmtree(folder, ignore_errors=True)
-    return Conversion(made, options, material.loss(source.model))
+    options = source.other_kind(kind, bias, **own)
+
+    def candidate(method: str) -> Candidate:
+        inputs = material.inputs() if method == "fit" and weighted else {}
+
+        def convert(name: str, old: Attention, new: Attention, advance: Advance) -> Fitted:
+            heads = old.written_out()
+            if method == "fit":
+                known = inputs.get(name) or Inputs.unknown(old)
+                return new.fitted(Trained(heads, known, advance, iterations))
+            try:
+                return Fitted(new.pooled(heads))
+            except ValueError as error:
+                raise UserError(f"{name}: {error}; use --method fit") from None
+
+        settings = {
+            "method": method,
+            "iterations": iterations,
+            "weighted_by": material.name if weighted else None,
+            "sentences": material.sentences,
+            "options": options,
+        }
+        model, layers = convert_model(
+            source, options, convert, layers_folder(output) / method, settings
+        )
+        return Candidate(method, model, layers, material.difference(model), material.loss(model))
+
+    made = sorted(map(candidate, methods), key=lambda candidate: candidate.loss or 0.0)
+    return Conversion(material, made, options, material.loss(source.model))
 
 
-def _candidate(method: str, options: dict[str, Any], material: Material, folder: Path) -> Candidate:
-    """The model that ``method`` makes of the material's source."""
-    inputs = material.inputs() if method == "fit" else {}
+def convert_kind(
+    output: Path, kind: str, material: Material, methods: Sequence[str], kv_heads: int | None = None
+) -> Conversion:
+    """Write the material's source with attention of ``kind``, by whichever method is best.
 
-    def convert(
-        name: str, module: Attention, new: Attention, advance: Callable[[], None]
-    ) -> Fitted:
-        heads = module.written_out()
-        if method == "fit":
-            known = inputs.get(name) or Inputs.unknown(module)
-            return new.fitted(Trained(heads, known, advance))
-        try:
-            return Fitted(new.pooled(heads))
-        except ValueError as error:
-            raise UserError(f"{name}: {error}; use --method fit") from None
-
-    settings = {
-        "method": method,
-        "weighted_by": material.name,
-        "sentences": material.sentences,
-        "options": options,
-    }
-    model, _ = convert_model(material.source, options, convert, folder, settings)
-    return Candidate(method, model, material.difference(model), material.loss(model))
+    Raises:
+        UserError: as `conversion` and `Conversion.save`.
+    """
+    found = conversion(output, kind, material, methods, attention_kv_heads=kv_heads)
+    how = {"made_by": "convert", "kind": kind, "method": found.best.method}
+    found.save(output, {**how, "weighted_by": material.name, "loss": found.best.loss})
+    return found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,13 +172,12 @@ def run(args: argparse.Namespace) -> None:
     with quiet_fairseq():
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences)
-        found = convert_kind(source, args.output, args.to, material, methods, args.kv_heads)
+        found = convert_kind(args.output, args.to, material, methods, args.kv_heads)
     if args.json:
         print(json.dumps({"kind": args.to, **found.report(), "options": found.options}, indent=2))
         return
     print(_table(found, material))
-    method = found.candidates[0].method
-    print(f"{args.output}: {args.to} by {method}, from {source.attention_words}")
+    print(f"{args.output}: {args.to} by {found.best.method}, from {source.attention_words}")
     print(fine_tuning_line(args.output, found.options))
 
 
@@ -172,7 +204,7 @@ def _table(found: Conversion, material: Material) -> str:
     rows = []
     for tried in found.candidates:
         loss = "not measured" if tried.loss is None else f"{tried.loss:.4f}"
-        kept = "kept" if tried is found.candidates[0] else ""
+        kept = "kept" if tried is found.best else ""
         rows.append((tried.method, loss, f"{tried.logits.largest:.2f}", kept))
     columns = ("method", "loss (nats/token)", "largest difference of a logit", "")
     return f"{title}\n\n{align(columns, rows, 'markdown')}\n"

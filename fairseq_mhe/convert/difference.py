@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 #: Length limits of searches that are compared: at most A times the source's length, plus B.
 _MAX_LEN_A, _MAX_LEN_B = 1.5, 20
+#: Their beam.
+BEAM = 5
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -13,16 +14,14 @@ from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_sou
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.convert.difference import LogitDifference, logit_difference, quiet_fairseq, search
+from fairseq_mhe.convert.difference import BEAM, LogitDifference, quiet_fairseq, search
 from fairseq_mhe.convert.options import add_data, add_files, check_files
-from fairseq_mhe.convert.sentences import batches, random_batches, sentence_pairs, task_of
+from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.models.build import sublayers
-from fairseq_mhe.prepare.data_folder import open_data
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
 _TOLERANCE = 1e-4
-_BEAM = 5
 
 
 @dataclass(frozen=True)
@@ -83,49 +82,33 @@ def fold(
     It is compared on the first ``sentences`` of a split of ``data``, or on random words.
 
     Raises:
-        UserError: the model has no exact stock form, ``output`` cannot be written, or the data do
-            not belong to the model.
+        UserError: the model has no exact stock form, ``output`` cannot be written, the data do not
+            belong to the model, or the two differ by more than rounding.
     """
     parameters = folded_parameters(source.model)
     linear = all(kind_class(kind).linear_heads for kind in source.attention.values())
     made = {"made_by": "fold", "linear": linear}
     with atomic_path(output) as temporary:
         save_stock(source, parameters, temporary, made)
-        return _verify(source, temporary, data, subset, sentences)
-
-
-def _verify(source: Source, path: Path, data: Path | None, subset: str, sentences: int) -> Report:
-    """Load ``path`` as fairseq does and compare it with ``source``.
-
-    Raises:
-        UserError: the two differ by more than rounding, or the data do not belong to the model.
-    """
-    if data is None:
-        task = source.task()
-        found, on = random_batches(task), "random words"
-    else:
-        task = task_of(open_data(data), source)
-        found = batches(task, subset, sentence_pairs(task, subset, sentences))
-        on = f"{subset} of {data}"
-    models = (source.model, load_by_fairseq(path, task))
-    same = None
-    with Board("batches", transient=True) as board:
-        board.add("comparing", len(found) * (1 if data is None else 3))
-
-        def advance() -> None:
-            board.advance("comparing")
-
-        logits = logit_difference(*models, found, task.target_dictionary.pad(), advance)
-        if data is not None:
-            one, other = (search(model, task, found, _BEAM, advance) for model in models)
-            same = sum(one[index] == other[index] for index in one)
-    if logits.relative > _TOLERANCE:
-        raise UserError(
-            f"the fold of {source.path} is not exact: its logits differ by up to "
-            f"{logits.largest:.1e} (largest logit {logits.largest_logit:.1f}), so it is not kept; "
-            "please report this"
-        )
-    return Report(logits, on, sum(len(batch["id"]) for batch in found), same)
+        material = open_material(source, data, sentences, subset, measured=False)
+        task, found, same = material.task, material.compared, None
+        stock = load_by_fairseq(temporary, task)
+        with Board("batches", transient=True) as board:
+            bar = "comparing"
+            board.add(bar, len(found) * (1 if data is None else 3))
+            advance = partial(board.advance, bar)
+            logits = material.difference(stock, advance)
+            if data is not None:
+                models = (source.model, stock)
+                one, other = (search(model, task, found, BEAM, advance) for model in models)
+                same = sum(one[index] == other[index] for index in one)
+        if logits.relative > _TOLERANCE:
+            raise UserError(
+                f"the fold of {source.path} is not exact: its logits differ by up to "
+                f"{logits.largest:.1e} (largest logit {logits.largest_logit:.1f}), so it is not "
+                "kept; please report this"
+            )
+        return Report(logits, material.describe(), sum(len(batch["id"]) for batch in found), same)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -152,4 +135,4 @@ def run(args: argparse.Namespace) -> None:
         f"{logits.positions} positions)"
     )
     if report.same_hypotheses is not None:
-        print(f"beam {_BEAM}: {report.same_hypotheses} of {count} hypotheses are the same")
+        print(f"beam {BEAM}: {report.same_hypotheses} of {count} hypotheses are the same")

@@ -33,9 +33,10 @@ class LayerReport:
     seconds: float
 
 
-#: Convert (name, old sublayer, new sublayer); the last argument is called after each round of an
-#: iteration.
-Convert = Callable[[str, Attention, Attention, Callable[[], None]], Fitted]
+#: Called after each round of an iteration.
+Advance = Callable[[], None]
+#: Converts (name, old sublayer, new sublayer).
+Convert = Callable[[str, Attention, Attention, Advance], Fitted]
 
 
 def layers_folder(output: Path) -> Path:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,47 +42,27 @@ def measure_inputs(
     advance: Callable[[], None] = lambda: None,
 ) -> dict[str, Inputs]:
     """The inputs of every sublayer, by its name, over batches of source and (shifted) target."""
-    sums = {
-        name: (_Sums(module.embed_dim), _Sums(module.kdim)) for name, _, module in sublayers(model)
-    }
+    sums: dict[str, tuple[_Sums, _Sums]] = {}
     real: dict[str, Tensor] = {}  # side -> (positions, B), true where there is a word
-    with _listening(model, sums, real):
+
+    def listen(
+        name: str, place: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        query, memory = kwargs["query"], kwargs["key"]  # (T, B, C), (S, B, M)
+        sums[name][0].add(query[real["encoder" if place == "encoder" else "decoder"]])
+        sums[name][1].add(memory[real["decoder" if place == "decoder" else "encoder"]])
+
+    with contextlib.ExitStack() as hooks:
+        for name, place, module in sublayers(model):
+            sums[name] = _Sums(module.embed_dim), _Sums(module.kdim)
+            listener = partial(listen, name, place)
+            hooks.enter_context(module.register_forward_pre_hook(listener, with_kwargs=True))
         for batch in batches:
             inputs = batch["net_input"]
-            real |= {
-                "encoder": inputs["src_tokens"].ne(pad).T,
-                "decoder": inputs["prev_output_tokens"].ne(pad).T,
-            }
+            real["encoder"] = inputs["src_tokens"].ne(pad).T
+            real["decoder"] = inputs["prev_output_tokens"].ne(pad).T
             model(**inputs)
             advance()
     return {
         name: Inputs(query.moments(), memory.moments()) for name, (query, memory) in sums.items()
     }
-
-
-@contextmanager
-def _listening(
-    model: nn.Module, sums: dict[str, tuple[_Sums, _Sums]], real: dict[str, Tensor]
-) -> Iterator[None]:
-    """Add to ``sums`` whatever the sublayers are called with, at ``real`` positions."""
-
-    def listener(name: str, place: str) -> Callable[..., None]:
-        query_side = "encoder" if place == "encoder" else "decoder"
-        memory_side = "decoder" if place == "decoder" else "encoder"
-
-        def listen(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            query, memory = kwargs["query"], kwargs["key"]  # (T, B, C), (S, B, M)
-            sums[name][0].add(query[real[query_side]])
-            sums[name][1].add(memory[real[memory_side]])
-
-        return listen
-
-    handles = [
-        module.register_forward_pre_hook(listener(name, place), with_kwargs=True)
-        for name, place, module in sublayers(model)
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

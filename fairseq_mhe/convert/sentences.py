@@ -1,22 +1,96 @@
-"""Sentences to compare models on: those of a data folder, or random ones where there is none."""
+"""What models are compared and conversions measured on: sentences of a data folder, or random."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from fairseq.data import data_utils
 from fairseq.tasks.translation import TranslationTask
-from torch import Tensor
+from torch import Tensor, nn
 
+from fairseq_mhe.attention.fitting import Inputs
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.data_folder import DataFolder, load_task
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.convert.difference import LogitDifference, logit_difference, loss
+from fairseq_mhe.convert.moments import measure_inputs
+from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_data
 
 #: Sentences to a batch.
 _BATCH = 50
 Pair = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Material:
+    """Batches of sentences to compare models with ``source`` on, and to measure its inputs on.
+
+    ``compared``: of the split ``subset`` of the data folder ``name``; without one, of random words.
+    ``measured``: of its training sentences.
+    """
+
+    source: Source
+    task: TranslationTask
+    compared: Sequence[Pair]
+    measured: Sequence[Pair] = ()
+    name: str | None = None
+    subset: str = ""
+
+    @property
+    def sentences(self) -> int:
+        """How many the inputs are measured on."""
+        return sum(len(batch["id"]) for batch in self.measured)
+
+    def inputs(self) -> dict[str, Inputs]:
+        """What each sublayer of the source reads, by its name; nothing is known without data."""
+        bar = "measuring inputs"
+        if not self.measured:
+            return {}
+        with Board("batches", transient=True) as board:
+            board.add(bar, len(self.measured))
+            advance, pad = partial(board.advance, bar), self.task.target_dictionary.pad()
+            return measure_inputs(self.source.model, self.measured, pad, advance)
+
+    def loss(self, model: nn.Module) -> float | None:
+        """Nats per target token; None without data."""
+        return loss(model, self.compared, self.task.target_dictionary.pad()) if self.name else None
+
+    def difference(
+        self, model: nn.Module, advance: Callable[[], None] = lambda: None
+    ) -> LogitDifference:
+        """How far a model's logits are from the source's."""
+        pad = self.task.target_dictionary.pad()
+        return logit_difference(self.source.model, model, self.compared, pad, advance)
+
+    def describe(self) -> str:
+        """The sentences, in words."""
+        return f"{self.subset} of {self.name}" if self.name else "random words"
+
+
+def open_material(
+    source: Source, data: Path | None, sentences: int, subset: str = "valid", measured: bool = True
+) -> Material:
+    """The first ``sentences`` pairs of ``subset`` and train, or random words without a data folder.
+
+    ``measured``: whether train is wanted.
+
+    Raises:
+        UserError: the data cannot be read, or do not belong to the model.
+    """
+    if data is None:
+        task = source.task()
+        return Material(source, task, random_batches(task))
+    task = task_of(open_data(data), source)
+    train, compared = (
+        batches(task, split, sentence_pairs(task, split, sentences)) if split else []
+        for split in ("train" if measured else "", subset)
+    )
+    return Material(source, task, compared, train, str(data), subset)
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:

@@ -6,19 +6,21 @@ import argparse
 import importlib.util
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationTask
+from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
-from fairseq_mhe.convert.difference import quiet_fairseq, search
+from fairseq_mhe.convert.difference import BEAM, quiet_fairseq, search
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.options import add_data, add_json
 from fairseq_mhe.convert.sentences import batches, sentence_pairs, task_of
@@ -29,7 +31,6 @@ _QUANTIZATIONS = (
     *("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16"),
     *("int16", "float16", "bfloat16"),
 )
-_BEAM = 5
 #: Longest translation that is compared.
 _LONGEST = 200
 #: In float32 at least this share of greedy translations must be the same: two near-equal words may
@@ -76,43 +77,69 @@ def convert(
         raise UserError(
             f"{source.path} has no cross-attention, which CTranslate2's encoder-decoder models need"
         )
+    parameters = folded_parameters(source.model)
+    try:
+        convert_stock(
+            source.stock_options,
+            parameters,
+            dictionaries,
+            languages,
+            output,
+            quantization,
+            shared_heads,
+        )
+    except (ValueError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"CTranslate2 cannot hold {source.path}: {reason}") from None
+    except OSError as error:
+        raise UserError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def convert_stock(
+    options: Mapping[str, Any],
+    parameters: Mapping[str, Tensor],
+    dictionaries: Path,
+    languages: tuple[str, str],
+    output: Path,
+    quantization: str,
+    shared_heads: bool = False,
+) -> None:
+    """Let CTranslate2's converter read a model ``transformer`` from a checkpoint as fairseq's."""
     from ctranslate2.converters import FairseqConverter
 
     from fairseq_mhe.convert.shared_heads import SharedHeadsConverter
 
     converter = SharedHeadsConverter if shared_heads else FairseqConverter
-    sides = {"source_lang": languages[0], "target_lang": languages[1]}
+    pair = dict(zip(("source_lang", "target_lang"), languages, strict=True))
     # CTranslate2 wants fairseq's options in a namespace, the task's among them.
-    args = argparse.Namespace(**source.stock_options, task="translation", **sides)
-    parameters = folded_parameters(source.model)
+    args = argparse.Namespace(**{**options, "task": "translation", **pair})
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint = Path(folder) / "folded.pt"
-        torch.save({"args": args, "model": parameters}, checkpoint)
-        try:
-            made = converter(str(checkpoint), str(dictionaries), **sides)
-            made.convert(str(output), quantization=quantization)
-        except (ValueError, NotImplementedError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"CTranslate2 cannot hold {source.path}: {reason}") from None
-        except OSError as error:
-            raise UserError(f"cannot write {output}: {error.strerror or error}") from error
+        checkpoint = Path(folder) / "model.pt"
+        torch.save({"args": args, "model": dict(parameters)}, checkpoint)
+        made = converter(str(checkpoint), str(dictionaries), **pair)
+        made.convert(str(output), quantization=quantization)
+
+
+def open_translator(folder: Path, device: str, precision: str, threads: int) -> Any:
+    """CTranslate2 with a converted model, for one batch after another with all threads."""
+    import ctranslate2
+
+    return ctranslate2.Translator(
+        str(folder), device=device, compute_type=precision, inter_threads=1, intra_threads=threads
+    )
 
 
 def agreement(
     source: Source, task: TranslationTask, model: Path, subset: str, sentences: int, threads: int
 ) -> Agreement:
     """Translate a split's first ``sentences`` by fairseq and by CTranslate2."""
-    import ctranslate2
-
-    translator = ctranslate2.Translator(
-        str(model), device="cpu", inter_threads=1, intra_threads=threads
-    )
+    translator = open_translator(model, "cpu", "default", threads)
     pairs = sentence_pairs(task, subset, sentences)
     found = batches(task, subset, pairs)
     # Without </s>, which CTranslate2 adds itself.
     words = [_words(task.source_dictionary, pair["source"].tolist()) for pair in pairs]
     same = []
-    for beam in (1, _BEAM):
+    for beam in (1, BEAM):
         ours = search(source.model, task, found, beam, limit=_LONGEST)
         theirs = translator.translate_batch(words, beam_size=beam, max_decoding_length=_LONGEST)
         equal = 0
@@ -181,5 +208,5 @@ def run(args: argparse.Namespace) -> None:
     print(f"{args.out}: CTranslate2, {size}, from {source.attention_words}")
     print(
         f"the same translation as fairseq's for {found.greedy} of {found.sentences} sentences of "
-        f"{args.subset} (greedy), {found.beam} with beam {_BEAM}"
+        f"{args.subset} (greedy), {found.beam} with beam {BEAM}"
     )

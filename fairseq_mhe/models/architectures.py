@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
 
-from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models import transformer  # noqa: F401 - registers the model that these are of
 from fairseq_mhe.models.options import MODEL_NAME, check_options
@@ -64,6 +64,18 @@ SMALL_ROWS = {
     "small": Row(256, 1024, 4, 3, 0.1, normalize_before=True),
     "tiny": Row(128, 512, 4, 2, 0.1, normalize_before=True),
 }
+
+
+def sizes(row: str) -> Row:
+    """The sizes of a row.
+
+    Raises:
+        UserError: there is no row of that name.
+    """
+    rows = {**ROWS, **SMALL_ROWS}
+    if row not in rows:
+        raise UserError(f"unknown row {row!r}; choose one of: {', '.join(rows)}")
+    return rows[row]
 
 
 def arch_name(row: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.runs import comet
@@ -184,7 +184,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """The row's sizes, what was trained, the paper's numbers, and COMET where every seed has it."""
-    row, training = {**ROWS, **SMALL_ROWS}[cell.row], cell.runs[0].training
+    row, training = sizes(cell.row), cell.runs[0].training
     printed = published(cell.row, cell.kind)
     found = [run.subset(cell.subset) / comet.FILE for run in cell.runs]
     scores = [read_result(path)["score"] for path in found if path.exists()]

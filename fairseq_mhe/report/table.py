@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.forms import Form, Number
-from fairseq_mhe.common.tables import Look, align, csv_text
+from fairseq_mhe.common.tables import Column, Look, align, column, csv_text
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise, training_notes
 from fairseq_mhe.report.significance import LEAST_BASELINE, too_weak
@@ -25,16 +25,9 @@ from fairseq_mhe.runs.scoring import RESAMPLES
 _SAMPLES, _SAMPLES_SEED = 10, 1
 
 Summary = dict[str, Any]
-#: A heading and what stands below it.
-Column = tuple[str, Callable[[Summary], str]]
 
 
-def _column(heading: str, name: str, form: str = "{}") -> Column:
-    """A value of table.json as it is written; nothing where it is null."""
-    return heading, lambda summary: "" if summary[name] is None else form.format(summary[name])
-
-
-def _interval(summary: Summary) -> str:
+def _interval(summary: Mapping[str, Any]) -> str:
     low, high = summary["prr_low"], summary["prr_high"]
     return "" if low is None else f"{low:.1f} to {high:.1f}"
 
@@ -44,19 +37,19 @@ _DEVIATION = "sd"
 #: Those that compare with the baseline.
 _PRR, _PRR_INTERVAL, _P = "PRR", "PRR 95%", "p"
 _QUICKSTART_COLUMNS = (
-    _column("attention", "attention"),
-    _column("attention parameters", "attention_parameters", "{:,}"),
-    _column("total parameters", "total_parameters", "{:,}"),
-    _column("KV bytes/token", "kv_bytes_per_token", "{:,}"),
-    _column("BLEU", "bleu", "{:.2f}"),
-    _column("±", "bleu_confidence", "{:.2f}"),
-    _column(_DEVIATION, "bleu_deviation", "{:.2f}"),
-    _column("chrF", "chrf", "{:.2f}"),
-    _column("valid loss", "valid_loss", "{:.3f}"),
-    _column(_PRR, "prr", "{:.1f}"),
-    _column(_P, "p_value", "{:.4f}"),
-    _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
-    _column("generation sentences/s", "sentences_per_second", "{:,.1f}"),
+    column("attention", "attention"),
+    column("attention parameters", "attention_parameters", ","),
+    column("total parameters", "total_parameters", ","),
+    column("KV bytes/token", "kv_bytes_per_token", ","),
+    column("BLEU", "bleu", ".2f"),
+    column("±", "bleu_confidence", ".2f"),
+    column(_DEVIATION, "bleu_deviation", ".2f"),
+    column("chrF", "chrf", ".2f"),
+    column("valid loss", "valid_loss", ".3f"),
+    column(_PRR, "prr", ".1f"),
+    column(_P, "p_value", ".4f"),
+    column("training tokens/s", "tokens_per_second", ",.0f"),
+    column("generation sentences/s", "sentences_per_second", ",.1f"),
 )
 #: What they are written of, in table.json.
 _TABLE = Form(
@@ -75,40 +68,40 @@ _TABLE = Form(
 )
 #: The published table, with the paper's numbers.
 _PAPER_COLUMNS: tuple[Column, ...] = (
-    _column("row", "row"),
-    _column("N", "layers"),
-    _column("d_m", "width"),
-    _column("n", "heads"),
-    _column("d", "head_width"),
-    _column("P_drop", "dropout", "{:g}"),
-    _column("#Steps", "updates", "{:,}"),
-    _column("attention", "attention"),
+    column("row", "row"),
+    column("N", "layers"),
+    column("d_m", "width"),
+    column("n", "heads"),
+    column("d", "head_width"),
+    column("P_drop", "dropout", "g"),
+    column("#Steps", "updates", ","),
+    column("attention", "attention"),
     ("#Params (M)", lambda summary: f"{summary['attention_parameters'] / 1e6:.2f}"),
-    _column("paper", "paper_parameters"),
-    _column("BLEU", "bleu", "{:.2f}"),
-    _column("paper", "paper_bleu", "{:.1f}"),
-    _column(_PRR, "prr", "{:.1f}"),
-    _column("paper", "paper_prr", "{:.1f}"),
+    column("paper", "paper_parameters"),
+    column("BLEU", "bleu", ".2f"),
+    column("paper", "paper_bleu", ".1f"),
+    column(_PRR, "prr", ".1f"),
+    column("paper", "paper_prr", ".1f"),
 )
 #: What the paper does not print.
 _MORE_COLUMNS: tuple[Column, ...] = (
-    _column("row", "row"),
-    _column("attention", "attention"),
+    column("row", "row"),
+    column("attention", "attention"),
     ("seeds", lambda summary: str(len(summary["seeds"]))),
-    _column("BLEU", "bleu", "{:.2f}"),
-    _column("± 95%", "bleu_confidence", "{:.2f}"),
-    _column("sd of seeds", "bleu_deviation", "{:.2f}"),
+    column("BLEU", "bleu", ".2f"),
+    column("± 95%", "bleu_confidence", ".2f"),
+    column("sd of seeds", "bleu_deviation", ".2f"),
     (_PRR_INTERVAL, _interval),
-    _column(_P, "p_value", "{:.4f}"),
-    _column("tokenised BLEU", "bleu_tokenised", "{:.2f}"),
-    _column("BLEU4", "bleu4", "{:.2f}"),
-    _column("chrF", "chrf", "{:.2f}"),
-    _column("COMET", "comet", "{:.4f}"),
-    _column("valid loss", "valid_loss", "{:.3f}"),
-    _column("total parameters", "total_parameters", "{:,}"),
-    _column("KV bytes/token", "kv_bytes_per_token", "{:,}"),
-    _column("training tokens/s", "tokens_per_second", "{:,.0f}"),
-    _column("sentences/s", "sentences_per_second", "{:,.1f}"),
+    column(_P, "p_value", ".4f"),
+    column("tokenised BLEU", "bleu_tokenised", ".2f"),
+    column("BLEU4", "bleu4", ".2f"),
+    column("chrF", "chrf", ".2f"),
+    column("COMET", "comet", ".4f"),
+    column("valid loss", "valid_loss", ".3f"),
+    column("total parameters", "total_parameters", ","),
+    column("KV bytes/token", "kv_bytes_per_token", ","),
+    column("training tokens/s", "tokens_per_second", ",.0f"),
+    column("sentences/s", "sentences_per_second", ",.1f"),
 )
 
 

@@ -20,8 +20,8 @@ from fairseq_mhe.common.arguments import positive, positive_list, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
-from fairseq_mhe.convert.to_collaborative import to_collaborative
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.convert.to_collaborative import report, to_collaborative
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.report.plots import DASHES, look
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
@@ -88,7 +88,7 @@ def _narrower(study: Study, mha: Run, dim: int, name: str) -> Run:
     Raises:
         UserError: the heads cannot share it.
     """
-    row = {**ROWS, **SMALL_ROWS}[mha.row]
+    row = sizes(mha.row)
     if dim == row.embed_dim:
         return mha
     if dim % row.heads:
@@ -108,10 +108,9 @@ def _decomposed(study: Study, mha: Run, dim: int, args: argparse.Namespace) -> P
     """The run's model with collaborative attention of width ``dim``."""
     weighted = not args.unweighted
 
-    def action(source: Any, output: Path, material: Any) -> dict[str, Any]:
+    def action(output: Path, material: Any) -> dict[str, Any]:
         say(f"decomposing {mha.name} to D = {dim}")
-        result, _ = to_collaborative(source, output, dim, args.iterations, material, weighted)
-        return asdict(result)
+        return report(to_collaborative(output, dim, args.iterations, material, weighted))
 
     inputs = {"dim": dim, "iterations": args.iterations, "weighted": weighted}
     inputs["sentences"] = args.sentences

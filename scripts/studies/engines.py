@@ -17,7 +17,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fairseq_mhe.bench.benchmark import STOCK
-from fairseq_mhe.bench.columns import RATIO, Column, Result, mebibytes, number
+from fairseq_mhe.bench.columns import RATIO, Result, mebibytes, number
 from fairseq_mhe.bench.report import label, rows_of
 from fairseq_mhe.bench.translation import Engine, TranslationSettings, TranslationWorkload
 from fairseq_mhe.bench.turns import measure, summaries
@@ -29,6 +29,7 @@ from fairseq_mhe.common.files import new_folder, sha256
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import cores
+from fairseq_mhe.common.tables import Column
 from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.fold import fold
 from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert
@@ -46,7 +47,7 @@ _COLUMNS: tuple[Column, ...] = (
     number("sentences/s", "rate", ",.1f"),
     RATIO,
     mebibytes("peak memory, MiB", "peak_bytes"),
-    number("model file, MiB", "file_bytes", ",.2f", 1 / 2**20),
+    mebibytes("model file, MiB", "file_bytes", ",.2f"),
     ("BLEU", lambda result: f"{result['bleu']['score']:.2f}"),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
+from fairseq_mhe.models.architectures import Row, sizes
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
 from studies.trainings import REFERENCE, Variant, everywhere
@@ -55,7 +55,7 @@ def variants(row: str, training: Training) -> list[Variant]:
         add(f"{prefix}lr-double", "rate", attention, lr=training.lr * 2.0)
     for place in PLACES:
         add(f"only-{place}", "place", {**mha, place: MHE})
-    for kind, heads, width in _heads({**ROWS, **SMALL_ROWS}[row]):
+    for kind, heads, width in _heads(sizes(row)):
         options = ["--encoder-attention-heads", str(heads), "--decoder-attention-heads", str(heads)]
         options += ["--attention-head-dim", str(width)]
         name = f"{'mha' if kind == MHA else 'heads'}-{heads}x{width}"

@@ -33,7 +33,7 @@ from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import installed, machine, software
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.difference import quiet_fairseq
-from fairseq_mhe.convert.material import open_material
+from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import check_data, evaluate
 from fairseq_mhe.experiments.table_run import TableRun
@@ -137,7 +137,7 @@ class Study:
         """Convert a run's model once, into the study's folder ``name``; the converted checkpoint.
 
         ``inputs`` are what the conversion depends on; ``sentences`` of the data are its material.
-        ``action(source, output, material)`` returns its report as JSON values.
+        ``action(output, material)`` returns its report as JSON values.
         """
         folder = self.out / name
         start, report = folder / _START, folder / _CONVERSION
@@ -148,7 +148,7 @@ class Study:
                 source = open_source(run.model)
                 material = open_material(source, self.data.folder, inputs["sentences"])
                 begun = time.monotonic()
-                found = action(source, start, material)
+                found = action(start, material)
             write_json(report, {**found, "seconds": round(time.monotonic() - begun, 1)})
 
         made_of = {**inputs, "model": sha256(run.model)}

@@ -83,9 +83,9 @@ def _scratch(args: argparse.Namespace, kind: str, seed: int) -> Path:
 def _uptrained(study: Study, mha: Run, kind: str, args: argparse.Namespace) -> Run:
     """The run of ``kind`` that begins with the converted weights of ``mha``."""
 
-    def action(source: Any, output: Path, material: Any) -> dict[str, Any]:
+    def action(output: Path, material: Any) -> dict[str, Any]:
         say(f"converting {mha.name} to {kind}")
-        return convert_kind(source, output, kind, material, METHODS).report()
+        return convert_kind(output, kind, material, METHODS).report()
 
     inputs = {"to": kind, "sentences": args.sentences}
     start = study.convert(mha, _folder(kind, mha.seed), inputs, action)

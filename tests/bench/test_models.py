@@ -76,5 +76,5 @@ def test_weight_bytes_count_shared_weights_once() -> None:
 
 
 def test_an_unknown_row_lists_the_right_ones() -> None:
-    with pytest.raises(UserError, match=r"unknown --row 'huge'; choose one of: base, 16x32"):
+    with pytest.raises(UserError, match=r"unknown row 'huge'; choose one of: base, 16x32"):
         models.sizes("huge")

@@ -15,6 +15,7 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import run as command
 from fairseq_mhe.bench.turns import Outcome
 from fairseq_mhe.common.errors import UserError
+from tests.bench.conftest import make_settings
 
 SMALL = (
     "--row",
@@ -223,7 +224,7 @@ def test_the_command_line_measures_the_same_again() -> None:
     args = parse(
         "generation", *SMALL, "--source-length", "7", "--ctranslate2", "--out", "with space.json"
     )
-    line = command.command_line(args)
+    line = command._header(args, make_settings())["command"]
     assert line.startswith("fairseq-mhe bench generation --row tiny --attention mhe_mul")
     assert "--out 'with space.json'" in line
     assert parse(*shlex.split(line)[2:]) == args
@@ -232,7 +233,7 @@ def test_the_command_line_measures_the_same_again() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--row", "huge"), "unknown --row 'huge'"),
+        (("--row", "huge"), "unknown row 'huge'"),
         (("--lengths", "1"), "a length of 1 does not fit"),
         (("--lengths", "25,1025"), "a length of 1025 does not fit: lengths go from 2 to 1024"),
         (("--source-length", "2000"), "a length of 2000 does not fit"),

@@ -13,7 +13,7 @@ from fairseq_mhe.attention.fitting import Fitted
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.convert.change_kind import convert_kind
 from fairseq_mhe.convert.layerwise import convert_model, layers_folder
-from fairseq_mhe.convert.material import open_material
+from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.models.build import sublayers
 
 
@@ -92,5 +92,5 @@ def test_a_finished_conversion_leaves_no_sublayers(
     output = tmp_path / "out.pt"
     layers_folder(output).mkdir()
     (layers_folder(output) / "left-by-version-0.1.0.pt").touch()
-    convert_kind(source, output, "mqa", open_material(source, None, 1), ("fit", "mean"))
+    convert_kind(output, "mqa", open_material(source, None, 1), ("fit", "mean"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.pt", "source.pt"]

@@ -4,15 +4,18 @@ from.
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.experiments import params
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import build_on_meta, build_setting
+from fairseq_mhe.models.build import VOCABULARY, build_on_meta, build_setting
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.report import published as report
 from fairseq_mhe.report.published import published
@@ -36,6 +39,17 @@ BERT_BASE = {
     "mqa_skv": (lambda c, n, d: 2 * c * c + c * d, 14_745_600),
     "mqa_tied_skv": (lambda c, n, d: n * d * c + c * d + c + n * d, 7_686_144),
 }
+
+
+@pytest.fixture(autouse=True, scope="module")
+def built_once() -> Iterator[None]:
+    """Every row with every kind is built once for all tests here."""
+    once = functools.cache(build_on_meta)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            params, "build_on_meta", lambda row, kind, size=VOCABULARY: once(row, kind, size)
+        )
+        yield
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import copy
+import functools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import build_model
 from fairseq.tasks import setup_task
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from PIL import Image
 
 from fairseq_mhe import cli
@@ -68,11 +70,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
     return open_prepared(folder)
 
 
-def save_checkpoint(
-    path: Path, data: DataFolder, arch: str = "transformer_mhe_tiny", **options: Any
-) -> Path:
-    """A checkpoint of a small random model as fairseq-train writes it."""
-    torch.manual_seed(3)
+@functools.cache
+def configuration(arch: str) -> DictConfig:
+    """Of a small model of the default kind: making one takes longer than drawing a map."""
     sizes = {
         f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in SIZES.items()
     }
@@ -83,9 +83,19 @@ def save_checkpoint(
         task="translation",
         data="/moved since",
         share_all_embeddings=True,
-        **{**sizes, **options},
+        **sizes,
     )
-    cfg = convert_namespace_to_omegaconf(args)
+    return convert_namespace_to_omegaconf(args)
+
+
+def save_checkpoint(
+    path: Path, data: DataFolder, arch: str = "transformer_mhe_tiny", **options: Any
+) -> Path:
+    """A checkpoint of a small random model as fairseq-train writes it."""
+    torch.manual_seed(3)
+    cfg = copy.deepcopy(configuration(arch))
+    if options:
+        cfg.model = {**cfg.model, **options}
     cfg.task.data = str(data.binary)
     cfg.task.source_lang, cfg.task.target_lang = data.languages
     model = build_model(cfg.model, setup_task(cfg.task))

@@ -16,6 +16,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.prepare.text import read_lines
+from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import Cell, gather, summarise
 from fairseq_mhe.report.table import PAPER, QUICKSTART, Preset, write_table
 from fairseq_mhe.runs import comet
@@ -36,6 +37,13 @@ PROMISED = {
     "tokens_per_second",
     "sentences_per_second",
 }
+
+
+@pytest.fixture(autouse=True)
+def coarse_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of the time, and only two tests look at how large a picture is."""
+    if request.function not in (test_the_picture_is_fit_for_a_talk, test_every_format_is_written):
+        monkeypatch.setattr(plots, "DPI", 20)
 
 
 def bleu_of(run: Run) -> float:

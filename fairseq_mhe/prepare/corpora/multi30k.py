@@ -19,29 +19,17 @@ _COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 _PLACE = f"https://raw.githubusercontent.com/multi30k/dataset/{_COMMIT}/data/task1/raw"
 
 
-def _file(name: str, size: int, checksum: str) -> RemoteFile:
-    return RemoteFile(f"{_PLACE}/{name}", size, checksum)
-
-
-FILES = (
-    _file(
-        "train.en.gz", 568929, "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f"
-    ),
-    _file(
-        "train.de.gz", 637044, "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6"
-    ),
-    _file("val.en.gz", 21650, "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28"),
-    _file("val.de.gz", 24681, "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a"),
-    _file(
-        "test_2016_flickr.en.gz",
-        21077,
-        "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
-    ),
-    _file(
-        "test_2016_flickr.de.gz",
-        22890,
-        "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
-    ),
+_SIZES_AND_CHECKSUMS = """
+train.en.gz            568929 d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f
+train.de.gz            637044 726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6
+val.en.gz               21650 14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28
+val.de.gz               24681 f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a
+test_2016_flickr.en.gz  21077 611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9
+test_2016_flickr.de.gz  22890 9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8
+"""
+FILES = tuple(
+    RemoteFile(f"{_PLACE}/{name}", int(size), checksum)
+    for name, size, checksum in map(str.split, _SIZES_AND_CHECKSUMS.strip().split("\n"))
 )
 
 
