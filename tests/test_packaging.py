@@ -25,7 +25,17 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """Built of a copy, so that nothing is left in the repository."""
     folder = tmp_path_factory.mktemp("wheel")
-    tracked = ["git", "-C", str(REPOSITORY), "ls-files", "-z", "fairseq_mhe", "*.toml", "*.py"]
+    tracked = [
+        "git",
+        "-C",
+        str(REPOSITORY),
+        "ls-files",
+        "-zco",
+        "--exclude-standard",
+        "fairseq_mhe",
+        "*.toml",
+        "*.py",
+    ]
     listed = subprocess.run(tracked, capture_output=True, check=False)
     if listed.returncode:
         pytest.skip("no clone of git's is here to build a wheel of")

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.deploy import ctranslate2_format, fairseq_format
+from fairseq_mhe.deploy import ctranslate2_format, fairseq_format, huggingface_format
 from fairseq_mhe.deploy.trained import Trained
 
 
@@ -40,5 +40,15 @@ FORMATS = {
         ctranslate2_format.example,
         ("ctranslate2", "sacremoses", "subword-nmt", "sentencepiece"),
         ("Keys and values that heads share are stored once: CTranslate2's multi-query layout.",),
+    ),
+    "huggingface": Format(
+        huggingface_format.write,
+        huggingface_format.example,
+        ("transformers", "torch"),
+        (
+            "transformers loads it with classes of its own; tokenizer.json does all that is done "
+            "to text. A stock class keeps keys and values of all heads, whatever the kind of "
+            "attention was.",
+        ),
     ),
 }

@@ -1,0 +1,207 @@
+"""The format that Hugging Face's transformers loads with no code of ours: a class of its own.
+
+Post-norm models are held by Marian's class, pre-norm ones by Pegasus': both have fairseq's layers,
+take a table of positions as weights, where fairseq's sinusoids are written, and add a bias to the
+logits, with which tokens that fairseq does not know are never chosen. Their attention is ordinary
+multi-head attention (the exact fold), which caches the keys and values of all heads again.
+
+Not taken: FSMT, whose tokenizer splits hyphens and escapes punctuation, as our data do not, and
+whose class is post-norm only; M2M100, which is pre-norm too, but has no bias of logits and computes
+its positions.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json
+from fairseq_mhe.convert.fold import folded_parameters
+from fairseq_mhe.deploy.trained import Trained
+
+#: As good as never, in every number format.
+_NEVER = -1e9
+#: Of decoder layers before their norms (fairseq's option) -> transformers' class and model type.
+_CLASSES = {
+    False: ("MarianMTModel", "marian"),
+    True: ("PegasusForConditionalGeneration", "pegasus"),
+}
+#: Options under which fairseq's model is another than these classes -> the value that they have.
+_PLAIN = {
+    "adaptive_input": False,
+    "adaptive_softmax_cutoff": None,
+    "layernorm_embedding": False,
+    "no_decoder_final_norm": False,
+    "no_cross_attention": False,
+}
+_ACTIVATIONS = ("relu", "gelu", "tanh")
+_EXAMPLE = '''\
+"""Translate lines of {source} into {target}: pip install transformers torch."""
+
+import sys
+from pathlib import Path
+
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+folder = Path(__file__).parent
+tokenizer = AutoTokenizer.from_pretrained(folder)
+model = AutoModelForSeq2SeqLM.from_pretrained(folder)
+batch = tokenizer(sys.argv[1:] or ["Hello."], return_tensors="pt", padding=True)
+for line in tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True):
+    print(line)
+'''
+
+
+def write(trained: Trained, folder: Path) -> None:
+    """config.json, generation_config.json, model.safetensors, tokenizer.json and its settings.
+
+    Raises:
+        UserError: a package is missing, or no class of transformers' holds such a model.
+    """
+    check_installed()
+    _check(trained)
+    from safetensors.torch import save_file
+
+    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
+
+    dictionary = trained.dictionaries[0]
+    made = make_tokenizer(trained.text, dictionary)
+    special = ("bos", "pad", "eos")
+    words = {f"{name}_token": getattr(dictionary, f"{name}_word") for name in special}
+    ids = {f"{name}_id": made.tokenizer.token_to_id(word) for name, word in words.items()}
+    weights = _weights(trained, made.rows)
+    save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    (folder / "model.safetensors").chmod(0o644)  # which safetensors makes private
+    write_json(folder / "config.json", _config(trained, weights, ids))
+    write_json(folder / "generation_config.json", _generation(trained, ids))
+    made.tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", "attention_mask"],
+        "model_max_length": trained.positions[0],
+        "clean_up_tokenization_spaces": False,
+        "split_special_tokens": True,
+    }
+    write_json(folder / "tokenizer_config.json", {**settings, **words})
+
+
+def example(trained: Trained) -> str:
+    """A program that translates with transformers alone."""
+    source, target = trained.text.languages
+    return _EXAMPLE.format(source=source, target=target)
+
+
+def check_installed() -> None:
+    """Raises UserError where what writes this format is not installed."""
+    for package in ("safetensors", "tokenizers"):
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f"{package} is not installed: pip install 'fairseq-mhe[huggingface]'")
+
+
+def _check(trained: Trained) -> None:
+    """Raises UserError where no class of transformers' holds such a model."""
+    options, path = trained.source.options, trained.source.path
+
+    def refuse(reason: str) -> UserError:
+        return UserError(f"no class of transformers' holds {path}: {reason}")
+
+    for name, plain in _PLAIN.items():
+        if options[name] != plain:
+            raise refuse(f"its option {name} is {options[name]!r}, and only {plain!r} is held")
+    for name in ("embed_dim", "normalize_before"):
+        if options[f"encoder_{name}"] != options[f"decoder_{name}"]:
+            raise refuse(f"the {name} of its encoder and of its decoder differ")
+    if options["activation_fn"] not in _ACTIVATIONS:
+        known = ", ".join(_ACTIVATIONS)
+        raise refuse(f"its activation is {options['activation_fn']!r}; held are {known}")
+    source, target = trained.dictionaries
+    if source.symbols != target.symbols or not options["share_all_embeddings"]:
+        raise refuse("source and target do not share one table of words (--share-all-embeddings)")
+
+
+def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
+    """All weights by transformers' names; ``rows`` as of `tokenizer_json.Vocabulary`."""
+    model: Any = trained.source.model
+    parameters = folded_parameters(model)
+    unknown = trained.dictionaries[0].unk()
+    words = parameters["decoder.embed_tokens.weight"]  # (V, C)
+    taken = torch.tensor([unknown if row is None else row for row in rows])
+    never = torch.tensor([_NEVER if row is None else 0.0 for row in rows])
+    weights = {"final_logits_bias": never[None], "model.shared.weight": words[taken]}
+    for name, value in parameters.items():
+        if ".layers." in name or ".layer_norm." in name:
+            weights[f"model.{name}"] = value
+    longest = max(trained.positions)
+    for side in ("encoder", "decoder"):
+        table = _positions(getattr(model, side), longest)
+        weights[f"model.{side}.embed_positions.weight"] = table
+    return {name: value.detach().clone().contiguous() for name, value in weights.items()}
+
+
+def _positions(side: Any, longest: int) -> Tensor:
+    """(``longest``, C): what is added at each place of a sentence."""
+    table = torch.zeros(longest, side.embed_tokens.embedding_dim)
+    if side.embed_positions is not None:
+        most = min(longest, side.max_positions())
+        words = torch.full((1, most), side.padding_idx + 1)  # any that are no padding
+        with torch.no_grad():
+            table[:most] = side.embed_positions(words)[0]
+    return table
+
+
+def _config(trained: Trained, weights: dict[str, Tensor], ids: dict[str, int]) -> dict[str, Any]:
+    """config.json."""
+    options = trained.source.options
+    name, model_type = _CLASSES[bool(options["decoder_normalize_before"])]
+    vocabulary, width = weights["model.shared.weight"].shape
+    config: dict[str, Any] = {
+        "architectures": [name],
+        "model_type": model_type,
+        "dtype": "float32",
+        "vocab_size": vocabulary,
+        "d_model": width,
+        "activation_function": options["activation_fn"],
+        "dropout": options["dropout"],
+        "attention_dropout": options["attention_dropout"],
+        "activation_dropout": options["activation_dropout"],
+        "scale_embedding": not options["no_scale_embedding"],
+        "max_position_embeddings": max(trained.positions),
+        "is_encoder_decoder": True,
+        "tie_word_embeddings": True,
+        "decoder_start_token_id": ids["eos_token_id"],
+        "forced_eos_token_id": None,
+        **ids,
+    }
+    if model_type == "marian":
+        config |= {"decoder_vocab_size": vocabulary, "share_encoder_decoder_embeddings": True}
+    for side in ("encoder", "decoder"):
+        config[f"{side}_layers"] = options[f"{side}_layers"]
+        config[f"{side}_attention_heads"] = options[f"{side}_attention_heads"]
+        config[f"{side}_ffn_dim"] = options[f"{side}_ffn_embed_dim"]
+    return config
+
+
+def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
+    """generation_config.json: fairseq's beam search, as the model was scored with.
+
+    fairseq allows ``max_len_a`` times the source's tokens more, which cannot be said here: where
+    that counts, a hypothesis may be as long as the model's positions allow.
+    """
+    decoding, most = trained.decoding, trained.positions[1] - 1
+    longest = most if decoding.max_len_a else min(decoding.max_len_b + 1, most)
+    return {
+        "num_beams": decoding.beam,
+        "length_penalty": decoding.lenpen,
+        "early_stopping": True,
+        "max_new_tokens": longest,
+        "min_new_tokens": 1,
+        "bad_words_ids": [[ids["pad_token_id"]]],
+        "forced_eos_token_id": ids["eos_token_id"],
+        "decoder_start_token_id": ids["eos_token_id"],
+        **ids,
+    }

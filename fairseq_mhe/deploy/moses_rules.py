@@ -1,0 +1,225 @@
+"""Moses' tokeniser and detokeniser, as sacremoses has them, in what a tokenizer.json can hold.
+
+That file knows one kind of rule: replace each match of a regular expression by a fixed text. Moses'
+rules put spaces somewhere, so each is written as the places between characters at which one is put
+(lookbehind and lookahead, of any length: Oniguruma has both, as JavaScript has). Joining tokens is
+written alike: a space that goes away first becomes a mark, since later rules ask for whole tokens,
+and at the end all marks go.
+
+The text is normalised before (`prepare.clean.normalise`): its only white space is the single space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+from sacremoses import MosesDetokenizer, MosesTokenizer
+from sacremoses.util import CJKChars
+
+from fairseq_mhe.common.errors import UserError
+
+#: A pattern and what each match of it becomes.
+Rule = tuple[str, str]
+
+_FRENCH_APOSTROPHES = ("fr", "it")
+#: Languages whose detokenising has rules that look further than a regular expression does here.
+_NOT_DETOKENISED = ("cs",)
+_MARK = "\ue000"  # between tokens: no space is to be here
+_KEPT = "\ue001"  # between tokens: a space is to be here, whatever other rules say
+_GAP = f"[ {_MARK}{_KEPT}]"
+_CHAR = _GAP.replace("[", "[^")
+#: Double quotation marks, German ones among them, are one kind.
+_DOUBLE = '(?:"|[„“]+)'
+_QUOTES = ("'", "`", "``", "''")
+
+
+def tokenising(lang: str) -> list[Rule]:
+    """Rules that put a space between the tokens of a normalised line, maybe several."""
+    moses = MosesTokenizer(lang=lang)
+    alnum, alpha, digit = moses.IsAlnum, moses.IsAlpha, moses.IsN
+    other = _none_of(alnum, " .'`,-")
+    rules = [(f"(?<={other})|(?={other})", " "), (r"(?<=\.\.)(?=[^.])|(?<=[^.])(?=\.\.)", " ")]
+    rules += _commas(_one_of(digit), _none_of(digit))
+    rules += _apostrophes(lang, alpha, digit)
+    # Before and after are whole tokens from here on.
+    rules += [(" +", " "), ("^ | $", "")]
+    rules += [_full_stops(moses, alpha), (r"\.'$", " . '")]
+    return rules
+
+
+def _commas(digit: str, other: str) -> list[Rule]:
+    """Commas apart but for those within numbers.
+
+    sacremoses' first rule takes a comma and what stands before it, so that of several commas in a
+    row every second one is taken.
+    """
+    before = other.replace("[^", "[^,")
+    return [
+        (f"(?<={before}(?:,,)*),|(?<=(?:^|{digit}),(?:,,)*),", " , "),
+        (f",(?={other})", " , "),
+        (f"(?<={digit}),$", " , "),
+    ]
+
+
+def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
+    """Apostrophes apart from one or both of their neighbours.
+
+    A match of sacremoses' takes the apostrophe and both neighbours: of rock'n'roll's apostrophes
+    the second has none left. Only neighbours of one class can be wanted twice; there a match is
+    reached by an even number of others since the class began.
+    """
+    letter, other, number = _one_of(alpha), _none_of(alpha), _one_of(digit)
+    others = other.replace("[^", "[^'")
+    in_letters = f"(?<=(?:^|^'|[^']|{other}')(?:{letter}'{letter}')*{letter})'(?={letter})"
+    in_others = f"(?<=(?:^|{letter})(?:{other}{others}*'{other})*{other}{others}*)'(?={other})"
+    rules = [(in_others, " ' ")]
+    if lang == "en":
+        rules.append((f"(?<={_none_of(alpha, digit)})'(?={letter})", " ' "))
+        rules.append((f"(?<={letter})'(?={other})", " ' "))
+        return [*rules, (in_letters, " '"), (f"(?<={number})'(?=s)", " '")]
+    if lang in _FRENCH_APOSTROPHES:
+        rules.append((f"(?<={other})'(?={letter})", " ' "))
+        return [*rules, (f"(?<={letter})'(?={other})", " ' "), (in_letters, "' ")]
+    return [("'", " ' ")]
+
+
+def _full_stops(moses: MosesTokenizer, alpha: str) -> Rule:
+    """The full stop that ends a token, but behind abbreviations and before small letters."""
+    numeric = set(moses.NUMERIC_ONLY_PREFIXES)
+    prefixes = [
+        each for each in moses.NONBREAKING_PREFIXES if each not in numeric and " " not in each
+    ]
+    letter = _one_of(alpha)
+    kept = [
+        f"(?<!{letter}[^ ]*\\.[^ ]*\\.)(?<!\\.[^ ]*{letter}[^ ]*\\.)",
+        f"(?! {_one_of(moses.IsLower)})",
+    ]
+    if prefixes:
+        kept.append(f"(?<!(?:^| )(?:{_any_of(prefixes)})\\.)")
+    if numeric:
+        kept.append(f"(?!(?<=(?:^| )(?:{_any_of(numeric)})\\.) [0-9])")
+    return rf"(?<=[^ .])\.(?= |$){''.join(kept)}", " ."
+
+
+def detokenising(lang: str) -> list[Rule]:
+    """Rules that join tokens, which have single spaces between them, to text as it is written.
+
+    Quotation marks are told apart by how many of their kind went before. Of what nobody writes (a
+    token of several kinds of marks) every one opens nothing and closes nothing.
+
+    Raises:
+        UserError: of this language no such rules are known.
+    """
+    if lang in _NOT_DETOKENISED:
+        raise UserError(f"Moses' rules for writing {lang} cannot be held by a tokenizer.json")
+    moses = MosesDetokenizer(lang=lang)
+    cjk = _ranges(_cjk())
+    letter = _one_of(moses.IsAlpha)
+    last = f"(?={_GAP}|$)"
+    opening = _one_of("".join(char for char in moses.IsSc if not _is_cjk(char)), "([{¿¡")
+    rules = [("^|$", " "), (" @-@ ", "-"), (" +", " "), ("^ | $", "")]
+    if lang == "fr":
+        rules.append((f" (?=[?!:;\\\\%]{last})", _KEPT))
+    if lang != "ko":
+        rules.append((f"(?<=[{cjk}]) (?=[{cjk}])", _MARK))
+    rules += [(f"(?<=(?:^|{_GAP}){opening}+) ", _MARK), (f" (?=[,.?!:;\\\\%}}\\])]+{last})", _MARK)]
+    if lang == "en":
+        rules.append((f" (?='{letter})", _MARK))
+    if lang in ("fr", "it", "ga"):
+        rules.append((f"(?<={letter}') (?={letter})", _MARK))
+    no_double, no_german = _char_but('"„“'), _char_but("„“")
+    other = f'(?:{no_double}{_CHAR}*|"{_CHAR}+|[„“]+{no_german}{_CHAR}*)'
+    rules += _quotation(_DOUBLE, other)
+    for quote in _QUOTES:
+        english = lang == "en" and quote == "'"
+        rules += _english_apostrophes() if english else _quotation(quote, _other_than(quote))
+    return [*rules, (_KEPT, " "), (_MARK, ""), ("^ +| +$", "")]
+
+
+def _quotation(quote: str, word: str) -> list[Rule]:
+    """No space behind the first, third, ... token ``quote``, and none before the others.
+
+    ``word``: any other token.
+    """
+    outside = f"^(?:{word}{_GAP}|{quote}{_GAP}(?:{word}{_GAP})*{quote}{_GAP})*"
+    return [
+        (f"(?<={outside}{quote}) ", _MARK),
+        (f" (?={quote}(?:{_GAP}|$))(?<={outside}{quote}{_GAP}(?:{word}{_GAP})*)", _MARK),
+    ]
+
+
+def _english_apostrophes() -> list[Rule]:
+    """As `_quotation`; but outside quotation, one behind a word in -s belongs to it, opening none.
+
+    ``outside``: behind a token that does not end in -s, at the line's start, or behind such one.
+    """
+    word = _other_than("'")
+    last = _char_but("s'")
+    in_s, not_in_s = f"(?:{_CHAR}*s{_GAP})", f"(?:(?:{_CHAR}*{last}|{_CHAR}+'){_GAP})"
+    pair = f"'{_GAP}(?:{word}{_GAP})*'{_GAP}"
+    outside = f"^(?:{not_in_s}|{in_s}+(?:{not_in_s}|'{_GAP})|{pair})*"
+    closing = f" (?='(?:{_GAP}|$))"
+    return [
+        (f"(?<={outside}') ", _MARK),
+        (f"{closing}(?<={outside}'{_GAP}(?:{word}{_GAP})*)", _MARK),
+        (f"{closing}(?<={outside}{in_s}+)", _MARK),
+    ]
+
+
+def _other_than(token: str) -> str:
+    """Any token but this one."""
+    others = [f"{_escaped(token)}{_CHAR}+"]
+    for length, char in enumerate(token):
+        start = _escaped(token[:length])
+        others.append(f"{start}{_char_but(char)}{_CHAR}*")
+        if length:
+            others.append(start)  # what follows a token is always a gap
+    return f"(?:{'|'.join(others)})"
+
+
+def _char_but(characters: str) -> str:
+    """A character of a token that is none of these."""
+    return _CHAR.replace("]", f"{characters}]")
+
+
+def _is_cjk(char: str) -> bool:
+    return any(first <= ord(char) <= last for first, last in _cjk())
+
+
+def _cjk() -> list[tuple[int, int]]:
+    return list(CJKChars().ranges)
+
+
+def _any_of(words: Iterable[str]) -> str:
+    return "|".join(sorted(map(_escaped, words)))
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\{char}" if char in r"\.^$*+?{}[]|()-/&~" else char for char in text)
+
+
+def _one_of(*characters: str) -> str:
+    return f"[{_ranges(_runs(''.join(characters)))}]"
+
+
+def _none_of(*characters: str) -> str:
+    return f"[^{_ranges(_runs(''.join(characters)))}]"
+
+
+def _runs(characters: str) -> list[tuple[int, int]]:
+    """First and last of each row of neighbouring characters."""
+    codes = sorted(set(map(ord, characters)))
+    starts = [codes[0], *(b for a, b in pairwise(codes) if b > a + 1)]
+    ends = [*(a for a, b in pairwise(codes) if b > a + 1), codes[-1]]
+    return list(zip(starts, ends, strict=True))
+
+
+def _ranges(runs: Iterable[tuple[int, int]]) -> str:
+    """The inside of a character class."""
+    parts = []
+    for first, last in runs:
+        parts.append(_escaped(chr(first)))
+        if last > first:
+            parts.append(("-" if last > first + 1 else "") + _escaped(chr(last)))
+    return "".join(parts)

@@ -1,0 +1,201 @@
+"""Bundles for transformers: its own classes translate as fairseq does, with no code of ours."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import runpy
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.data import data_utils
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.deploy.export import export
+from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.models.build import build
+from fairseq_mhe.runs.recipes import Decoding
+from tests.deploy.test_tokenizer_json import Sample, make_sample
+from tests.fixtures.checkpoints import flat_options, save, stir
+from tests.fixtures.text import Pairs
+
+LONGEST = 40  # tokens of a translation; at the limit its end is not counted as by fairseq
+DECODING = Decoding(beam=5, lenpen=0.6, max_len_a=0, max_len_b=LONGEST, max_tokens=1000)
+
+
+@pytest.fixture(scope="module")
+def samples(
+    tmp_path_factory: pytest.TempPathFactory, corpus: dict[str, Pairs]
+) -> dict[str, Sample]:
+    for package in ("tokenizers", "safetensors"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    folder = tmp_path_factory.mktemp("samples")
+    kinds = {"bpe": ("bpe",), "sentencepiece": ("sentencepiece", "unigram", "none")}
+    found = {}
+    for name, kind in kinds.items():
+        (folder / name).mkdir()
+        found[name] = make_sample(folder / name, corpus, *kind)
+    return found
+
+
+def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
+    """A random model, ready to be exported."""
+    words = sample.dictionary
+    task = TranslationTask(TranslationConfig(), words, words)
+    model: Any = stir(build(flat_options(**options), task, seed=1)).eval()
+    norm = model.decoder.layer_norm or model.decoder.layers[-1].final_layer_norm
+    with torch.no_grad():  # so that translations end
+        model.decoder.embed_tokens.weight[words.eos()] += 30 * norm.bias
+    source = open_source(save(folder / "model.pt", model, **options))
+    return Trained(source, sample.text, (words, words), folder, DECODING)
+
+
+def by_fairseq(trained: Trained, lines: list[str], beam: int) -> list[str]:
+    words = trained.dictionaries[0]
+    numbers = [
+        words.encode_line(line, add_if_not_exist=False).long()
+        for line in trained.text.segment(lines)
+    ]
+    source = data_utils.collate_tokens(numbers, words.pad(), left_pad=True)  # (B, S)
+    model = trained.source.model
+    search = SequenceGenerator(
+        [model], words, beam_size=beam, max_len_a=0, max_len_b=LONGEST, len_penalty=DECODING.lenpen
+    )
+    lengths = torch.tensor([len(line) for line in numbers])
+    net_input = {"src_tokens": source, "src_lengths": lengths}
+    found = search.generate([model], {"net_input": net_input, "id": torch.arange(len(lines))})
+    best = [hypotheses[0]["tokens"].tolist()[:-1] for hypotheses in found]
+    return trained.text.plain(" ".join(words[number] for number in line) for line in best)
+
+
+def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) -> None:
+    """Logits of each word of a translation that is its source, whatever words come first."""
+    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
+
+    made = make_tokenizer(trained.text, trained.dictionaries[0])
+    rows = [row for row in made.rows if row is not None]
+    tokens = torch.tensor([token for token, row in enumerate(made.rows) if row is not None])
+    for line in lines[:6]:
+        batch = tokenizer(line, return_tensors="pt")
+        source = torch.tensor([[made.rows[token] or 3 for token in batch["input_ids"][0].tolist()]])
+        with torch.inference_mode():
+            target = batch["input_ids"].roll(1, 1)  # (1, S): </s> first
+            ours = trained.source.model(source, torch.tensor([source.shape[1]]), source.roll(1, 1))
+            theirs = model(**batch, decoder_input_ids=target).logits  # (1, S, tokens)
+        torch.testing.assert_close(theirs[..., tokens], ours[0][..., rows], atol=1e-4, rtol=1e-4)
+
+
+@pytest.fixture
+def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """It takes a torchaudio that it finds for one that can be loaded, which of this fairseq's
+    requirements cannot where torch is without CUDA.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed: pip install 'fairseq-mhe[huggingface]'")
+    monkeypatch.setitem(sys.modules, "torchaudio", None)
+    import transformers
+
+    return transformers
+
+
+@pytest.mark.parametrize(
+    ("subword", "pre_norm", "attention"),
+    [("bpe", True, "mhe_mul"), ("sentencepiece", False, "mhe_add")],
+)
+def test_it_translates_as_fairseq_does(
+    subword: str,
+    pre_norm: bool,
+    attention: str,
+    samples: dict[str, Sample],
+    tmp_path: Path,
+    transformers: Any,
+    corpus: dict[str, Pairs],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    norms = {f"{side}_normalize_before": pre_norm for side in ("encoder", "decoder")}
+    trained = make_trained(tmp_path, samples[subword], attention=attention, **norms)
+    bundle = tmp_path / "bundle"
+    export(trained, "huggingface", bundle)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(bundle)
+    model, told = transformers.AutoModelForSeq2SeqLM.from_pretrained(
+        bundle, output_loading_info=True
+    )
+    assert not any(told.values())  # no weight is missing, and none is left
+    lines = [pair[0] for pair in corpus["test"][:24]]
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    for beam in (1, DECODING.beam):
+        words = {"early_stopping": False, "num_beams": 1} if beam == 1 else {}
+        found = model.generate(**batch, **words)
+        text = tokenizer.batch_decode(found, skip_special_tokens=True)
+        expected = by_fairseq(trained, lines, beam)
+        ended = found.ne(tokenizer.pad_token_id).sum(1) < LONGEST
+        same = [one == other for one, other in zip(text, expected, strict=True)]
+        assert all(torch.tensor(same)[ended])
+        assert sum(ended) >= 12
+    same_logits(trained, tokenizer, model, lines)
+    # The program in the bundle does the same.
+    monkeypatch.setattr(sys, "argv", ["example.py", lines[3]])
+    capsys.readouterr()
+    runpy.run_path(str(bundle / "example.py"))
+    assert capsys.readouterr().out.splitlines() == by_fairseq(trained, [lines[3]], DECODING.beam)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"share_all_embeddings": False}, "do not share one table of words"),
+        ({"layernorm_embedding": True}, "layernorm_embedding is True, and only False is held"),
+        ({"encoder_normalize_before": True}, "the normalize_before of its encoder and"),
+        ({"activation_fn": "linear"}, "its activation is 'linear'; held are relu, gelu, tanh"),
+        ({"attention": "mhe_gate"}, "mhe_gate"),
+    ],
+)
+def test_what_no_class_holds_is_told(
+    options: dict[str, Any], reason: str, samples: dict[str, Sample], tmp_path: Path
+) -> None:
+    trained = make_trained(tmp_path, samples["bpe"], **options)
+    with pytest.raises(UserError, match=reason):
+        export(trained, "huggingface", tmp_path / "bundle")
+    assert not (tmp_path / "bundle").exists()
+
+
+def test_two_dictionaries_are_told(samples: dict[str, Sample], tmp_path: Path) -> None:
+    trained = make_trained(tmp_path, samples["bpe"])
+    other = samples["sentencepiece"].dictionary
+    two = replace(trained, dictionaries=(trained.dictionaries[0], other))
+    with pytest.raises(UserError, match="do not share one table of words"):
+        export(two, "huggingface", tmp_path / "bundle")
+
+
+def test_a_missing_package_is_told(
+    samples: dict[str, Sample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = make_trained(tmp_path, samples["bpe"])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"not installed: pip install 'fairseq-mhe\[huggingface\]'"):
+        export(trained, "huggingface", tmp_path / "bundle")
+
+
+def test_no_translation_is_longer_than_the_model_can_hold(
+    samples: dict[str, Sample], tmp_path: Path
+) -> None:
+    trained = make_trained(tmp_path, samples["bpe"], max_target_positions=20)
+    longest = []
+    for a, b in ((0, 12), (0, 50), (1, 5)):
+        bundle = tmp_path / f"bundle-{a}-{b}"
+        export(
+            replace(trained, decoding=replace(DECODING, max_len_a=a, max_len_b=b)),
+            "huggingface",
+            bundle,
+        )
+        config = json.loads((bundle / "generation_config.json").read_text(encoding="utf-8"))
+        longest.append(config["max_new_tokens"])
+    assert longest == [13, 19, 19]

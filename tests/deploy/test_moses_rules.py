@@ -1,0 +1,60 @@
+"""Moses as rules of a tokenizer.json gives the same tokens and the same text as sacremoses."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
+from fairseq_mhe.prepare.clean import normalise
+from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
+from tests.fixtures.text import Pairs
+
+tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+LANGUAGES = ("en", "de", "fr", "it", "ru")
+#: What the rules speak of, and what stands beside it.
+CHARACTERS = "abZs'' ,,..5é\"!(?`-…€$&<[|;本😀"
+WORDS = (
+    *('"', "'", "`", "``", "''", "„", "“", "das", "foo", "is", "yes", ".", ",", "!", "?", "(", ")"),
+    *("[", "$", "€", "5", "'s", "l'", "d'", "n't", "本", "日本語", ":", "%", "@-@", "..."),
+)
+HARD = [
+    "rock'n'roll is 'n' it's dogs' a'b'c'd'e 5's",
+    "No. 5 is no. 7, Mr. X, e.g. foo. bar i.e. x. p. 7",
+    'He said "hi..." ... and,, 5,,6 ,,,5 x,,5 1,000 5,',
+    "U.S. end.'",
+    "''x'' 'tis ..' ,'",
+]
+
+
+def applied(rules: list[Rule], lines: list[str]) -> list[str]:
+    replace = [tokenizers.normalizers.Replace(tokenizers.Regex(p), to) for p, to in rules]
+    rule = tokenizers.normalizers.Sequence(replace)
+    return [" ".join(rule.normalize_str(line).split(" ")) for line in lines]
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_tokens_are_those_of_sacremoses(lang: str, corpus: dict[str, Pairs]) -> None:
+    chance = random.Random(7)
+    drawn = ["".join(chance.choices(CHARACTERS, k=chance.randint(1, 25))) for _ in range(400)]
+    side = 0 if lang == "en" else 1
+    lines = [*HARD, *drawn, *(pair[side] for pair in corpus["test"][:200])]
+    lines = [line for line in map(normalise, lines) if line]
+    expected = [tokeniser("moses", lang)(line).split() for line in lines]
+    assert [line.split() for line in applied(tokenising(lang), lines)] == expected
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_joined_tokens_are_what_sacremoses_joins(lang: str, corpus: dict[str, Pairs]) -> None:
+    chance = random.Random(7)
+    lines = [" ".join(chance.choices(WORDS, k=chance.randint(1, 14))) for _ in range(400)]
+    lines += [tokeniser("moses", lang)(pair[1]) for pair in corpus["test"][:200]]
+    expected = [detokeniser("moses", lang)(line) for line in lines]
+    assert applied(detokenising(lang), lines) == expected
+
+
+def test_a_language_with_other_rules_is_refused() -> None:
+    with pytest.raises(UserError, match="writing cs cannot be held by a tokenizer"):
+        detokenising("cs")

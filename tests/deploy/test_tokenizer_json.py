@@ -1,0 +1,127 @@
+"""A tokenizer.json gives fairseq's numbers of words, and the text back, of all subwords."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from fairseq.data import Dictionary
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.prepare.clean import model_text, normalise
+from fairseq_mhe.prepare.subword import (
+    SubwordModel,
+    count_words,
+    learn_bpe_model,
+    learn_sentencepiece,
+)
+from fairseq_mhe.prepare.text_processing import TextProcessing
+from tests.fixtures.text import Pairs
+
+pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+#: Kind of subwords, SentencePiece's model, tokeniser, small letters.
+KINDS = [
+    ("bpe", "", "moses", False),
+    ("bpe", "", "none", True),
+    ("sentencepiece", "unigram", "none", False),
+    ("sentencepiece", "bpe", "moses", True),
+]
+ODD = [
+    "a <unk> b </s> c",
+    "☃ snow☃☃man",
+    "tab\tand\u00a0this \u2028that\x07",
+    "e\u0301 é 本 😀!",
+    "@@ x@@ y </w>",
+    "rock'n'roll's   'n' (dogs').",
+]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A text processing that was learnt on a little text, and the dictionary of that text."""
+
+    text: TextProcessing
+    dictionary: Dictionary
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: "-".join(filter(None, kind[:3])))
+def sample(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    corpus: dict[str, Pairs],
+) -> Sample:
+    return make_sample(tmp_path_factory.mktemp("subwords"), corpus, *request.param)
+
+
+def make_sample(
+    folder: Path,
+    corpus: dict[str, Pairs],
+    kind: str = "bpe",
+    model_type: str = "",
+    tokenizer: str = "moses",
+    lowercase: bool = False,
+) -> Sample:
+    nothing = SubwordModel(kind, folder / "model", "")
+    text = TextProcessing(("en", "de"), tokenizer, nothing, lowercase=lowercase)
+    lines = []
+    for side, lang in enumerate(text.languages):
+        tokens = model_text(lang, tokenizer, False, lowercase)
+        lines += [tokens(normalise(line)) for line in sides(corpus, side)]
+    if kind == "bpe":
+        (folder / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        learn_bpe_model(count_words([folder / "text"], 1), 300, nothing.path)
+    else:
+        learn_sentencepiece(lines, len(lines), 300, model_type, nothing.path)
+    text = replace(text, model=replace(nothing, checksum=sha256(nothing.path)))
+    dictionary = Dictionary()
+    for side in (0, 1):
+        for line in text.segment(sides(corpus, side), side):
+            dictionary.encode_line(line)
+    dictionary.finalize(padding_factor=8)
+    return Sample(text, dictionary)
+
+
+def sides(corpus: dict[str, Pairs], side: int) -> list[str]:
+    return [pair[side] for pair in corpus["train"][:200]]
+
+
+def test_the_numbers_of_words_are_fairseqs(sample: Sample, corpus: dict[str, Pairs]) -> None:
+    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
+
+    made = make_tokenizer(sample.text, sample.dictionary)
+    words = sample.dictionary
+    # Of unseen text too: it has characters and pieces that the dictionary lacks.
+    lines = [*ODD, *sides(corpus, 0), *(pair[0] for pair in corpus["test"][:300])]
+    numbers = [
+        [words.unk() if made.rows[token] is None else made.rows[token] for token in found.ids]
+        for found in made.tokenizer.encode_batch(lines)
+    ]
+    segmented = sample.text.segment(lines, 0)
+    expected = [words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented]
+    assert numbers == expected
+    known = [row for row in made.rows if row is not None]
+    assert sorted(known) == list(range(len(words)))  # each word has its token
+
+
+def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pairs]) -> None:
+    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
+
+    made = make_tokenizer(sample.text, sample.dictionary)
+    token = {row: number for number, row in enumerate(made.rows) if row is not None}
+    lines = sample.text.segment(sides(corpus, 1)[:150], 1)
+    words = sample.dictionary
+    numbers = [words.encode_line(line, add_if_not_exist=False).tolist() for line in lines]
+    batch = [[token[number] for number in line] for line in numbers]
+    decoded = made.tokenizer.decode_batch(batch, skip_special_tokens=True)
+    found = [" ".join(words[number] for number in line[:-1]) for line in numbers]
+    assert decoded == sample.text.plain(found)
+
+
+def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, Pairs]) -> None:
+    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
+
+    sample = make_sample(tmp_path, corpus)
+    with pytest.raises(UserError, match="--punctuation"):
+        make_tokenizer(replace(sample.text, punctuation=True), sample.dictionary)
