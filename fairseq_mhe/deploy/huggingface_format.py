@@ -22,6 +22,7 @@ from torch import Tensor
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.convert.fold import folded_parameters
+from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import Trained
 
 #: As good as never, in every number format.
@@ -67,13 +68,13 @@ def write(trained: Trained, folder: Path) -> None:
     _check(trained)
     from safetensors.torch import save_file
 
-    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
-
     dictionary = trained.dictionaries[0]
     made = make_tokenizer(trained.text, dictionary)
     special = ("bos", "pad", "eos")
     words = {f"{name}_token": getattr(dictionary, f"{name}_word") for name in special}
-    ids = {f"{name}_id": made.tokenizer.token_to_id(word) for name, word in words.items()}
+    ids: dict[str, Any] = {
+        f"{name}_id": made.tokenizer.token_to_id(word) for name, word in words.items()
+    }
     weights = _weights(trained, made.rows)
     save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)  # which safetensors makes private
@@ -154,7 +155,7 @@ def _positions(side: Any, longest: int) -> Tensor:
     return table
 
 
-def _config(trained: Trained, weights: dict[str, Tensor], ids: dict[str, int]) -> dict[str, Any]:
+def _config(trained: Trained, weights: dict[str, Tensor], ids: dict[str, Any]) -> dict[str, Any]:
     """config.json."""
     options = trained.source.options
     name, model_type = _CLASSES[bool(options["decoder_normalize_before"])]
@@ -186,7 +187,7 @@ def _config(trained: Trained, weights: dict[str, Tensor], ids: dict[str, int]) -
     return config
 
 
-def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
+def _generation(trained: Trained, ids: dict[str, Any]) -> dict[str, Any]:
     """generation_config.json: fairseq's beam search, as the model was scored with.
 
     fairseq allows ``max_len_a`` times the source's tokens more, which cannot be said here: where

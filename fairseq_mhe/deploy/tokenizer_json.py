@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import sentencepiece
 from fairseq.data import Dictionary
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
-from tokenizers.models import BPE, Unigram
-from tokenizers.processors import TemplateProcessing
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
 from fairseq_mhe.prepare.subword import END_OF_WORD
 from fairseq_mhe.prepare.text_processing import TextProcessing
+
+if TYPE_CHECKING:  # an extra that need not be installed
+    from tokenizers import Tokenizer, decoders, normalizers
 
 _CONTINUES = "@@"  # ends what does not end a word, in the dictionary
 _CONTROL = "[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]|\x00"
@@ -45,6 +46,9 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Vocabulary:
     Raises:
         UserError: the processing has a rule that a tokenizer.json cannot hold.
     """
+    from tokenizers import normalizers
+    from tokenizers.processors import TemplateProcessing
+
     if text.punctuation:
         raise UserError(
             "the model's data have punctuation written in one way (--punctuation), whose rules a "
@@ -64,6 +68,8 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Vocabulary:
 
 def _normalisers(text: TextProcessing) -> list[normalizers.Normalizer]:
     """What `prepare.clean.normalise` does, then words and punctuation apart, then small letters."""
+    from tokenizers import Regex, normalizers
+
     rules: list[Rule] = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
     if text.tokenizer == "moses":
         rules += [*tokenising(text.languages[0]), (" +", " "), ("^ | $", "")]
@@ -73,6 +79,8 @@ def _normalisers(text: TextProcessing) -> list[normalizers.Normalizer]:
 
 def _finish(text: TextProcessing, *first: decoders.Decoder) -> decoders.Decoder:
     """Joined words as a person writes them; ``first`` makes one text of subwords."""
+    from tokenizers import Regex, decoders
+
     rules: list[Rule] = [("^ +| +$", "")]
     if text.tokenizer == "moses":
         rules += detokenising(text.languages[1])
@@ -82,6 +90,9 @@ def _finish(text: TextProcessing, *first: decoders.Decoder) -> decoders.Decoder:
 
 def _bpe(text: TextProcessing, dictionary: Dictionary) -> tuple[Tokenizer, list[int | None]]:
     """subword-nmt's merges; tokens are numbered as the dictionary's words are."""
+    from tokenizers import Tokenizer, decoders, pre_tokenizers
+    from tokenizers.models import BPE
+
     merges = _merges(text.model.path.read_text(encoding="utf-8").splitlines())
     vocabulary = {name: row for row, name in enumerate(_bpe_names(dictionary))}
     rows: list[int | None] = list(range(len(vocabulary)))
@@ -127,6 +138,9 @@ def _sentencepiece(
 
     The marks come last because Unigram finds what it has numbered in any text.
     """
+    from tokenizers import Tokenizer, decoders, pre_tokenizers
+    from tokenizers.models import BPE, Unigram
+
     learnt = sentencepiece.SentencePieceProcessor(model_file=str(text.model.path))
     pieces = [learnt.id_to_piece(index) for index in range(learnt.get_piece_size())]
     pieces[learnt.unk_id()] = _UNKNOWN
@@ -168,6 +182,8 @@ def _merges_of_pieces(pieces: Sequence[str], scores: Sequence[float]) -> list[tu
 
 def _add_special(tokenizer: Tokenizer, dictionary: Dictionary) -> list[str]:
     """Make the dictionary's marks tokens that no text has, but for the unknown word."""
+    from tokenizers import AddedToken
+
     words = [dictionary.bos_word, dictionary.pad_word, dictionary.eos_word]
     tokenizer.add_special_tokens([AddedToken(word, special=True) for word in words])
     tokenizer.encode_special_tokens = True  # the text "</s>" is four characters

@@ -10,6 +10,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.prepare.clean import model_text, normalise
 from fairseq_mhe.prepare.subword import (
     SubwordModel,
@@ -88,8 +89,6 @@ def sides(corpus: dict[str, Pairs], side: int) -> list[str]:
 
 
 def test_the_numbers_of_words_are_fairseqs(sample: Sample, corpus: dict[str, Pairs]) -> None:
-    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
-
     made = make_tokenizer(sample.text, sample.dictionary)
     words = sample.dictionary
     # Of unseen text too: it has characters and pieces that the dictionary lacks.
@@ -106,8 +105,6 @@ def test_the_numbers_of_words_are_fairseqs(sample: Sample, corpus: dict[str, Pai
 
 
 def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pairs]) -> None:
-    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
-
     made = make_tokenizer(sample.text, sample.dictionary)
     token = {row: number for number, row in enumerate(made.rows) if row is not None}
     lines = sample.text.segment(sides(corpus, 1)[:150], 1)
@@ -120,8 +117,6 @@ def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pair
 
 
 def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, Pairs]) -> None:
-    from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
-
     sample = make_sample(tmp_path, corpus)
     with pytest.raises(UserError, match="--punctuation"):
         make_tokenizer(replace(sample.text, punctuation=True), sample.dictionary)
