@@ -13,7 +13,6 @@ A cosine transform exists for every d, where a Hadamard transform wants a power 
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -40,13 +39,20 @@ class MHETurn(ComposedQueryAttention):
     def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
         super().__init__(embed_dim, num_heads, **given)
         self.project(1, kept=1)
+        self._transform: Tensor | None = None
         for name in ("first_scale", "middle_scale", "last_scale"):
             self.register_parameter(name, random_signs(num_heads, self.head_dim))
 
     def composed(self) -> tuple[Tensor, Tensor | None]:
         """(n, d, C), (n, d): the turn of each head, after the shared projection."""
         weight = self.q_proj.weight
-        transform = cosine_transform(self.head_dim, weight.dtype, weight.device)  # (d, d), F
+        transform = self._transform
+        if transform is None or (transform.dtype, transform.device) != (
+            weight.dtype,
+            weight.device,
+        ):
+            transform = cosine_transform(self.head_dim, weight.dtype, weight.device)
+            self._transform = transform  # (d, d), F
         turn = (transform * self.middle_scale.unsqueeze(1)) @ transform.T  # (n, d, d)
         turn = self.first_scale.unsqueeze(2) * turn * self.last_scale.unsqueeze(1)
         turned = turn.transpose(1, 2) @ weight  # (n, d, C)
@@ -70,12 +76,11 @@ def _without_turns(parameters: Parameters, factors: Tensor) -> Parameters:
     return {**parameters, "first_scale": factors, "middle_scale": one, "last_scale": one.clone()}
 
 
-@functools.lru_cache(maxsize=16)
 def cosine_transform(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """(d, d): the orthogonal DCT-II, column k a cosine of k half periods; computed in float64."""
     with torch.inference_mode(False):
         place = torch.arange(width, dtype=torch.float64, device=device) + 0.5
         wave = torch.arange(width, dtype=torch.float64, device=device)
         cosines = torch.cos(math.pi / width * place.unsqueeze(1) * wave)  # (d, d)
-        cosines[:, 0] /= 2**0.5
-        return (cosines * (2 / width) ** 0.5).to(dtype)
+        lengths = ((1 + wave.clamp(max=1)) / width).sqrt()  # (d,)
+        return (cosines * lengths).to(dtype)
