@@ -189,7 +189,7 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
     with pytest.raises(UserError, match="no runs"):
         gather([])
     other = make_run("mhe_mul", 3)
-    (other.subset("test") / "references.txt").write_text("something else\n")
+    (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
     with pytest.raises(UserError, match="different sentences"):
         gather([done.folder, other.folder])
 
