@@ -89,6 +89,9 @@ def normalise(line: str) -> str:
     Python and fairseq end lines at more characters than the line feed (a stray carriage return,
     U+2028): left in, they would shift one side against the other.
     """
+    # Of white space and control characters, a space alone is printable.
+    if line.isprintable() and "  " not in line and unicodedata.is_normalized("NFC", line):
+        return line.strip(" ")
     return " ".join(_CONTROL.sub("", unicodedata.normalize("NFC", line)).split())
 
 

@@ -1,26 +1,22 @@
 """Subword models of both languages together: learnt on training text, applied to every split.
 
-Learning replaces subword-nmt's loop, at 2.4 times its speed (32,000 merges of 266,000 pairs), and a
-test holds the merges equal; tokenizers' and pyonmttok's trainers, 7 and 2.5 times as fast as this,
-break ties between pairs otherwise. Applying remembers words: 1.35 times subword-nmt's speed.
+Learning is our own (merges.py). Applying remembers words: 1.35 times subword-nmt's speed.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from heapq import nlargest
-from itertools import compress, islice, pairwise, repeat
+from itertools import islice
 from pathlib import Path
 
 import sentencepiece
-from subword_nmt import learn_bpe
 from subword_nmt.apply_bpe import BPE
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.merges import best_merges
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.text import text_blocks
 
@@ -28,17 +24,11 @@ SUBWORDS = ("bpe", "sentencepiece")
 MODEL_TYPES = ("unigram", "bpe")  # SentencePiece's
 MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model"}
 COUNT_BYTES = 1 << 23  # of text at a time: the longer, the fewer words are counted twice
-END_OF_WORD = "</w>"
-MIN_FREQUENCY = 2  # of a pair that is merged; subword-nmt's
-FREQUENT_PAIRS = 1000  # as many are looked through for each merge; only the speed depends on it
-COMPACT_EVERY = 2000  # merges
 CACHED_WORDS = 500_000  # that a process remembers the subwords of
 MAX_SENTENCES = 2_000_000  # that SentencePiece learns from; more change next to nothing
 # SentencePiece shares its counts out over threads and adds them up again: another number, another
 # model.
 LEARNING_THREADS = 16
-Pair = tuple[str, str]
-Symbols = tuple[str, ...]
 
 
 def count_words(paths: Sequence[Path], workers: int) -> Counter[str]:
@@ -55,101 +45,18 @@ def _count(text: str) -> Counter[str]:
 
 
 def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
-    """Learn byte-pair merges (Sennrich et al. 2016) as subword-nmt does and write them to ``path``.
+    """Learn byte-pair merges as subword-nmt does and write them to ``path``.
 
-    subword-nmt's own functions count and merge. Only its loop stands here again, which looks
-    through all pairs for each merge; this one looks through the most frequent. ``words`` is
-    emptied, to save memory.
+    ``words`` is emptied, to save memory.
 
     Raises:
         UserError: there is nothing to merge.
     """
-    vocabulary = sorted(_symbols_of(words), key=lambda entry: entry[1], reverse=True)
-    if all(len(symbols) < 2 for symbols, _ in vocabulary):
+    if max(map(len, words), default=0) < 2:
         raise UserError("the training text has no word of two letters; nothing to learn BPE from")
     with path.open("w", encoding="utf-8", newline="\n") as codes:
         codes.write("#version: 0.2\n")
-        codes.writelines(
-            f"{first} {second}\n" for first, second in _best_merges(vocabulary, merges)
-        )
-
-
-def _symbols_of(words: Counter[str]) -> Iterator[tuple[Symbols, int]]:
-    """Each word as the symbols that BPE begins with, and its count; ``words`` is emptied."""
-    while words:
-        word, count = words.popitem()
-        # Interned: one string for each last letter, not one for each word.
-        yield (*word[:-1], sys.intern(word[-1] + END_OF_WORD)), count
-
-
-def _best_merges(vocabulary: list[tuple[Symbols, int]], merges: int) -> Iterator[Pair]:
-    """The most frequent pair, merged, and so on: the loop of ``learn_bpe.learn_bpe``."""
-    counts, places = learn_bpe.get_pair_statistics(vocabulary)
-    all_counts = counts.copy()
-    threshold = max(counts.values()) / 10
-    frequent = _FrequentPairs()
-    for number in range(merges):
-        best = frequent.best(counts)
-        if best is None or (number and counts[best] < threshold):
-            learn_bpe.prune_stats(counts, all_counts, threshold)
-            counts = all_counts.copy()
-            frequent = _FrequentPairs()
-            best = frequent.best(counts)
-            assert best is not None  # noqa: S101  # merging leaves every pair in the statistics
-            threshold = counts[best] * number / (number + 10000.0)
-            learn_bpe.prune_stats(counts, all_counts, threshold)
-        if counts[best] < MIN_FREQUENCY:
-            return
-        yield best
-        changes = learn_bpe.replace_pair(best, vocabulary, places)
-        learn_bpe.update_pair_statistics(best, changes, counts, places)
-        counts[best] = 0
-        frequent.add(best, changes, counts)
-        if number % 100 == 0:
-            learn_bpe.prune_stats(counts, all_counts, threshold)
-        if number % COMPACT_EVERY == 0:
-            _compact(places)
-
-
-def _compact(places: dict[Pair, dict[int, int]]) -> None:
-    """Forget the words that a pair is no longer in: most of subword-nmt's memory in the end."""
-    for pair, words in list(places.items()):
-        left = {word: count for word, count in words.items() if count}
-        if not left:
-            del places[pair]
-        elif len(left) < len(words):
-            places[pair] = defaultdict(int, left)
-
-
-class _FrequentPairs:
-    """The pairs of which one is the most frequent; others only fall but for the newest symbol's."""
-
-    def __init__(self) -> None:
-        """None yet: the first look goes through all."""
-        self._pairs: set[Pair] = set()
-        self._least = 0
-
-    def best(self, counts: dict[Pair, int]) -> Pair | None:
-        """The most frequent pair, and of equally frequent ones the last in the alphabet."""
-        if not counts:
-            return None
-        found = list(map(counts.get, self._pairs, repeat(0)))
-        if not found or max(found) < self._least:
-            self._least = nlargest(FREQUENT_PAIRS, counts.values())[-1]
-            self._pairs = {pair for pair, count in counts.items() if count >= self._least}
-            found = list(map(counts.get, self._pairs, repeat(0)))
-        return max(compress(self._pairs, map(max(found).__eq__, found)))
-
-    def add(
-        self,
-        merged: Pair,
-        changes: list[tuple[int, Symbols, Symbols, int]],
-        counts: dict[Pair, int],
-    ) -> None:
-        """Take in what may have become frequent: pairs of the new symbol."""
-        symbol = "".join(merged)
-        pairs = {pair for _, word, _, _ in changes for pair in pairwise(word) if symbol in pair}
-        self._pairs.update(pair for pair in pairs if counts.get(pair, 0) >= self._least)
+        codes.writelines(f"{first} {second}\n" for first, second in best_merges(words, merges))
 
 
 def learn_sentencepiece(

@@ -21,8 +21,11 @@ TOKENIZERS = ("moses", "none")
 ESCAPED = "moses-escaped"
 UNSPACED = frozenset(("zh", "ja", "th", "km", "lo", "my"))  # no spaces between words
 CACHED_WORDS = 500_000  # of a language; the commonest come first, the memory stays bounded
+_LETTERS = "zqz"  # in which no rule sees more than that they are letters
+_MARKS = re.escape("\"'`()[]<>,.:;!?/%&=+*-\u2013\u2014\u2026\u201e\u201c\u201d")
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from inside words
 _SPECIAL = frozenset(r".^$*+?{}[]\|()")  # of regular expressions
+_ESCAPED = re.compile(r"\\(\W)")  # in a regular expression: a character that stands for itself
 _APOSTROPHES = re.compile(r"'\s+'")
 # Each of Moses' rules for punctuation needs one of these in the line.
 _TO_NORMALISE = re.compile(
@@ -68,9 +71,17 @@ class WordwiseMoses:
         self._moses = _QuickMoses(lang)
         alphanumeric = self._moses.IsAlnum
         self._plain = re.compile(rf"[{alphanumeric}\-]+").fullmatch
+        letters = rf"([{self._moses.IsAlpha}]{{2,}})"
+        self._marked = re.compile(rf"([{_MARKS}]*){letters}([{_MARKS}]*)").fullmatch
+        self._numbers = frozenset(self._moses.IsN)
+        # The letters of abbreviations, and of sacremoses' own stand-ins for dots.
+        abbreviations = " ".join(self._moses.NONBREAKING_PREFIXES)
+        self._special = frozenset(re.findall(letters, abbreviations))
         self._free: dict[str, str] = {}  # word -> tokens, whatever stands around it
         # (first?, word, kind of next word) -> tokens
         self._bound: dict[tuple[bool, str, str], str] = {}
+        # The same of words whose letters are `_LETTERS`.
+        self._shapes: dict[tuple[bool, str, str], str] = {}
 
     def __call__(self, line: str) -> str:
         """The line's tokens, with spaces between them."""
@@ -109,9 +120,25 @@ class WordwiseMoses:
         return "a" if first in self._moses.lower_letters else "1" if first in "0123456789" else "X"
 
     def _ask(self, first: bool, word: str, following: str) -> str:
+        """The tokens of a word; those of `_LETTERS` with other letters where these are usual."""
         # sacremoses' own stand-in for dots (DOTMULTI) would be taken for dots.
         if self._plain(word) and "MULTI" not in word:
             return word
+        if (marked := self._marked(word)) and self._is_usual(marked[2]):
+            shape = first, f"{marked[1]}{_LETTERS}{marked[3]}", following
+            tokens = self._shapes.get(shape)
+            if tokens is None:
+                tokens = self._remember(self._shapes, shape, "", self._in_line(*shape))
+            return tokens.replace(_LETTERS, marked[2])
+        return self._in_line(first, word, following)
+
+    def _is_usual(self, letters: str) -> bool:
+        """Whether rules see no more in them than that they are letters."""
+        if "DOT" in letters or "MULTI" in letters or letters in self._special:
+            return False
+        return self._numbers.isdisjoint(letters)
+
+    def _in_line(self, first: bool, word: str, following: str) -> str:
         before, after = "" if first else "X ", f" {following}" if following else ""
         return self.whole_line(f"{before}{word}{after}").removeprefix(before).removesuffix(after)
 
@@ -142,9 +169,21 @@ def punctuation_normaliser(lang: str) -> Callable[[str], str]:
 
 def _rule(pattern: str, replacement: str) -> Callable[[str], str]:
     """A rule of sacremoses as a function of the line, without a needless regular expression."""
-    if _SPECIAL.isdisjoint(pattern) and "\\" not in replacement:
-        return methodcaller("replace", pattern, replacement)
+    if (pattern, replacement) == (" +", " "):
+        return _single_spaces
+    plain = _ESCAPED.sub(r"\1", pattern).replace(r"\r", "\r")
+    if (
+        _SPECIAL.isdisjoint(_ESCAPED.sub("", pattern).replace(r"\r", ""))
+        and "\\" not in replacement
+    ):
+        return methodcaller("replace", plain, replacement)
     return partial(re.compile(pattern).sub, replacement)
+
+
+def _single_spaces(line: str) -> str:
+    while "  " in line:
+        line = line.replace("  ", " ")
+    return line
 
 
 @cache

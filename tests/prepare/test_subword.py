@@ -50,21 +50,6 @@ def test_bpe_is_subword_nmts_own(tmp_path: Path, lines: list[str]) -> None:
     assert list(map(join_bpe, expected)) == lines
 
 
-@pytest.mark.parametrize("merges", [400, 5000])
-def test_merges_are_subword_nmts_however_few_pairs_are_looked_through(
-    tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch, merges: int
-) -> None:
-    """Also with words that have a letter many times, and until no pair is left."""
-    text = [*lines, "aaa aaaa baaab abababab bababa ababa aabbaabb aab", "aaaa ababab"]
-    codes = io.StringIO()
-    learn_bpe(io.StringIO("\n".join(text)), codes, merges)
-    for pairs, every in ((1, 500), (3, 7000), (1000, 100)):
-        monkeypatch.setattr("fairseq_mhe.prepare.subword.FREQUENT_PAIRS", pairs)
-        monkeypatch.setattr("fairseq_mhe.prepare.subword.COMPACT_EVERY", every)
-        learn_bpe_model(counted(text), merges, tmp_path / "codes")
-        assert (tmp_path / "codes").read_text(encoding="utf-8") == codes.getvalue()
-
-
 def test_segmenting_is_subword_nmts_with_a_full_memory_too(
     tmp_path: Path, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
         "ab'` ,.",
         ["Mr.", "No.", "z.B.", "U.S.", "3", "x", " ", "'", ",", ".."],
         ["DOTMULTI", ". "],
+        ["Mr", "bzw", "word", "Word", "s", "n", "DOT", "\u2167b", *"'.,(-` "],
     ):
         for _ in range(700):
             line = "".join(random.choice(pieces) for _ in range(random.randint(0, 14)))
