@@ -7,8 +7,9 @@ from fairseq_mhe import fairseq_fixes
 # What is imported registers itself.
 with fairseq_fixes.quiet_import():
     from fairseq_mhe.models import architectures, language_architectures, loss, optimizer  # noqa: F401
+    from fairseq_mhe.models.checkpoint_options import check_transformer
 
-fairseq_fixes.apply()
+fairseq_fixes.apply(check_transformer)
 
 if TYPE_CHECKING:
     from fairseq_mhe.deploy.translator import Translator as Translator

@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,15 +23,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairseq_mhe.common.checkpoint_files import check_transformer, read_checkpoint, why_unreadable
+from fairseq_mhe.common.checkpoint_files import read_checkpoint, why_unreadable
 from fairseq_mhe.common.errors import ErrorExit, UserError
 
 
-def apply() -> None:
-    """Apply the fixes that hold for the whole process; called when the user-dir is imported."""
+def apply(check: Callable[[Path, dict[str, Any]], None]) -> None:
+    """Apply the fixes that hold for the whole process; called when the user-dir is imported.
+
+    ``check``: refuses the content of a checkpoint that no model can be built from.
+    """
     if "fairseq_cli" in sys.modules:  # else the program is a host's, whose filters are its own
         quieten_start_up()
-    _load_checkpoints_safely()
+    _load_checkpoints_safely(check)
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
     _mask_whole_words()
@@ -85,7 +88,7 @@ def quieten_start_up() -> None:
     ignore(message=r"'pin_memory' argument is set as true but no accelerator is found")
 
 
-def _load_checkpoints_safely() -> None:
+def _load_checkpoints_safely(check: Callable[[Path, dict[str, Any]], None]) -> None:
     """Let fairseq read its checkpoints in torch's weights-only mode; refuse others in one line.
 
     fairseq calls ``torch.load`` without ``weights_only``, which since torch 2.6 refuses the
@@ -100,7 +103,7 @@ def _load_checkpoints_safely() -> None:
         file = Path(path)
         try:
             if file.exists():  # else fairseq may know how to fetch it
-                check_transformer(file, read_checkpoint(file))
+                check(file, read_checkpoint(file))
             with warnings.catch_warnings(action="ignore"):  # of a foreign pickle
                 return load(path, *args, **kwargs)
         except UserError as error:

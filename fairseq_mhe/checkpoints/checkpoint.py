@@ -26,9 +26,10 @@ from fairseq_mhe.checkpoints.safe_load import (
     save_checkpoint,
     updates_made,
 )
-from fairseq_mhe.common.checkpoint_files import check_transformer, model_options
+from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.models.checkpoint_options import check_transformer
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, build_ours, family_of
 from fairseq_mhe.models.options import OPTIONS, kinds
 from fairseq_mhe.models.rows import nearest_row
