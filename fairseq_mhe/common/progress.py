@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from fairseq_mhe.common.time_left import WholeJob
+
 #: Seconds between two pictures on a terminal: drawing takes longer than what many updates tell of.
 _DRAW_EVERY = 0.1
 #: Seconds between two reports in lines.
 _LINE_EVERY = 15.0
+#: The state whose units are those of a `WholeJob`.
+TRAINING = "training"
 #: What a row that was named beforehand is before its work begins, and when it is over.
 _WAITING, _DONE = "waiting", "done"
 
@@ -70,6 +74,7 @@ class Board:
         names: Iterable[str] = (),
         console: Console | None = None,
         transient: bool = False,
+        job: WholeJob | None = None,
     ) -> None:
         """Used with ``with``.
 
@@ -78,7 +83,9 @@ class Board:
             names: of all rows, where they are known beforehand; they are then shown with a state.
             console: where to show it; standard error by default.
             transient: nothing of it stays on a terminal.
+            job: what all rows together are; the time that it still takes is then shown.
         """
+        self._job, self._counts = job, False
         self.console = console or Console(stderr=True)
         self._unit = unit and f" {unit}"
         self._rows = {name: _Row(_WAITING) for name in names}
@@ -111,10 +118,17 @@ class Board:
     def begin(self, state: str) -> None:
         """From now on what is added is in this state ("training")."""
         self._state = state
+        self._counts = state == TRAINING
+        if self._job and self._counts:
+            self._job.trains()
+        elif self._job:
+            self._job.rests()
 
     def add(self, name: str, total: int, done: int = 0) -> None:
         """Work begins, ``done`` of ``total`` units of which were done before."""
         self._rows[name] = _Row(self._state, total, done, "", done, time.monotonic())
+        if self._job and self._counts:
+            self._job.trained(name, done, begins=True)
         self.tick()
 
     def update(self, name: str, done: int, note: str = "") -> None:
@@ -122,6 +136,8 @@ class Board:
         row = self._rows[name]
         ends = row.under_way and done >= row.total
         row.done, row.note = done, note or row.note
+        if self._job and self._counts:
+            self._job.trained(name, done)
         if ends:
             row.until = time.monotonic()
             if not self.console.is_terminal:
@@ -157,7 +173,7 @@ class Board:
         """Print a line for each row under way, after how many of the ``names`` are done."""
         if self._planned:
             finished = sum(row.state == _DONE for row in self._rows.values())
-            self.say(f"  {finished} of {len(self._rows)} done")
+            self.say(f"  {finished} of {len(self._rows)} done{self._all_of_it()}")
         for name, row in self._rows.items():
             if row.under_way:
                 note = f", {row.note}" if row.note else ""
@@ -174,12 +190,17 @@ class Board:
                 self._warned.add((name, warning))
                 self.say(f"  {name}: warning: {warning}")
 
+    def _all_of_it(self) -> str:
+        """The time that the whole job still takes, where there is one and it is known."""
+        left = self._job.left() if self._job else None
+        return "" if left is None else f", all of it: about {_clock(left)} left"
+
     def _begun(self, name: str) -> str:
         """How a row's line begins."""
         row = self._rows[name]
         return f"  {name}: {row.state and f'{row.state} '}{row.done}/{row.total}{self._unit}"
 
-    def _table(self) -> Table:
+    def _table(self) -> RenderableType:
         """All rows, in 80 columns: a bar, or the state where rows have one."""
         table = Table.grid(padding=(0, 1))
         for _ in range(4):
@@ -191,6 +212,8 @@ class Board:
             left = row.left()
             clock = f"{left} left" if left else row.took()
             table.add_row(Text(f"  {name}"), row.state or bar, step, clock, Text(row.note))
+        if told := self._all_of_it():
+            return Group(table, Text(f" {told.removeprefix(',')}"))
         return table
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
-from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.progress import TRAINING, Board
 from fairseq_mhe.common.steps import Steps, only_one
+from fairseq_mhe.common.time_left import WholeJob
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.report.results import gather
@@ -19,6 +21,7 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import bootstrap_seed
+from fairseq_mhe.runs.training import trained
 
 
 def _nothing(*_: object) -> None:
@@ -105,14 +108,17 @@ class TableRun:
         with contextlib.ExitStack() as opened:
             for run in self.runs:
                 opened.enter_context(only_one(run.folder))
-            board = opened.enter_context(Board(names=[run.name for run in self.runs]))
+            job = self._job()
+            names = [run.name for run in self.runs]
+            board = opened.enter_context(Board(names=names, job=job))
             for run in self.finished():
                 board.finish(run.name)
             for wave in waves(self.groups, device.slots):
                 begin("train")
-                board.begin("training")
+                board.begin(TRAINING)
                 pipeline.train(wave, self.data, device, board, self.tensorboard)
                 begin("translate")
+                begun = time.monotonic()
                 board.begin("translating")
                 for run in wave:
                     pipeline.translate(run, self.data, self.subset, device.alone(), board)
@@ -120,7 +126,17 @@ class TableRun:
                 for run in wave:
                     pipeline.score(run, self.subset, self.tokenise)
                     board.finish(run.name)
+                job.translated(len(wave), time.monotonic() - begun)
                 after()
+
+    def _job(self) -> WholeJob:
+        """All that is not finished, for the time that it still takes."""
+        waiting = self.waiting()
+        job = WholeJob({run.name: run.training.updates for run in waiting})
+        for run in waiting:
+            if trained(run):
+                job.trained(run.name, run.training.updates, begins=True)
+        return job
 
     def tabulate(self, title: str, preset: Preset) -> None:
         """Write the table of what is finished, unless it is of these very results already.
