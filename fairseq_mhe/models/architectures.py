@@ -61,6 +61,12 @@ ROWS = {
 SMALL_ROWS = {
     "iwslt": Row(512, 1024, 4, 6, 0.3),
     "multi30k": Row(128, 256, 4, 4, 0.3),
+    # The same, changed as the paper's rows are: heads, layers, width.
+    "multi30k_8x16": Row(128, 256, 8, 4, 0.3),
+    "multi30k_2x64": Row(128, 256, 2, 4, 0.3),
+    "multi30k_3l": Row(128, 256, 4, 3, 0.3),
+    "multi30k_6l": Row(128, 256, 4, 6, 0.3),
+    "multi30k_6h": Row(192, 384, 6, 4, 0.3),
     "small": Row(256, 1024, 4, 3, 0.1, normalize_before=True),
     "tiny": Row(128, 512, 4, 2, 0.1, normalize_before=True),
 }

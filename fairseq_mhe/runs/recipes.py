@@ -280,6 +280,7 @@ def _paper(row: str) -> Recipe:
 RECIPES = {
     **{row: _paper(row) for row in ROWS},
     **{found.row: found for found in (_IWSLT, _MULTI30K, _SMALL, QUICKSTART)},
+    **{row: replace(_MULTI30K, row=row) for row in SMALL_ROWS if row.startswith("multi30k_")},
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
-from studies import budget, collaborative_curve, engines, gap, uptraining
+from studies import budget, collaborative_curve, engines, gap, precision, uptraining
 from studies.study import PROGRAM
 
 #: Name -> module, and what it finds out.
@@ -26,6 +26,7 @@ STUDIES = {
         budget,
         "every kind of attention at the same number of parameters: loss and BLEU against cache",
     ),
+    "precision-study": (precision, "training in bf16 against float32: loss, BLEU, noise of seeds"),
     "compare-engines": (engines, "fairseq and CTranslate2 translating one test set"),
 }
 

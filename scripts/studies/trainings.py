@@ -135,8 +135,9 @@ def _work(
 
 def _tidy(run: Run) -> None:
     """Remove the numbered checkpoints of a scored run: with many runs they would fill the disk."""
-    for path in run.checkpoints.glob("checkpoint_*_*.pt"):
-        path.unlink()
+    for names in ("checkpoint_*_*.pt", "checkpoint[0-9]*.pt"):
+        for path in run.checkpoints.glob(names):
+            path.unlink()
     (run.checkpoints / "checkpoint_best.pt").unlink(missing_ok=True)
 
 
