@@ -20,6 +20,8 @@ _GROUPS = {
         "quickstart": ("experiments.quickstart", "prepare, train, score and print the table"),
         "run-table": ("experiments.run_table", "train and score rows x kinds x seeds: the table"),
         "train": ("experiments.train", "train a row of the paper's table with a kind of attention"),
+        "pretrain": ("experiments.pretrain", "train a language model on running text"),
+        "finetune": ("experiments.finetune", "fine-tune a masked language model on a task"),
         "evaluate": ("experiments.evaluate", "translate and score with a trained run"),
         "score": ("experiments.score", "score detokenised translations with sacreBLEU"),
         "table": ("report.table", "make the table and the picture from run folders"),

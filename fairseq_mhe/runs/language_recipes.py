@@ -1,0 +1,96 @@
+"""How language models are pre-trained and fine-tuned: every number, with its source."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """``batch`` blocks of ``tokens`` subwords an update, in mini-batches of ``mini``."""
+
+    updates: int
+    batch: int
+    mini: int
+    tokens: int
+    lr: float
+    warmup: int
+    weight_decay: float = 0.01
+
+    def flags(self, workers: int) -> list[str]:
+        """fairseq's options, for so many processes."""
+        words = {
+            "tokens-per-sample": self.tokens,
+            "batch-size": self.mini,
+            "update-freq": max(1, self.batch // (self.mini * workers)),
+            "lr": self.lr,
+            "warmup-updates": self.warmup,
+            "total-num-update": self.updates,
+            "max-update": self.updates,
+            "weight-decay": self.weight_decay,
+        }
+        flags = [word for name, value in words.items() for word in (f"--{name}", str(value))]
+        fixed = "--optimizer adam --adam-eps 1e-06 --lr-scheduler polynomial_decay"
+        return [*flags, *fixed.split(), "--adam-betas", "(0.9, 0.98)"]
+
+    def settings(self) -> dict[str, Any]:
+        """As a run keeps it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """``epochs`` over a task in batches of ``batch`` examples; warm-up over 6% of the updates."""
+
+    lr: float
+    batch: int
+    epochs: int
+    weight_decay: float = 0.1
+
+    def updates(self, examples: int) -> int:
+        """How many all epochs have."""
+        return -(-examples // self.batch) * self.epochs
+
+    def flags(self, examples: int) -> list[str]:
+        """fairseq's options, for a task of so many examples."""
+        updates = self.updates(examples)
+        words = {
+            "batch-size": self.batch,
+            "lr": self.lr,
+            "warmup-updates": max(1, updates * 6 // 100),
+            "total-num-update": updates,
+            "max-update": updates,
+            "weight-decay": self.weight_decay,
+            "dropout": 0.1,
+            "attention-dropout": 0.1,
+        }
+        flags = [word for name, value in words.items() for word in (f"--{name}", str(value))]
+        fixed = "--optimizer adam --adam-eps 1e-06 --lr-scheduler polynomial_decay"
+        return [*flags, *fixed.split(), "--adam-betas", "(0.9, 0.98)"]
+
+
+#: By row of `models.families`. "base" is fairseq's own configuration of RoBERTa's base size
+#: (examples/roberta/config/pretraining/base.yaml); GPT's is the same, with the shorter warm-up that
+#: a causal model bears. Those for CPUs are our own: about 20 million subwords.
+PRETRAINING = {
+    "base": Pretraining(125_000, 2048, 16, 512, 0.0005, 10_000),
+    "gpt": Pretraining(125_000, 2048, 16, 512, 0.0005, 4_000),
+    "small": Pretraining(10_000, 32, 32, 128, 0.0005, 500),
+    "tiny": Pretraining(5_000, 32, 32, 128, 0.001, 250),
+}
+#: fairseq's (examples/roberta/config/finetuning): 1e-05 for CoLA and SST-2, 32 sentences of SST-2.
+_BASE = {
+    "cola": Finetuning(1e-05, 16, 10),
+    "sst2": Finetuning(1e-05, 32, 10),
+    "": Finetuning(2e-05, 16, 10),
+}
+#: Our own, for the small rows: larger steps, and fewer passes over what is large.
+_LARGE = ("sst2", "qqp", "mnli", "qnli")
+
+
+def finetuning(row: str, task: str) -> Finetuning:
+    """The recipe of a model's row for a task."""
+    if row == "base":
+        return _BASE.get(task, _BASE[""])
+    return Finetuning(0.0003, 32, 3 if task in _LARGE else 10)

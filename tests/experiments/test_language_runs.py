@@ -1,0 +1,124 @@
+"""Pre-training and fine-tuning in miniature, through the commands behind the scripts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from fairseq_mhe import cli
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
+from fairseq_mhe.prepare.task_folder import open_task, prepare_task
+from fairseq_mhe.prepare.tasks import TASKS
+from fairseq_mhe.runs.finetuning import open_pretrained
+from tests.checkpoints.test_language_checkpoints import make_checkpoint
+from tests.fixtures.trained import snapshot
+
+LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:300]]
+RUN = "roberta_mhe_tiny-mhe_mul-seed1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Text, a task, a masked model of 3 updates, and that fine-tuned by 4."""
+    place = tmp_path_factory.mktemp("language runs")
+    parts = ["\n".join(LINES[start : start + 20]) for start in range(0, 300, 20)]
+    (place / "text.txt").write_text("\n\n".join(parts))
+    prepare_text(
+        TextConfig(
+            train=(place / "text.txt",),
+            hold_out=5,
+            vocab_size=250,
+            workers=1,
+            out=place / "text",
+            block=64,
+        )
+    )
+    for split, start in (("train", 0), ("dev", 40)):
+        rows = (f"{line}\t{n % 2}\n" for n, line in enumerate(LINES[start : start + 35]))
+        (place / f"sst2.{split}.tsv").write_text("sentence\tlabel\n" + "".join(rows))
+    prepare_task(TASKS["sst2"], place, place / "text", place / "sst2", block=64)
+    words = ["--data", str(place / "text"), "--tokens", "64", "--batch", "4", "--updates", "3"]
+    cli.main(["pretrain", "roberta_mhe_tiny", "mhe_mul", *words, "--out", str(place), "--cpu"])
+    finetune(place)
+    return place
+
+
+def finetune(place: Path, *more: str) -> None:
+    words = ["--model", str(place / RUN), "--out", str(place), "--epochs", "2", "--cpu"]
+    cli.main(["finetune", str(place / "sst2"), *words, *more])
+
+
+def test_every_example_is_scored(folder: Path) -> None:
+    """35 examples: fairseq's own batching would lose the last 3."""
+    run = folder / f"{RUN}-sst2-seed1"
+    found = json.loads((run / "scores.json").read_text())
+    said = json.loads((run / "predictions.dev.json").read_text())
+    assert found["examples"] == {"dev": 35}
+    assert len(said) == 35
+    right = open_task(folder / "sst2").examples("valid")["labels"]
+    accuracy = 100 * sum(a == b for a, b in zip(said, right, strict=True)) / 35
+    assert found["scores"] == pytest.approx({"score": accuracy, "accuracy": accuracy})
+    log = (run / "train.log").read_text()
+    assert '"valid_num_updates": "4"' in log
+    assert f'"valid_accuracy": "{accuracy:.1f}"' in log  # fairseq's own count
+
+
+def test_fine_tuning_begins_with_the_pre_trained_weights(folder: Path) -> None:
+    states = [
+        torch.load(folder / name / "checkpoints" / "checkpoint_last.pt")["model"]
+        for name in (RUN, f"{RUN}-sst2-seed1")
+    ]
+    name = "encoder.sentence_encoder.embed_tokens.weight"
+    before, after = (state[name] for state in states)
+    assert (after - before).abs().max() < 0.01 < before.std()  # four small steps away
+    head = "classification_heads.sentence_classification_head.out_proj.weight"
+    assert head in states[1]
+
+
+def test_the_same_command_does_nothing_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(folder)
+    finetune(folder)
+    assert snapshot(folder) == before
+    assert "sst2, 35 of dev" in capsys.readouterr().out
+
+
+def test_pre_training_tells_fairseqs_loss(folder: Path) -> None:
+    found = json.loads((folder / RUN / "scores.json").read_text())
+    log = (folder / RUN / "train.log").read_text()
+    bits = [line for line in log.split("\n") if "| valid |" in line][-1]
+    told = float(json.loads(bits.split("| valid | ")[1])["valid_loss"])
+    assert found["nats"] / torch.log(torch.tensor(2.0)).item() == pytest.approx(told, abs=2e-3)
+
+
+def test_another_run_in_the_folder_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--model", str(folder / RUN), "--out", str(folder), "--epochs", "3", "--cpu"]
+    assert cli.main(["finetune", str(folder / "sst2"), *words]) != 0
+    assert re.search(r"is a run with recipe .* name another --out", capsys.readouterr().err)
+
+
+def test_what_cannot_be_fine_tuned_is_refused(folder: Path, tmp_path: Path) -> None:
+    data = open_task(folder / "sst2")
+    causal = make_checkpoint(tmp_path / "lm.pt", "transformer_lm_mhe")
+    with pytest.raises(UserError, match="not a roberta: fine-tuning starts from a masked"):
+        open_pretrained(causal, data)
+    checkpoint = folder / RUN / "checkpoints" / "checkpoint_last.pt"
+    long = prepare_task(TASKS["sst2"], folder, folder / "text", tmp_path / "long", block=65)
+    with pytest.raises(UserError, match="prepare the task with --block 64"):
+        open_pretrained(checkpoint, open_task(long))
+    other = tmp_path / "other"
+    shutil.copytree(folder / "sst2", other)
+    with (other / "bin" / "input0" / "dict.txt").open("a") as words:
+        words.write("more 1\n")
+    with pytest.raises(UserError, match=r"does not belong to .* its dictionary has"):
+        open_pretrained(checkpoint, open_task(other))

@@ -1,0 +1,200 @@
+"""GLUE's and SuperGLUE's files as fairseq reads them afterwards; bad files in one line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
+from fairseq_mhe.prepare.task_folder import open_task, prepare_task, shortened
+from fairseq_mhe.prepare.tasks import TASKS, read_task
+from fairseq_mhe.prepare.text_processing import join_sentencepiece
+
+LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:400]]
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of running text."""
+    folder = tmp_path_factory.mktemp("language")
+    parts = ["\n".join(LINES[start : start + 20]) for start in range(0, 400, 20)]
+    (folder / "text.txt").write_text("\n\n".join(parts))
+    config = TextConfig(
+        train=(folder / "text.txt",),
+        hold_out=5,
+        vocab_size=250,
+        workers=1,
+        out=folder / "data",
+        block=64,
+    )
+    return prepare_text(config)
+
+
+def official(task: str, split: str, start: int = 0) -> str:
+    """Four examples in the official format."""
+    start += 40  # of the training text
+    a, b = LINES[start : start + 4], LINES[start + 4 : start + 8]
+    rows = zip(a, b, range(4), strict=True)
+    if task == "cola":
+        return "".join(f"gj04\t{n % 2}\t{'' if n % 2 else '*'}\t{x}\n" for x, _, n in rows)
+    if task == "sst2":
+        return "sentence\tlabel\n" + "".join(f"{x} \t{n % 2}\n" for x, _, n in rows)
+    if task == "mrpc":
+        heading = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
+        return heading + "".join(f"{n % 2}\t1\t2\t{x}\t{y}\n" for x, y, n in rows)
+    if task == "stsb":
+        heading = "index\tgenre\tsentence1\tsentence2\tscore\n"
+        return heading + "".join(f"{n}\tnews\t{x}\t{y}\t{n}.250\n" for x, y, n in rows)
+    if task == "mnli":
+        heading = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
+        labels = ("entailment", "neutral", "contradiction", "neutral")
+        return heading + "".join(f"{n}\t{x}\t{y}\t-\t{labels[n]}\n" for x, y, n in rows)
+    if task == "rte":
+        heading, labels = "index\tsentence1\tsentence2\tlabel\n", TASKS["rte"].labels
+        assert labels
+        return heading + "".join(f"{n}\t{x}\t{y}\t{labels[n % 2]}\n" for x, y, n in rows)
+    if task == "boolq":
+        made = [{"question": y, "passage": x, "label": n % 2 == 1} for x, y, n in rows]
+        return "".join(f"{json.dumps(row)}\n" for row in made)
+    answers = [{"text": x, "idx": n, "label": n % 2} for x, _, n in rows]
+    questions = [
+        {"question": "which", "answers": answers[:3], "idx": 0},
+        {"question": "who", "answers": answers[3:], "idx": 1},
+    ]
+    return json.dumps({"idx": 7, "passage": {"text": b[0], "questions": questions}}) + "\n"
+
+
+def put(folder: Path, name: str, content: dict[str, str]) -> Path:
+    """The official folder with some splits' content."""
+    task = TASKS[name]
+    (folder / task.folder).mkdir(parents=True)
+    for split, lines in content.items():
+        (folder / task.folder / f"{split}{task.suffix}").write_text(lines, encoding="utf-8")
+    return folder
+
+
+def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
+    """What fairseq's task reads: the text of all inputs, and the target."""
+    data = open_task(folder)
+    regression = data.task.labels is None
+    config = SentencePredictionConfig(
+        data=str(data.binary), num_classes=len(data.task.labels or "1"), no_shuffle=True
+    )
+    config.init_token, config.separator_token, config.seed = 0, 2, 1
+    config.regression_target, config.max_positions = regression, data.block
+    task = SentencePredictionTask.setup_task(config)
+    task.load_dataset(subset)
+    dataset = task.dataset(subset)
+    found = []
+    for index in range(len(dataset)):
+        batch = dataset.collater([dataset[index]])
+        tokens = batch["net_input"]["src_tokens"][0]
+        assert tokens[0] == 0
+        assert len(tokens) <= data.block
+        words = [task.source_dictionary[t] for t in tokens.tolist()]
+        text = join_sentencepiece(" ".join(words)).replace("<s>", "").split("</s>")
+        found.append(
+            ("|".join(part.strip() for part in text if part), batch["target"].view(-1)[0].item())
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    "name", ["cola", "sst2", "mrpc", "stsb", "mnli", "rte", "boolq", "multirc"]
+)
+def test_fairseq_reads_every_example(name: str, text: Path, tmp_path: Path) -> None:
+    task = TASKS[name]
+    splits = {
+        split: official(name, split, 8 * n) for n, split in enumerate(("train", *task.scored))
+    }
+    source = put(tmp_path / "official", name, splits)
+    out = prepare_task(task, source, text, tmp_path / "out", block=200)
+    data = open_task(out)
+    for subset, split in {"train": "train", **data.subsets}.items():
+        examples = read_task(task, source / task.folder / f"{split}{task.suffix}")
+        assert len(examples) == 4
+        found = fairseqs(out, subset)
+        for (words, target), example in zip(found, examples, strict=True):
+            assert "<unk>" not in words
+            assert words == "|".join(" ".join(part.split()) for part in example.texts)
+            wanted = (
+                float(example.label) if task.labels is None else task.labels.index(example.label)
+            )
+            assert target == wanted
+    if name == "multirc":
+        assert data.examples("valid")["groups"] == ["7.0", "7.0", "7.0", "7.1"]
+    assert set(data.subsets.values()) == set(task.scored)
+
+
+def test_a_quotation_mark_is_an_ordinary_character(tmp_path: Path) -> None:
+    path = tmp_path / "sst2.dev.tsv"
+    path.write_text('sentence\tlabel\n" a film\t1\nanother " one\t0\n')
+    found = [(example.texts, example.label) for example in read_task(TASKS["sst2"], path)]
+    assert found == [(('" a film',), "1"), (('another " one',), "0")]
+
+
+def test_truncated_examples_are_counted_and_said(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = put(tmp_path / "in", "rte", dict.fromkeys(("train", "dev"), official("rte", "")))
+    out = prepare_task(TASKS["rte"], source, text, tmp_path / "out", block=12)
+    assert len(fairseqs(out, "valid")) == 4
+    told = capsys.readouterr().err
+    assert "rte valid: 4 examples, " in told
+    assert "truncated to 12 tokens" in told
+
+
+def test_the_longer_text_is_cut() -> None:
+    assert shortened([list("abcdef"), list("xy")], 6) == [list("abcd"), list("xy")]
+    assert shortened([list("abcd"), list("wxyz")], 5) == [list("ab"), list("wxy")]
+    assert shortened([list("ab"), list("xy")], 4) == [list("ab"), list("xy")]
+    assert shortened([list("abc")], 2) == [list("ab")]
+
+
+def test_packed_files_by_short_names_are_found(text: Path, tmp_path: Path) -> None:
+    for split in ("train", "dev"):
+        packed = gzip.compress(official("cola", split).encode())
+        (tmp_path / f"cola.{split}.tsv.gz").write_bytes(packed)
+    out = prepare_task(TASKS["cola"], tmp_path, text, tmp_path / "out", block=64)
+    before = (out / "manifest.json").stat().st_mtime_ns
+    prepare_task(TASKS["cola"], tmp_path, text, out, block=64)  # makes nothing again
+    assert (out / "manifest.json").stat().st_mtime_ns == before
+
+
+BAD = [
+    ("rte", "index\tsentence1\tlabel\n0\ta\tentailment\n", "there is no column 'sentence2'"),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n", "rte has no label 'maybe'"),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n", "line 2: 3 columns instead of 4"),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\t \tentailment\n", "a text is empty"),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n", "has no examples"),
+    ("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\tnan\n", "'nan' is no number"),
+    ("boolq", '{"question": "a"\n', "line 1: it is no JSON"),
+    ("boolq", '{"question": "a", "passage": 3, "label": true}\n', "passage is 3, no text"),
+    ("multirc", '{"passage": "text"}\n', "its passage has no questions"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD)
+def test_bad_files_end_in_one_line(
+    name: str, content: str, message: str, text: Path, tmp_path: Path
+) -> None:
+    task = TASKS[name]
+    source = put(tmp_path / "in", name, {"train": content, task.scored[0]: content})
+    with pytest.raises(UserError, match=message) as caught:
+        prepare_task(task, source, text, tmp_path / "out", block=64)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "out" / "bin").exists()
+
+
+def test_a_missing_file_is_told(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no RTE/train.tsv \(nor rte.train.tsv, nor with .gz"):
+        prepare_task(TASKS["rte"], tmp_path, text, tmp_path / "out", block=64)
+    with pytest.raises(UserError, match="is no prepared task"):
+        open_task(text)
