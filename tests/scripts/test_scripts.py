@@ -25,6 +25,8 @@ COMMANDS = {
     "train.sh": "train",
     "evaluate.sh": "evaluate",
     "run_table.sh": "run-table",
+    "pretrain.sh": "pretrain",
+    "finetune.sh": "finetune",
 }
 
 
