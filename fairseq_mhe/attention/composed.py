@@ -51,6 +51,12 @@ class ComposedQueryAttention(SharedProjectionAttention):
             flat = None if bias is None else bias.flatten()  # (n d,)
             self.folded_proj = as_linear(weight.flatten(0, 1), flat)
 
+    def train(self, mode: bool = True) -> ComposedQueryAttention:
+        """Training changes the weights: what was composed of them is forgotten."""
+        if mode:
+            self.folded_proj = None
+        return super().train(mode)
+
     def written_out(self) -> Heads:
         """The composed queries; the one key and the one value head in each head."""
         exact: Any = copy.deepcopy(self).double()

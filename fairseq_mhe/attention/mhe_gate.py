@@ -61,6 +61,13 @@ class MHEGate(ComposedQueryAttention):
         with torch.no_grad():
             self.folded_gate_proj = as_linear(*self._gate())
 
+    def train(self, mode: bool = True) -> MHEGate:
+        """The gates' projection is forgotten too."""
+        if mode:
+            self.folded_gate_proj = None
+        super().train(mode)
+        return self
+
     def _gate(self) -> tuple[Tensor, Tensor | None]:
         """Weight (n, C) and bias (n,) of what the sigmoid takes."""
         embedding, bias = self.gate_embedding, self.q_proj.bias

@@ -42,8 +42,11 @@ def folded(source: Source, path: Path) -> torch.nn.Module:
     return load_by_fairseq(path, source.task())
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("learned", [False, True], ids=["random", "trained"])
+@pytest.mark.parametrize(
+    ("learned", "bias"),
+    [(False, False), (False, True), (True, True)],
+    ids=["random", "random with biases", "trained with biases"],
+)
 @pytest.mark.parametrize("kind", FOLDABLE)
 def test_logits_and_hypotheses_are_the_same(
     make_source: Callable[..., Source], tmp_path: Path, kind: str, learned: bool, bias: bool
