@@ -6,4 +6,4 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
 
 set_up fairseq "$@"
-run -m fairseq_mhe.prepare.corpora.understanding superglue
+run -m fairseq_mhe.prepare.corpora.superglue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -32,10 +31,6 @@ def run(args: argparse.Namespace) -> None:
     print(prepare_task(TASKS[args.task], args.folder, args.text, out, args.block))
 
 
-def main(suite: str) -> None:
+def run_suite(suite: str, description: str | None) -> None:
     """The script of GLUE or of SuperGLUE."""
-    run_script(f"{suite}.sh", __doc__, partial(add_arguments, suite=suite), run)
-
-
-if __name__ == "__main__":
-    main(sys.argv.pop(1))
+    run_script(f"{suite}.sh", description, partial(add_arguments, suite=suite), run)
