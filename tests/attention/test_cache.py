@@ -78,7 +78,8 @@ def test_sentence_order() -> None:
 def test_an_order_that_changed_in_place_is_asked_again(inference: bool) -> None:
     with torch.inference_mode(inference):
         order = torch.tensor([0, 1, 2, 3])
-        assert sentence_order(order, 2, 2) == (None, 2)
+        rows, beam = sentence_order(order, 3, 2)
+        assert (rows.tolist(), beam) == ([0, 1], 2)
         order.view(-1, 2).add_(2)
         rows, beam = sentence_order(order, 3, 2)
     assert (rows.tolist(), beam) == ([1, 2], 2)

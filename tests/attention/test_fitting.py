@@ -67,11 +67,8 @@ def errors(heads: Heads, other: Heads, x: Tensor) -> tuple[float, float]:
     )
 
 
-@pytest.mark.parametrize("kind", ["mqa", "gqa", "mhe_mul"])
+@pytest.mark.parametrize("kind", ["mqa", "gqa", "mhe_mul", "mhe_add"])
 def test_nothing_near_is_better(kind: str) -> None:
-    """(MHE-Add's one score for all heads is fitted to their mean, which is no least square of
-    each.)
-    """
     heads, (x, inputs) = make_heads(), make_inputs()
     found = new(kind).fitted(Trained(heads, inputs, iterations=3000)).parameters
     best = errors(heads, made(new(kind), found), x)
@@ -102,6 +99,30 @@ def test_constants_are_kept(kind: str) -> None:
     mean = inputs.memory.mean
     before, after = (h.outputs().sum(dim=0) @ mean + h.constant() for h in (heads, other))
     torch.testing.assert_close(after, before)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_embeddings_bring_the_mean_closest_to_each_head(bias: bool) -> None:
+    """MHE-Mul's as the factor of each channel, MHE-Add's as what is added to each bias."""
+    heads = make_heads()
+    heads.value[:, 1] = 0  # a channel of nothing, whose factor is of no consequence
+    groups = {"bias": bias, "self_attention": True}
+    for offset in (1.0, 0.5):
+        new_mul = build_attention("mhe_mul", C, N, head_embedding_offset=offset, **groups)
+        found = new_mul.pooled(heads)
+        assert torch.equal(found["value_embedding"][:, 1], torch.full((N,), 1 - offset).double())
+        for name in ("query", "key"):
+            weight = getattr(heads.of_width(C // N), name)  # (n, d, C)
+            for channel in range(C // N):
+                mean = found[f"{name[0]}_proj.weight"][channel]
+                best = torch.linalg.lstsq(mean.unsqueeze(1), weight[:, channel].T).solution[0]
+                factor = offset + found[f"{name}_embedding"][:, channel]
+                torch.testing.assert_close(factor, best)
+    found = build_attention("mhe_add", C, N, **groups).pooled(heads)
+    for name in ("query", "key", "value"):
+        shared = found[f"{name[0]}_proj.bias"] if bias else 0.0
+        each = getattr(heads.of_width(C // N), f"{name}_bias")
+        torch.testing.assert_close(found[f"{name}_embedding"] + shared, each)
 
 
 def test_the_offset_of_mhe_mul_counts() -> None:

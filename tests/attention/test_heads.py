@@ -49,9 +49,9 @@ def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:
         by_hand(attention.written_out(), x, y), expected, rtol=1e-10, atol=1e-10
     )
     if kind != "collaborative":  # whose keys are wider than a stock head
-        torch.testing.assert_close(
-            by_hand(attention.written_out().of_width(8), x, y), expected, rtol=1e-10, atol=1e-10
-        )
+        wider = attention.written_out().of_width(8)
+        assert (wider.key.size(1), wider.value.size(1), wider.scale) == (8, 8, 8**-0.5)
+        torch.testing.assert_close(by_hand(wider, x, y), expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("offset", [0.0, 0.5])
@@ -68,6 +68,17 @@ def test_channels_that_no_head_mixes_are_left_out() -> None:
         attention.mixing[:, 4:] = 0
     assert attention.written_out().key.size(1) == 4
     assert attention.written_out().of_width(4).key.size(1) == 4
+
+
+def test_the_channels_that_a_head_mixes_are_those_that_stay() -> None:
+    attention = sublayer("collaborative", collaborative_dim=8)
+    with torch.no_grad():
+        attention.mixing[:, :4] = 0
+        attention.mixing[0, 4] = 0  # each head has channels of its own
+        attention.mixing[0, 1] = 0.7
+    x = torch.randn(5, C, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    expected = attention(x.unsqueeze(1), x.unsqueeze(1), x.unsqueeze(1))[0].squeeze(1)
+    torch.testing.assert_close(by_hand(attention.written_out(), x, x), expected)
 
 
 def test_heads_that_do_not_fit_are_refused() -> None:
@@ -94,6 +105,7 @@ def test_forms_are_what_heads_do_with_them() -> None:
         float(x @ heads.scores()[1] @ y + heads.content()[1] @ y), float(score), rel_tol=1e-9
     )
     assert heads.scaled(0.3).scores().allclose(heads.scores())
+    assert heads.content().shape == (N, C)
 
 
 def test_which_kinds_have_no_heads_and_why() -> None:
