@@ -6,6 +6,7 @@ import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.files import output_folder, sha256, write_json
@@ -40,26 +41,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Fine-tune, or go on, predict, score, and name the run folder."""
     data = open_task(args.task)
-    folder = args.model / "checkpoints" / "checkpoint_last.pt"
-    source = open_pretrained(folder if args.model.is_dir() else args.model, data)
+    made, found = fine_tune(args.model, data, args.seed, args.out, args.epochs, args)
+    examples = ", ".join(f"{count:,} of {name}" for name, count in found["examples"].items())
+    rows = [(name, f"{value:.2f}") for name, value in found["scores"].items()]
+    print(align((f"{data.task.name}, {examples}", "%"), rows, "markdown", left=(0,)))
+    print(made.folder)
+
+
+def fine_tune(
+    model: Path,
+    data: TaskFolder,
+    number: int,
+    out: Path,
+    epochs: int | None,
+    where: argparse.Namespace,
+) -> tuple[LanguageRun, dict[str, Any]]:
+    """Fine-tune with the seed ``number``, or go on, or find it done; and the scores.
+
+    Args:
+        model: a run folder or a checkpoint.
+        data: the task.
+        number: the seed.
+        out: the folder of runs.
+        epochs: another number than the recipe's.
+        where: the options of `devices`.
+
+    Raises:
+        UserError: the model or task do not fit, or training failed.
+    """
+    whole = model / "checkpoints" / "checkpoint_last.pt"
+    source = open_pretrained(whole if model.is_dir() else model, data)
     recipe = finetuning(nearest_row(source.options).name, data.task.name)
-    recipe = replace(recipe, epochs=args.epochs or recipe.epochs)
-    device = devices.asked_for(args, models=1)
-    name = args.model.name if args.model.is_dir() else args.model.stem
-    out = output_folder(args.out / f"{name}-{data.task.name}-seed{args.seed}")
-    made = plan_finetuning(source, data, recipe, args.seed, out)
-    with only_one(out):
-        say(f"{out.name}: {made.updates:,} updates {device.describe()}")
+    recipe = replace(recipe, epochs=epochs or recipe.epochs)
+    device = devices.asked_for(where, models=1)
+    name = model.name if model.is_dir() else model.stem
+    folder = output_folder(out / f"{name}-{data.task.name}-seed{number}")
+    made = plan_finetuning(source, data, recipe, number, folder)
+    with only_one(folder):
+        say(f"{folder.name}: {made.updates:,} updates {device.describe()}")
         finetune(made, source, data, device)
-        _score(made, data)
-    print(out)
+        return made, _score(made, data)
 
 
-def _score(run: LanguageRun, data: TaskFolder) -> None:
-    """Predict every example, once, write predictions and scores, and print these."""
+def _score(run: LanguageRun, data: TaskFolder) -> dict[str, Any]:
+    """Predict every example, once, and write predictions and scores."""
     path = run.folder / SCORES
     model = sha256(run.checkpoint)
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     if found.get("model") != model:
         said = predictions(run, data)
         right = {official: data.examples(subset) for subset, official in data.subsets.items()}
@@ -69,6 +97,4 @@ def _score(run: LanguageRun, data: TaskFolder) -> None:
         values = scores(data.task, said, right)
         found = {"task": data.task.name, "examples": counts, "scores": values, "model": model}
         write_json(path, found)
-    examples = ", ".join(f"{count:,} of {name}" for name, count in found["examples"].items())
-    rows = [(name, f"{value:.2f}") for name, value in found["scores"].items()]
-    print(align((f"{data.task.name}, {examples}", "%"), rows, "markdown", left=(0,)))
+    return found

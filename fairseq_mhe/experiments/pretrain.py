@@ -16,7 +16,7 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.models.families import ROBERTA, language_archs
-from fairseq_mhe.prepare.data_folder import open_text
+from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.language_recipes import PRETRAINING, Pretraining
 from fairseq_mhe.runs.language_runs import LanguageRun
@@ -28,39 +28,66 @@ _KNOWN = [
     if arch.removeprefix(f"{family.name}_") in PRETRAINING
 ]
 
+SCORES = "scores.json"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe pretrain``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
     add("attention", metavar="ATTENTION", help="kind of attention, as fairseq-train's --attention")
+    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add_pretraining(parser)
+    devices.add_arguments(parser)
+
+
+def add_pretraining(parser: argparse.ArgumentParser) -> None:
+    """The options of what a model is trained on, and how."""
+    add = parser.add_argument
     add("--data", type=Path, required=True, help="a folder of data-prep/text.sh or its like")
     add("--out", type=Path, default=Path("runs/language"), metavar="RUNS", help="folder of runs")
-    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add("--updates", type=positive, metavar="N", help="another number than the recipe's")
     add("--tokens", type=positive, metavar="N", help="subwords of a block, not the recipe's")
     add("--batch", type=positive, metavar="N", help="blocks of an update, not the recipe's")
-    devices.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Train, or go on training, and name the run folder and the loss on the validation text."""
-    family = language_archs()[args.arch]
     kind = cells.kind(args.attention)
-    recipe = _recipe(args)
     data = open_text(args.data)
-    device = devices.asked_for(args, models=1)
+    made = pretrain(args.arch, kind, args.seed, data, args.out, recipe_of(args), args)
+    _tell(made)
+    print(made.folder)
+
+
+def pretrain(
+    arch: str,
+    kind: str,
+    number: int,
+    data: TextFolder,
+    out: Path,
+    recipe: Pretraining,
+    where: argparse.Namespace,
+) -> LanguageRun:
+    """Train a model with the seed ``number`` in ``out``, or go on, or find it trained.
+
+    ``where``: the options of `devices`.
+
+    Raises:
+        UserError: as `LanguageRun.train`.
+    """
+    device = devices.asked_for(where, models=1)
     settings = {
-        "arch": args.arch,
+        "arch": arch,
         "attention": kind,
         "data": data.fingerprint,
         "recipe": recipe.settings(),
-        "seed": args.seed,
+        "seed": number,
     }
-    folder = output_folder(args.out / f"{args.arch}-{kind}-seed{args.seed}")
+    folder = output_folder(out / f"{arch}-{kind}-seed{number}")
     made = LanguageRun(folder, settings, recipe.updates)
-    masked = family is ROBERTA
-    words = [str(data.binary), "--arch", args.arch, "--attention", kind, "--seed", str(args.seed)]
+    masked = language_archs()[arch] is ROBERTA
+    words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
     words += ["--task", "masked_lm" if masked else "language_modeling"]
     words += ["--criterion", "masked_lm" if masked else "cross_entropy"]
     # A masked model's blocks begin and end with sentences; a causal one's are full.
@@ -70,11 +97,18 @@ def run(args: argparse.Namespace) -> None:
     with only_one(folder):
         say(f"{folder.name}: {recipe.updates:,} updates {device.describe()}")
         made.train(words, device, interval=max(1, recipe.updates // 10))
-        _tell(made)
-    print(folder)
+        path = folder / SCORES
+        if not path.exists():
+            write_json(path, nats_of(made.checkpoint))
+    return made
 
 
-def _recipe(args: argparse.Namespace) -> Pretraining:
+def recipe_of(args: argparse.Namespace) -> Pretraining:
+    """The recipe of ``args.arch``, with what the options change in it.
+
+    Raises:
+        UserError: a batch cannot be made of mini-batches.
+    """
     recipe = PRETRAINING[args.arch.rsplit("mhe_", 1)[1]]
     updates = args.updates or recipe.updates
     batch = args.batch or recipe.batch
@@ -93,11 +127,8 @@ def _recipe(args: argparse.Namespace) -> Pretraining:
 
 
 def _tell(run: LanguageRun) -> None:
-    """Measure and print the loss on the validation text."""
-    path = run.folder / "scores.json"
-    if not path.exists():
-        write_json(path, nats_of(run.checkpoint))
-    found = json.loads(path.read_text(encoding="utf-8"))
+    """Print the loss on the validation text."""
+    found = json.loads((run.folder / SCORES).read_text(encoding="utf-8"))
     of = "masked subword" if "masked" in found["of"] else "subword"
     rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
     rows.append((f"perplexity of a {of}", f"{math.exp(found['nats']):.2f}"))

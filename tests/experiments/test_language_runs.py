@@ -12,6 +12,7 @@ import torch
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.experiments.nlu_table import table
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
@@ -122,3 +123,48 @@ def test_what_cannot_be_fine_tuned_is_refused(folder: Path, tmp_path: Path) -> N
         words.write("more 1\n")
     with pytest.raises(UserError, match=r"does not belong to .* its dictionary has"):
         open_pretrained(checkpoint, open_task(other))
+
+
+def test_the_table_goes_on_from_what_is_trained(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = snapshot(folder)
+    words = ["--data", str(folder / "text"), "--tokens", "64", "--batch", "4", "--updates", "3"]
+    words += ["--tasks", str(folder / "sst2"), "--kinds", "mhe_mul", "--seeds", "1"]
+    line = ["nlu-table", "roberta_mhe_tiny", *words, "--epochs", "2", "--out", str(folder)]
+    assert cli.main([*line, "--cpu"]) == 0
+    printed = capsys.readouterr().out
+    table_file = folder / "nlu-table.md"
+    assert str(table_file) in printed
+    assert table_file.read_text().strip() in printed
+    table_file.unlink()
+    assert snapshot(folder) == before
+    # 4 layers of 3 C d + 3 n d + n d C with C = 128, n = 4, d = 32
+    assert f"{4 * (3 * 128 * 32 + 3 * 4 * 32 + 128 * 128):,}" in printed
+    score = json.loads((folder / f"{RUN}-sst2-seed1" / "scores.json").read_text())["scores"]
+    assert re.search(rf"mhe_mul .*\| +{score['score']:.2f} \|.*\| +- \| +- \|", printed)
+
+
+def test_a_task_of_another_text_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (folder / "text.txt", folder / "text.txt")
+    config = TextConfig(train=text, hold_out=5, vocab_size=250, workers=1, out=tmp_path / "other")
+    other = str(prepare_text(config))
+    line = ["nlu-table", "roberta_mhe_tiny", "--data", other, "--tasks", str(folder / "sst2")]
+    assert cli.main([*line, "--out", str(tmp_path)]) != 0
+    assert "is not in the subwords of" in capsys.readouterr().err
+
+
+def test_the_tables_figures_are_the_papers() -> None:
+    found = {
+        "sha": {"rte": [50.0, 54.0], "sst2": [80.0, 80.0]},
+        "mha": {"rte": [60.0, 60.0], "sst2": [90.0, 92.0]},
+        "mhe_mul": {"rte": [57.0, 59.0], "sst2": [85.0, 87.0]},
+    }
+    lines = table(found, {"sha": 1000, "mha": 3000, "mhe_mul": 1010}).split("\n")
+    cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+    assert cells[2] == ["sha", "1,000", "52.00 ± 2.83", "80.00 ± 0.00", "66.00", "87.4", "-"]
+    # (75.5 / 66 - 1) / (3000 / 1000 - 1) and (72 / 66 - 1) / (1010 / 1000 - 1)
+    assert cells[3][-3:] == ["75.50", "100.0", "0.07"]
+    assert cells[4][-3:] == ["72.00", "95.4", "9.09"]

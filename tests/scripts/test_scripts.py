@@ -27,6 +27,7 @@ COMMANDS = {
     "run_table.sh": "run-table",
     "pretrain.sh": "pretrain",
     "finetune.sh": "finetune",
+    "run_nlu_table.sh": "nlu-table",
 }
 
 

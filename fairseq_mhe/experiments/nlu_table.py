@@ -1,0 +1,109 @@
+"""``fairseq-mhe nlu-table``: kinds of attention pre-trained, fine-tuned on tasks, in a table."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fairseq_mhe.common.arguments import positive, some_of
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import output_folder, write_text
+from fairseq_mhe.common.tables import align
+from fairseq_mhe.experiments import cells
+from fairseq_mhe.experiments.finetune import fine_tune
+from fairseq_mhe.experiments.pretrain import add_pretraining, pretrain, recipe_of
+from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.models.families import ROBERTA, build_language_on_meta
+from fairseq_mhe.prepare.data_folder import open_text
+from fairseq_mhe.prepare.task_folder import open_task
+from fairseq_mhe.report.published import peop, prr
+from fairseq_mhe.runs import devices
+
+TABLE = "nlu-table.md"
+#: The paper's, in its order.
+_KINDS = ("sha", "mha", "el", "mqa", "skv", "mhe_add", "mhe_mul")
+#: Task -> scores of the seeds.
+Scores = Mapping[str, Sequence[float]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe nlu-table``."""
+    add = parser.add_argument
+    archs = [ROBERTA.arch(row) for row in ROBERTA.rows]
+    add("arch", metavar="ARCH", choices=archs, help=", ".join(archs))
+    told = "folders of data-prep/glue.sh or superglue.sh, one a task"
+    add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=told)
+    told = f"kinds of attention (default: {','.join(_KINDS)})"
+    add("--kinds", type=cells.words, default=list(_KINDS), metavar="KIND,...", help=told)
+    seeds = ("1", "2", "3", "4", "5")
+    told = "seeds of fine-tuning (default: 1,2,3)"
+    add("--seeds", type=some_of(seeds), default=["1", "2", "3"], metavar="N,...", help=told)
+    add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
+    add_pretraining(parser)
+    devices.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train what is not trained yet, one model after another, and write and print the table."""
+    kinds = [cells.kind(name) for name in args.kinds]
+    data = open_text(args.data)
+    tasks = [open_task(folder) for folder in args.tasks]
+    names = [task.task.name for task in tasks]
+    if len(set(names)) < len(names):
+        raise UserError(f"--tasks names a task twice: {', '.join(names)}")
+    for task in tasks:
+        if task.text != data.fingerprint:
+            raise UserError(
+                f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
+                f"{data.folder}"
+            )
+    out, recipe = output_folder(args.out), recipe_of(args)
+    words = sum(1 for _ in data.dictionary().open(encoding="utf-8")) + 5
+    counts = {
+        kind: attention_parameters(build_language_on_meta(args.arch, kind, words)) for kind in kinds
+    }
+    found: dict[str, Scores] = {}
+    for kind in kinds:
+        model = pretrain(args.arch, kind, 1, data, out, recipe, args)
+        scores: dict[str, list[float]] = {}
+        for task in tasks:
+            for number in map(int, args.seeds):
+                _, result = fine_tune(model.folder, task, number, out, args.epochs, args)
+                scores.setdefault(task.task.name, []).append(result["scores"]["score"])
+        found[kind] = scores
+        write_text(out / TABLE, f"{table(found, counts)}\n")  # as far as it is
+    print(table(found, counts))
+    print(out / TABLE)
+
+
+def table(found: Mapping[str, Scores], parameters: Mapping[str, int]) -> str:
+    """A line a kind: attention parameters, the score of each task, their mean, PRR and PEoP.
+
+    A task's score is the mean over seeds, with the standard deviation where there are several. PRR
+    is of mha's mean, PEoP of sha's mean and parameters, as the paper has them; a dash stands where
+    these were not trained.
+    """
+    means = {
+        kind: statistics.mean(statistics.mean(values) for values in scores.values())
+        for kind, scores in found.items()
+    }
+    tasks = list(next(iter(found.values())))
+    rows = []
+    for kind, scores in found.items():
+        line = [kind, f"{parameters[kind]:,}", *(_with_deviation(scores[task]) for task in tasks)]
+        line.append(f"{means[kind]:.2f}")
+        line.append(f"{prr(means[kind], means['mha']):.1f}" if means.get("mha") else "-")
+        elastic = "-"
+        if means.get("sha") and parameters[kind] != parameters["sha"]:
+            value = peop(means[kind], means["sha"], parameters[kind], parameters["sha"])
+            elastic = f"{value:.2f}"
+        rows.append([*line, elastic])
+    headings = ("attention", "attention parameters", *tasks, "mean", "PRR", "PEoP")
+    return align(headings, rows, "markdown")
+
+
+def _with_deviation(values: Sequence[float]) -> str:
+    mean = f"{statistics.mean(values):.2f}"
+    return f"{mean} ± {statistics.stdev(values):.2f}" if len(values) > 1 else mean
