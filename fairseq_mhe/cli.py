@@ -42,6 +42,7 @@ _GROUPS = {
     "use": {
         "translate": ("deploy.translate", "translate plain text with a trained model"),
         "export": ("deploy.export", "a trained model as a folder that needs nothing else"),
+        "demo": ("deploy.demo", "a local page on which models translate side by side"),
     },
     "measure": {
         "params": ("experiments.params", "count the parameters of every row and kind of attention"),

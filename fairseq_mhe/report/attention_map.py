@@ -20,15 +20,14 @@ from torch import Tensor
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, sha256
+from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.sentences import task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import MODEL_NAME, PLACES, kinds
 from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
-from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, segment
-from fairseq_mhe.prepare.tokenise import tokeniser
+from fairseq_mhe.prepare.text_processing import TextProcessing
 
 #: How a sentence is translated where no translation is given: Vaswani et al. 2017, section 6.1.
 DECODING = GenerationConfig(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50)
@@ -70,26 +69,20 @@ def load_model(checkpoint: Path, data: DataFolder) -> tuple[Any, FairseqTask]:
     return source.model, task_of(data, source)
 
 
-def encode(text: str, side: int, data: DataFolder, dictionary: Dictionary, longest: int) -> Tensor:
-    """A plain sentence as fairseq's tokens (1, S) with its end, prepared as the data folder's text.
+def encode(
+    text: str, side: int, processing: TextProcessing, dictionary: Dictionary, longest: int
+) -> Tensor:
+    """A plain sentence as fairseq's tokens (1, S) with its end, prepared as the model's text.
 
     ``side``: 0 for the source, 1 for the target; ``longest``: tokens that the model takes at most.
 
     Raises:
-        UserError: the text is empty or too long, or the folder's subword model is missing.
+        UserError: the text is empty or too long.
     """
     name = ("sentence", "target")[side]
-    line = normalise(text)
-    if not line:
+    (pieces,) = processing.segment([text], side)
+    if not pieces:
         raise UserError(f"the {name} is empty: give some text")
-    kind = data.manifest["subword"]
-    path = data.folder / "subword" / MODEL_NAMES[kind]
-    if not path.is_file():
-        raise UserError(
-            f"{path} is missing: prepare {data.folder} again, which makes what is missing"
-        )
-    tokens = tokeniser(data.manifest["tokenizer"], data.languages[side])(line)
-    (pieces,) = segment([tokens], SubwordModel(kind, path, sha256(path)))
     encoded = dictionary.encode_line(pieces, add_if_not_exist=False, append_eos=True).long()
     if len(encoded) > longest:
         raise UserError(
@@ -211,11 +204,11 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("--target has no effect on the encoder's attention: leave it out")
     data = open_prepared(args.data)
     model, task = load_model(args.checkpoint, data)
-    longest = model.max_positions()
-    source = encode(args.sentence, 0, data, task.source_dictionary, longest[0])
+    longest, processing = model.max_positions(), data.processing()
+    source = encode(args.sentence, 0, processing, task.source_dictionary, longest[0])
     target = None
     if args.target is not None:
-        target = encode(args.target, 1, data, task.target_dictionary, longest[1])
+        target = encode(args.target, 1, processing, task.target_dictionary, longest[1])
     elif args.place != "encoder":
         target = translate(model, task, source)
         print(*data.detokenise([task.target_dictionary.string(target[0])]))

@@ -133,9 +133,11 @@ def test_weights_are_those_of_the_equation(
 ) -> None:
     """Each layer's weights equal the plain equation over its input; each row is a distribution."""
     model, task = load_model(checkpoint(kind), data)
-    source = encode(SENTENCE, 0, data, task.source_dictionary, 40)
+    source = encode(SENTENCE, 0, data.processing(), task.source_dictionary, 40)
     target = (
-        None if place == "encoder" else encode(TRANSLATION, 1, data, task.target_dictionary, 40)
+        None
+        if place == "encoder"
+        else encode(TRANSLATION, 1, data.processing(), task.target_dictionary, 40)
     )
     sublayers = [
         layer.encoder_attn if place == "cross" else layer.self_attn
@@ -164,8 +166,8 @@ def test_weights_are_those_of_the_equation(
 
 def test_tokens_on_the_axes(data: DataFolder, checkpoint: Callable[[str], Path]) -> None:
     model, task = load_model(checkpoint("mha"), data)
-    source = encode(SENTENCE, 0, data, task.source_dictionary, 40)
-    target = encode(TRANSLATION, 1, data, task.target_dictionary, 40)
+    source = encode(SENTENCE, 0, data.processing(), task.source_dictionary, 40)
+    target = encode(TRANSLATION, 1, data.processing(), task.target_dictionary, 40)
     maps = {
         place: attention_map(model, task, place, source, target) for place in ("decoder", "cross")
     }
@@ -177,13 +179,13 @@ def test_tokens_on_the_axes(data: DataFolder, checkpoint: Callable[[str], Path])
     assert written == maps["decoder"].queries
     assert " ".join(written).replace("@@ ", "") == "Schön für 5 $ & 6 $ ! </s>"
     assert maps["decoder"].keys == ("</s>", *written[:-1])
-    unknown = encode("The \u2603", 0, data, task.source_dictionary, 40)
+    unknown = encode("The \u2603", 0, data.processing(), task.source_dictionary, 40)
     assert attention_map(model, task, "encoder", unknown, None).keys[-2:] == ("<unk>", "</s>")
 
 
 def test_no_hook_stays_behind(data: DataFolder, checkpoint: Callable[[str], Path]) -> None:
     model, task = load_model(checkpoint("sha"), data)
-    source = encode(SENTENCE, 0, data, task.source_dictionary, 40)
+    source = encode(SENTENCE, 0, data.processing(), task.source_dictionary, 40)
     attention_map(model, task, "encoder", source, None)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
@@ -239,7 +241,7 @@ def test_without_a_target_the_models_own_translation_is_shown(
     out = tmp_path / "map.svg"
     printed, _ = run(capsys, checkpoint("mqa"), data.folder, out, "--sentence", "The lamp")
     model, task = load_model(checkpoint("mqa"), data)
-    source = encode("The lamp", 0, data, task.source_dictionary, 40)
+    source = encode("The lamp", 0, data.processing(), task.source_dictionary, 40)
     best = module.translate(model, task, source)
     text = data.detokenise([task.target_dictionary.string(best[0])])[0]
     assert printed.split("\n")[0] == text
