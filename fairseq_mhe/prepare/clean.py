@@ -79,7 +79,7 @@ class CleanChunk:
 class CleanBlock:
     """What is left of a block: folder (raw, tokenised) -> the text of both sides; and counts."""
 
-    texts: dict[str, tuple[str, str]]
+    texts: dict[str, tuple[bytes, bytes]]
     counts: Counter[str]
 
 
@@ -171,9 +171,10 @@ def clean_block(block: Block, options: CleanOptions, usual: float) -> CleanBlock
     return CleanBlock(texts, chunk.counts)
 
 
-def _sides(pairs: list[tuple[str, str]]) -> tuple[str, str]:
-    """The text of either side of the pairs."""
-    return "".join(f"{pair[0]}\n" for pair in pairs), "".join(f"{pair[1]}\n" for pair in pairs)
+def _sides(pairs: list[tuple[str, str]]) -> tuple[bytes, bytes]:
+    """The text of either side of the pairs, as bytes: so it goes between processes unchanged."""
+    source, target = ("".join(f"{pair[side]}\n" for pair in pairs) for side in (0, 1))
+    return source.encode(), target.encode()
 
 
 class CleanWriter:
@@ -190,8 +191,7 @@ class CleanWriter:
             for split in SPLITS:
                 paths = [work / folder / f"{split}.{lang}" for lang in config.langs]
                 self._files[folder, split] = [
-                    stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
-                    for path in paths
+                    stack.enter_context(path.open("wb")) for path in paths
                 ]
 
     def __call__(self, split: str, block: CleanBlock) -> dict[str, int]:
@@ -206,8 +206,8 @@ class CleanWriter:
         self._trained += kept
         for folder, sides in block.texts.items():
             for side, text in enumerate(sides):
-                for owner, line in zip(owners, text.split("\n")[:-1], strict=True):
-                    self._files[folder, owner][side].write(f"{line}\n")
+                for owner, line in zip(owners, text.splitlines(keepends=True), strict=True):
+                    self._files[folder, owner][side].write(line)
         return {other: owners.count(other) for other in self._held_out}
 
     def _owner(self, number: int) -> str:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
 from typing import TypeVar
 
 from fairseq_mhe.common.errors import UserError
@@ -34,7 +35,9 @@ def _exit_after_parent() -> None:
 def ordered_map(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """``function`` of every item, in order, computed by ``workers`` processes (1: by this one).
+    """``function`` of every item, in order, computed by ``workers`` processes.
+
+    One, or one item: by this process.
 
     At most ``2 * workers`` items are under way, so that a corpus larger than the memory streams
     through.
@@ -42,8 +45,10 @@ def ordered_map(
     Raises:
         UserError: a process was killed, as the system does when memory runs out.
     """
-    if workers == 1:
-        yield from map(function, items)
+    items = iter(items)
+    first = list(islice(items, 2))
+    if workers == 1 or len(first) < 2:  # processes would take longer to start
+        yield from map(function, chain(first, items))
         return
     # Forked: importing torch and fairseq again in each process would take longer than a small
     # corpus does.
@@ -52,7 +57,7 @@ def ordered_map(
     )
     pending: deque[Future[Result]] = deque()
     try:
-        for item in items:
+        for item in chain(first, items):
             pending.append(executor.submit(function, item))
             if len(pending) > 2 * workers:
                 yield pending.popleft().result()

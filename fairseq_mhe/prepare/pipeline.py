@@ -22,6 +22,7 @@ from fairseq_mhe.prepare.clean import (
     CleanBlock,
     CleanWriter,
     clean_block,
+    clean_chunk,
     dropped_percent,
     fates,
     options_of,
@@ -150,6 +151,7 @@ class _Preparation:
         if options.characters and options.max_ratio is not None:
             usual = usual_ratio(chain.from_iterable(map(pairs_of, self._blocks(corpora))))
         clean = partial(clean_block, options=options, usual=usual)
+        clean_chunk([], options)  # makes the tokenisers, once for all processes
         return ordered_map(clean, self._blocks(corpora), self.config.cores)
 
     @staticmethod
@@ -224,6 +226,7 @@ class _Preparation:
     def _segment(self, model: subword.SubwordModel, total: int, work: Path) -> Counts:
         counts, done = {}, 0
         segment = partial(subword.segment_text, model=model)
+        subword.segment([], model)  # reads it, once for all processes
         (work / "subword").mkdir()
         for split, side in product(SPLITS, (0, 1)):
             path = self._text(split)[side]

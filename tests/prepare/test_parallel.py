@@ -48,6 +48,10 @@ def test_work_is_done_in_other_processes() -> None:
     assert os.getpid() not in set(ordered_map(process_id, range(4), 2))
 
 
+def test_one_item_needs_no_other_process() -> None:
+    assert list(ordered_map(process_id, [1], 2)) == [os.getpid()]
+
+
 def process_id(_: int) -> int:
     return os.getpid()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import random
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -62,6 +63,17 @@ def test_segmenting_is_subword_nmts_with_a_full_memory_too(
     assert part.text == "".join(f"{line}\n" for line in expected)
     counts = [len(line.split()) for line in expected]
     assert (part.lines, part.tokens, part.longest) == (len(lines), sum(counts), max(counts))
+
+
+def test_words_of_few_letters_are_split_as_subword_nmt_does(tmp_path: Path) -> None:
+    """In which a pair stands many times, and over itself."""
+    draw = random.Random(5)
+    words = ["".join(draw.choices("ab", k=draw.randint(1, 20))) for _ in range(150)]
+    learn_bpe_model(counted(words[:50] * 3), 60, tmp_path / "codes")
+    with (tmp_path / "codes").open(encoding="utf-8") as codes:
+        reference = BPE(codes)
+    expected = list(map(reference.segment, words))
+    assert segment(words, as_model("bpe", tmp_path / "codes")) == expected
 
 
 @pytest.mark.parametrize("workers", [1, 2])
