@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a study, one of collaborative-curve, uptrain, compare-engines, gap-study and
-# equal-budget: JSON, Markdown and a picture in its
+# Runs a study, one of collaborative-curve, uptrain, compare-engines, compare-huggingface,
+# gap-study and equal-budget: JSON, Markdown and a picture in its
 # --out. Stopped at any moment, the same command goes on from there. The first three work on finished runs (of
 # quickstart.sh, say), the last trains on a data folder:
 #
@@ -8,14 +8,15 @@
 #   uptrain --runs DIR                     smaller kinds from scratch and from a trained MHA, over seeds
 #   compare-engines --mha RUN --mhe RUN    stock fairseq, fairseq with MHE, CTranslate2: speed, memory, size, BLEU
 #   gap-study --data DATA --out OUT        what moves MHE's BLEU towards MHA's beyond the noise of seeds
+#   compare-huggingface MODEL...           models exported for transformers, translating as fairseq does or not
 #   equal-budget --data DATA --out OUT     every kind of attention at the same number of parameters
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-[[ " $* " =~ \ (collaborative-curve|uptrain|compare-engines|gap-study|equal-budget|-h|--help)\  ]] ||
-    fail "name a study first: collaborative-curve, uptrain, compare-engines, gap-study or equal-budget (--help says more)"
+[[ " $* " =~ \ (collaborative-curve|uptrain|compare-engines|compare-huggingface|gap-study|equal-budget|-h|--help)\  ]] ||
+    fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, gap-study or equal-budget (--help says more)"
 set_up fairseq,convert "$@"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 run -m studies

@@ -236,7 +236,7 @@ class Report:
     """What a study found.
 
     ``name``: of its files; ``results``: for the JSON; ``tables``: heading, column titles and rows
-    of each; ``notes``: sentences below them; ``draw``: draws the picture.
+    of each; ``notes``: sentences below them; ``draw``: draws the picture, where there is one.
     """
 
     name: str
@@ -244,7 +244,7 @@ class Report:
     results: Mapping[str, Any]
     tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]]
     notes: Sequence[str]
-    draw: Callable[[Figure], None]
+    draw: Callable[[Figure], None] | None = None
 
     def write(self, study: Study, show: bool = True) -> None:
         """Write NAME.json, .md and .png into the study's folder; ``show``: print the Markdown."""
@@ -253,10 +253,11 @@ class Report:
         date, command = time.strftime("%Y-%m-%dT%H:%M:%S%z"), f"{PROGRAM} {join(study.typed)}"
         facts = {"date": date, "command": command, "machine": hardware, "software": versions}
         write_json(study.out / f"{self.name}.json", {**facts, **self.results})
-        figure = Figure(figsize=(9, 6), layout="constrained")
-        self.draw(figure)
-        with atomic_path(study.out / f"{self.name}.png") as temporary:
-            figure.savefig(temporary, dpi=DPI, format="png")
+        if self.draw:
+            figure = Figure(figsize=(9, 6), layout="constrained")
+            self.draw(figure)
+            with atomic_path(study.out / f"{self.name}.png") as temporary:
+                figure.savefig(temporary, dpi=DPI, format="png")
         lines = {"date": date, "command": f"`{command}`", **hardware, **versions}
         parts = [f"# {self.title}"]
         for heading, columns, rows in self.tables:
