@@ -40,6 +40,7 @@ is_installed() {
     local modules=(fairseq_mhe fairseq torch sacrebleu sacremoses subword_nmt sentencepiece)
     [[ "$2" != *convert* ]] || modules+=(ctranslate2 tensorly)
     [[ "$2" != *slurm* ]] || modules+=(submitit)
+    [[ "$2" != *docs* ]] || modules+=(pdoc)
     [[ "$2" != *test* ]] || modules+=(pytest xdist hypothesis ruff mypy)
     "$1" -P -c 'import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, sys.argv[1:])))' \
         "${modules[@]}" 2>/dev/null

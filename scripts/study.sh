@@ -8,7 +8,7 @@
 #   uptrain --runs DIR                     smaller kinds from scratch and from a trained MHA, over seeds
 #   compare-engines --mha RUN --mhe RUN    stock fairseq, fairseq with MHE, CTranslate2: speed, memory, size, BLEU
 #   gap-study --data DATA --out OUT        what moves MHE's BLEU towards MHA's beyond the noise of seeds
-#   compare-huggingface MODEL...           models exported for transformers, translating as fairseq does or not
+#   compare-huggingface --out OUT MODEL... models exported for transformers, translating as fairseq does or not
 #   equal-budget --data DATA --out OUT     every kind of attention at the same number of parameters
 set -euo pipefail
 

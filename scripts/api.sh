@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# API pages from the docstrings of all modules, made by pdoc without a network: runs/api/index.html, or in -o DIR.
+set -euo pipefail
+
+# shellcheck source=scripts/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+set_up fairseq,docs "$@"
+[[ " ${options[*]-} " =~ \ (-o|--output-directory|-h|--help)[\ =] ]] || options+=(-o "$repository/runs/api")
+run -m pdoc --docformat google fairseq_mhe

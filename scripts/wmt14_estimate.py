@@ -1,0 +1,115 @@
+"""What the paper's table on WMT14 English-German takes on GPUs: hours, memory and disk, computed.
+
+Nothing here is measured. Hours are multiply-adds of `fairseq_mhe.models.counting` over what a GPU
+is said to do in a second, times a share that is assumed; memory follows the count of activations of
+Korthikanti et al. 2022 (arXiv 2205.05198, equation 2, with fused attention). ``python
+scripts/wmt14_estimate.py`` prints the tables of docs/wmt14.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+
+from torch import nn
+
+from fairseq_mhe.common.arguments import Parser, positive
+from fairseq_mhe.common.tables import align
+from fairseq_mhe.models.architectures import ROWS
+from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.counting import Cost, costs, total_parameters
+from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.runs.recipes import RECIPES
+
+KINDS = ("mha", "mhe_mul")
+#: GPU -> dense bf16 (V100: fp16) operations a second, as its data sheet says.
+GPUS = {"V100": 125e12, "A100": 312e12, "H100": 989e12}
+#: Of it, what small models over short sentences get: assumed, not measured.
+SHARE = 0.15
+LENGTH = 30  # tokens of a sentence, on each side
+#: Joined dictionary of 32,000 merges, characters among it.
+VOCABULARY = 33_000
+_BACKWARD = 3  # forward, and twice as much backward
+_STATE_BYTES = 18  # of a parameter: 2 in bf16, 4 in float32, 8 of Adam's moments, 4 of the gradient
+_LAYER_BYTES = {"encoder": 34, "decoder": 49}  # of a token and channel; cross-attention is 15
+_LOGIT_BYTES = 10  # bf16, float32, and its gradient
+_CONTEXT_BYTES = 1e9  # CUDA's own, and what its allocator does not give back
+_CHECKPOINT_BYTES = 12
+_DATA_BYTES = 10e9  # docs/data.md
+
+
+@functools.cache
+def _model(row: str, kind: str) -> nn.Module:
+    return build_on_meta(row, kind, VOCABULARY)
+
+
+def hours(row: str, kind: str, operations: float) -> float:
+    """Of one training on one GPU that does so many operations a second."""
+    training = RECIPES[row].training
+    found = costs(_model(row, kind), LENGTH, LENGTH)
+    work = sum((found[part] for part in (*PLACES, "rest")), Cost())
+    tokens = training.updates * training.batch_tokens
+    return 2 * _BACKWARD * tokens * (work.source + work.target) / operations / 3600
+
+
+def memory(row: str, kind: str) -> float:
+    """Bytes on a GPU of one mini-batch of the recipe."""
+    size, training = ROWS[row], RECIPES[row].training
+    parameters = total_parameters(_model(row, kind))
+    layers = size.layers * sum(_LAYER_BYTES.values())
+    per_token = layers * size.embed_dim + _LOGIT_BYTES * VOCABULARY
+    return _STATE_BYTES * parameters + training.max_tokens * per_token + _CONTEXT_BYTES
+
+
+def disk(row: str, kind: str) -> float:
+    """Bytes of the checkpoints of a training: those that are kept, the last, the best, the mean."""
+    kept = RECIPES[row].training.average + 1 + 3
+    return kept * _CHECKPOINT_BYTES * total_parameters(_model(row, kind))
+
+
+def whole(jobs: list[float], gpus: int) -> float:
+    """Hours until all are done, one a GPU, the longest first."""
+    busy = [0.0] * gpus
+    for job in sorted(jobs, reverse=True):
+        busy[busy.index(min(busy))] += job
+    return max(busy)
+
+
+def estimate(gpus: int, share: float) -> str:
+    """The tables, as Markdown."""
+    rows, room = [], _DATA_BYTES
+    times: dict[str, list[float]] = {gpu: [] for gpu in GPUS}
+    for row in ROWS:
+        for kind in KINDS:
+            for gpu, operations in GPUS.items():
+                times[gpu].append(hours(row, kind, share * operations))
+            room += disk(row, kind)
+            cells = [f"{times[gpu][-1]:,.0f}" for gpu in GPUS]
+            sizes = [f"{memory(row, kind) / 1e9:.1f}", f"{disk(row, kind) / 1e9:.1f}"]
+            rows.append([row, kind, *cells, *sizes])
+    titles = ["row", "attention", *(f"hours on one {gpu}" for gpu in GPUS)]
+    table = align([*titles, "GB on the GPU", "GB of checkpoints"], rows)
+    total = [f"{sum(times[gpu]):,.0f}" for gpu in GPUS]
+    together = [f"{whole(times[gpu], gpus):,.0f}" for gpu in GPUS]
+    sums = [
+        ["hours of one GPU, in all", *total],
+        [f"hours on {gpus} GPUs, one model each", *together],
+    ]
+    assumed = f"{share:.0%} of the data sheet's operations, sentences of {LENGTH} tokens"
+    parts = [table, align(["the whole table", *GPUS], sums)]
+    parts.append(f"Disk for all: {room / 1e9:,.0f} GB. Computed, not measured; assumed: {assumed}.")
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    """Print the estimate."""
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gpus", type=positive, default=8, metavar="N", help="(default: 8)")
+    told = "of the data sheet's operations (default: %(default)s)"
+    parser.add_argument("--share", type=float, default=SHARE, metavar="X", help=told)
+    args = parser.parse_args()
+    print(estimate(args.gpus, args.share))
+
+
+if __name__ == "__main__":
+    main()

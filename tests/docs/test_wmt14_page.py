@@ -1,0 +1,44 @@
+"""docs/wmt14.md has what scripts/wmt14_estimate.py computes, and commands that there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import wmt14_estimate as module
+from fairseq_mhe.runs.recipes import RECIPES
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "docs" / "wmt14.md").read_text(encoding="utf-8")
+
+
+def test_the_tables_are_what_is_computed() -> None:
+    assert module.estimate(8, module.SHARE) in PAGE
+    assert "Computed, not measured" in PAGE
+
+
+def test_hours_are_in_proportion() -> None:
+    once = module.hours("base", "mha", 1e14)
+    assert module.hours("base", "mha", 2e14) == pytest.approx(once / 2)
+    # Three times the updates, and about three and a half times the model.
+    assert 9 < module.hours("big", "mha", 1e14) / once < 12
+    assert module.memory("base", "mhe_mul") < module.memory("base", "mha")
+
+
+def test_a_base_model_takes_what_its_multiplications_by_hand_take() -> None:
+    """Vaswani's rule: six operations a parameter and token, but for the embeddings' look-up."""
+    layers = 6 * (4 + 8) * 512**2, 6 * (8 + 8) * 512**2
+    tokens = 100_000 * RECIPES["base"].training.batch_tokens
+    by_hand = 6 * tokens * (sum(layers) + module.VOCABULARY * 512) / 1e14 / 3600
+    assert module.hours("base", "mha", 1e14) == pytest.approx(by_hand, rel=0.02)
+
+
+def test_the_longest_jobs_begin_first() -> None:
+    assert module.whole([1, 1, 1, 3], 2) == 3
+
+
+def test_its_scripts_are_there() -> None:
+    for script in re.findall(r"(?:bash|python) ((?:scripts|data-prep)/\S+\.(?:sh|py))", PAGE):
+        assert (REPOSITORY / script).is_file()
