@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a study, one of collaborative-curve, uptrain, compare-engines, compare-huggingface,
-# gap-study and equal-budget: JSON, Markdown and a picture in its
+# gap-study, equal-budget and precision-study: JSON, Markdown and a picture in its
 # --out. Stopped at any moment, the same command goes on from there. The first three work on finished runs (of
 # quickstart.sh, say), the last trains on a data folder:
 #
@@ -10,13 +10,14 @@
 #   gap-study --data DATA --out OUT        what moves MHE's BLEU towards MHA's beyond the noise of seeds
 #   compare-huggingface --out OUT MODEL... models exported for transformers, translating as fairseq does or not
 #   equal-budget --data DATA --out OUT     every kind of attention at the same number of parameters
+#   precision-study --data DATA --out OUT  training in bf16 against float32: loss, BLEU, noise of seeds
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-[[ " $* " =~ \ (collaborative-curve|uptrain|compare-engines|compare-huggingface|gap-study|equal-budget|-h|--help)\  ]] ||
-    fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, gap-study or equal-budget (--help says more)"
+[[ " $* " =~ \ (collaborative-curve|uptrain|compare-engines|compare-huggingface|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
+    fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, gap-study, equal-budget or precision-study (--help says more)"
 set_up fairseq,convert "$@"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 run -m studies

@@ -128,7 +128,7 @@ def test_it_translates_as_fairseq_does(
         bundle, output_loading_info=True
     )
     assert not any(told.values())  # no weight is missing, and none is left
-    lines = [pair[0] for pair in corpus["test"][:24]]
+    lines = [pair[0] for pair in corpus["test"][:14]]
     batch = tokenizer(lines, return_tensors="pt", padding=True)
     for beam in (1, DECODING.beam):
         words = {"early_stopping": False, "num_beams": 1} if beam == 1 else {}
@@ -138,7 +138,7 @@ def test_it_translates_as_fairseq_does(
         ended = found.ne(tokenizer.pad_token_id).sum(1) < LONGEST
         same = [one == other for one, other in zip(text, expected, strict=True)]
         assert all(torch.tensor(same)[ended])
-        assert sum(ended) >= 8
+        assert sum(ended) >= 4
     same_logits(trained, tokenizer, model, lines)
     # The program in the bundle does the same.
     line = lines[ended.tolist().index(True)]
