@@ -57,6 +57,10 @@ def _number(text: str) -> float:
 def _path(text: str) -> Path:
     if not text:
         raise ArgumentTypeError("an empty path: name a file or folder (the current folder is .)")
+    try:
+        Path(text).resolve()
+    except RuntimeError:
+        raise ArgumentTypeError(f"{text!r} is a link that leads back to itself") from None
     return Path(text)
 
 

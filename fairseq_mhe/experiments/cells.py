@@ -114,7 +114,7 @@ def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> 
     """
     bleu_tokeniser(data.languages[1], tokenise)
     wanted = data.text(subset, 0)
-    if not wanted.is_file():
+    if not wanted.is_file() or Path(subset).name != subset:
         there = sorted(path.stem for path in wanted.parent.glob(f"*.{data.languages[0]}"))
         raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {', '.join(there)}")
 

@@ -124,6 +124,14 @@ def test_text_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err.endswith("--sentence: 'caf\\udce9' is not valid UTF-8\n")
 
 
+def test_a_link_to_itself_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for words in (["fold", str(tmp_path / "loop"), "o.pt"], ["evaluate", str(tmp_path / "loop")]):
+        with pytest.raises(SystemExit):
+            cli.main(words)
+        assert capsys.readouterr().err.endswith("loop' is a link that leads back to itself\n")
+
+
 def test_a_path_may_be_any_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["inspect", str(tmp_path / "caf\udce9.pt")]) == 2
     assert "caf\\udce9.pt does not exist" in capsys.readouterr().err

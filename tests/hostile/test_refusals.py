@@ -37,6 +37,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Run, Device]]:
 REFUSED = [
     ["train", "tiny", "mha", "--processes", "3"],
     ["train", "tiny", "mha", "--evaluate", "--subset", "nothing", "--cpu"],
+    ["train", "tiny", "mha", "--evaluate", "--subset", "../raw/test", "--cpu"],
     ["train", "tiny", "mha", "--max-tokens", "1024", "--processes", "2"],
     ["run-table", "--rows", "tiny", "--processes", "3"],
     ["run-table", "--rows", "tiny", "--fraction", "1e-9", "--finished-only"],
