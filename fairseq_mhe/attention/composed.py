@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fairseq_mhe.attention.base import split_heads
+from fairseq_mhe.attention.descent import descend
+from fairseq_mhe.attention.fitting import Fitted, Parameters, Trained
 from fairseq_mhe.attention.heads import Heads, projected
 from fairseq_mhe.attention.shared import SharedProjectionAttention
 
@@ -63,8 +65,28 @@ class ComposedQueryAttention(SharedProjectionAttention):
         with torch.no_grad():
             weight, bias = exact.composed()
         unbiased = weight.new_zeros(weight.shape[:2])
-        query = (weight, unbiased if bias is None else bias)
+        query = (weight.detach(), unbiased if bias is None else bias.detach())
         return Heads.of(self, query, *exact.kept_projections())
+
+    def fitted(self, trained: Trained) -> Fitted:
+        """By descent, from ``near``: no decomposition composes queries."""
+        return descend(self, self.near(trained), trained)
+
+    def near(self, trained: Trained) -> Parameters:
+        """Where the descent starts: the means of the heads, or as a new sublayer does."""
+        try:
+            return self.pooled(trained.heads)
+        except ValueError:  # heads that are wider
+            return copy.deepcopy(self).double().state_dict()
+
+    def blocks(self) -> Tensor:
+        """(n, C, d): what each head is merged by."""
+        return self.out_proj.weight.unflatten(1, (self.num_heads, -1)).transpose(0, 1)
+
+    def kept_weights(self) -> tuple[Tensor, Tensor]:
+        """The weights (d, M) of key and value."""
+        layers: tuple[Any, Any] = (self.k_proj, self.v_proj)
+        return layers[0].weight, layers[1].weight
 
     def kept_projections(self) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """Key and value projection, copied for every head: (n, d, M) and (n, d) each, float64."""

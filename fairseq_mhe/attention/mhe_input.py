@@ -13,6 +13,9 @@ from typing import Any
 from torch import Tensor
 
 from fairseq_mhe.attention.composed import ComposedQueryAttention, random_signs
+from fairseq_mhe.attention.fitting import Parameters, means
+from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention.mhe import factors_of_mean
 
 
 class MHEInput(ComposedQueryAttention):
@@ -28,3 +31,8 @@ class MHEInput(ComposedQueryAttention):
         bias = self.q_proj.bias
         weight = self.q_proj.weight * self.input_scale.unsqueeze(1)  # (n, d, C)
         return weight, None if bias is None else bias.expand(self.num_heads, -1)
+
+    def pooled(self, heads: Heads) -> Parameters:
+        """Means of the heads, and the factors of their inputs that bring them closest to each."""
+        query = heads.of_width(self.head_dim).query  # (n, d, C)
+        return {**means(self, heads), "input_scale": factors_of_mean(query.transpose(1, 2))}

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention.composed import ComposedQueryAttention, random_signs
-from fairseq_mhe.attention.fitting import Fitted, Parameters, Trained, means
+from fairseq_mhe.attention.fitting import Parameters, Trained, means
 from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.attention.mhe import factors_of_mean, factors_of_scores
 
@@ -28,7 +28,7 @@ from fairseq_mhe.attention.mhe import factors_of_mean, factors_of_scores
 class MHETurn(ComposedQueryAttention):
     """The query turned for every head; keys and values are shared as they are.
 
-    From trained heads it starts as the MHE-Mul that comes closest: a turn by nothing.
+    From trained heads it starts as the MHE-Mul that comes closest, a turn by nothing.
     """
 
     fits_by_tensorly = True
@@ -59,10 +59,9 @@ class MHETurn(ComposedQueryAttention):
         bias = self.q_proj.bias
         return turned, None if bias is None else bias @ turn  # (n, d)
 
-    def fitted(self, trained: Trained) -> Fitted:
-        """As MHE-Mul's."""
-        parameters, factors = factors_of_scores(self, trained)
-        return Fitted(_without_turns(parameters, factors))
+    def near(self, trained: Trained) -> Parameters:
+        """As MHE-Mul comes closest."""
+        return _without_turns(*factors_of_scores(self, trained))
 
     def pooled(self, heads: Heads) -> Parameters:
         """Means of the heads, and the factors that bring them closest to each."""

@@ -54,14 +54,14 @@ class MultiQuerySharedKeyValueAttention(Attention):
         of_scores, of_outputs = factors.split((scores.size(1), outputs.size(1)), dim=1)
         query = (p.of_query[1] @ of_scores * sizes[0]).transpose(1, 2).flatten(0, 1)  # (n d, X)
         found = p.parameters(query, rows, rows.unsqueeze(0), of_outputs * sizes[1])
-        return Fitted(_joined(found))
+        return Fitted(joined(found))
 
     def pooled(self, heads: Heads) -> Parameters:
         """The mean of all heads' keys and values."""
-        return _joined(means(self, heads))
+        return joined(means(self, heads))
 
 
-def _joined(parameters: Parameters) -> Parameters:
+def joined(parameters: Parameters) -> Parameters:
     """Key and value projection, equal or not, become the one between them."""
     found = {}
     for name, value in parameters.items():

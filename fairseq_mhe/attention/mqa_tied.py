@@ -18,8 +18,13 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention.base import split_heads
 from fairseq_mhe.attention.composed import ComposedQueryAttention, random_signs
-from fairseq_mhe.attention.heads import Projection, projected
+from fairseq_mhe.attention.fitting import Parameters, means
+from fairseq_mhe.attention.heads import Heads, Projection, projected
+from fairseq_mhe.attention.mqa_skv import joined
 from fairseq_mhe.attention.sublayer import PACKED_GAIN
+
+#: How often its two scales are fitted to the other, in turns.
+_TURNS = 5
 
 
 class TiedQueryAttention(ComposedQueryAttention):
@@ -47,6 +52,31 @@ class TiedQueryAttention(ComposedQueryAttention):
         blocks = self.out_proj.weight.T.unflatten(0, (self.num_heads, -1))  # (n, d, C)
         return blocks * self.query_scale.unsqueeze(2) * self.input_scale, self.query_bias
 
+    def pooled(self, heads: Heads) -> Parameters:
+        """Means of keys and values, and the scales that bring W_O's blocks closest to queries."""
+        parameters = means(self, heads)
+        heads = heads.of_width(self.head_dim)
+        blocks = heads.output.transpose(1, 2)  # (n, d, C)
+        of_input, of_query = _scales(heads.query, blocks)
+        parameters |= {"input_scale": of_input, "query_scale": of_query}
+        found = {name: x for name, x in parameters.items() if not name.startswith("q_proj")}
+        return {**found, "query_bias": heads.query_bias} if self.bias else found
+
+
+def _scales(query: Tensor, blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """g (C,) and e (n, d) with e_i blocks_i g near to queries (n, d, C): each by turns."""
+    of_input, of_query = query.new_ones(query.size(2)), query.new_ones(query.shape[:2])
+    for _ in range(_TURNS):
+        scaled = blocks * of_input
+        of_query = _ratio((query * scaled).sum(dim=2), scaled.square().sum(dim=2))
+        scaled = blocks * of_query.unsqueeze(2)
+        of_input = _ratio((query * scaled).sum(dim=(0, 1)), scaled.square().sum(dim=(0, 1)))
+    return of_input, of_query
+
+
+def _ratio(one: Tensor, other: Tensor) -> Tensor:
+    return torch.where(other > 0, one / other, 0.0)
+
 
 class TiedQuerySharedKeyValueAttention(TiedQueryAttention):
     """The same, and the one key head is the value head."""
@@ -62,6 +92,14 @@ class TiedQuerySharedKeyValueAttention(TiedQueryAttention):
         """(S, B, kdim) -> one (B, 1, S, d), as both; ``value`` is the same input."""
         shared = split_heads(self.kv_proj(key), 1)
         return shared, shared
+
+    def pooled(self, heads: Heads) -> Parameters:
+        """The same; the one state is the mean of all keys and values."""
+        return joined(super().pooled(heads))
+
+    def kept_weights(self) -> tuple[Tensor, Tensor]:
+        """The one, twice."""
+        return self.kv_proj.weight, self.kv_proj.weight
 
     def kept_projections(self) -> tuple[Projection, Projection]:
         """The shared one, twice."""

@@ -16,6 +16,8 @@ from fairseq_mhe.attention.heads import Heads
 from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
+#: Of least squares by turns or by descent: enough to be better than a mean.
+ROUNDS = 10
 
 
 def make_heads() -> Heads:
@@ -86,7 +88,8 @@ def test_nothing_near_is_better(kind: str) -> None:
 @pytest.mark.parametrize("kind", kinds_from_heads())
 def test_it_is_better_than_the_mean(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    both = (new(kind).fitted(Trained(heads, inputs)).parameters, new(kind).pooled(heads))
+    trained = Trained(heads, inputs, iterations=ROUNDS)
+    both = (new(kind).fitted(trained).parameters, new(kind).pooled(heads))
     fitted, meant = (sum(errors(heads, made(new(kind), each), x)) for each in both)
     assert fitted < meant
 
@@ -95,7 +98,8 @@ def test_it_is_better_than_the_mean(kind: str) -> None:
 def test_constants_are_kept(kind: str) -> None:
     """At the inputs' mean the heads' outputs add up to what they did, whatever was approximated."""
     heads, (_, inputs) = make_heads(), make_inputs()
-    other = made(new(kind), new(kind).fitted(Trained(heads, inputs)).parameters)
+    trained = Trained(heads, inputs, iterations=ROUNDS)
+    other = made(new(kind), new(kind).fitted(trained).parameters)
     mean = inputs.memory.mean
     before, after = (h.outputs().sum(dim=0) @ mean + h.constant() for h in (heads, other))
     torch.testing.assert_close(after, before)
@@ -123,6 +127,35 @@ def test_embeddings_bring_the_mean_closest_to_each_head(bias: bool) -> None:
         shared = found[f"{name[0]}_proj.bias"] if bias else 0.0
         each = getattr(heads.of_width(C // N), f"{name}_bias")
         torch.testing.assert_close(found[f"{name}_embedding"] + shared, each)
+
+
+def test_a_descent_uses_what_a_turn_has_beyond_mhe_mul() -> None:
+    """It starts where MHE-Mul ends."""
+    heads, (x, inputs) = make_heads(), make_inputs()
+    trained = Trained(heads, inputs)
+    mul, turn = (
+        errors(heads, made(new(kind), new(kind).fitted(trained).parameters), x)
+        for kind in ("mhe_mul", "mhe_turn")
+    )
+    assert turn[0] < 0.95 * mul[0]
+    assert turn[1] < 1.01 * mul[1]
+
+
+@pytest.mark.parametrize("kind", ["mhe_input", "mqa_tied"])
+def test_what_a_kind_can_be_is_found_exactly(kind: str) -> None:
+    """The means of its own heads are itself."""
+    _, inputs = make_inputs()
+    heads = stir(new(kind).float()).double().written_out()
+    found = new(kind).fitted(Trained(heads, inputs))
+    assert found.error < 1e-3
+
+
+def test_heads_that_are_wider_are_descended_to_too() -> None:
+    heads, (_, inputs) = make_heads(), make_inputs()
+    layer = new("mqa_tied", head_dim=2)
+    found = layer.fitted(Trained(heads, inputs, iterations=ROUNDS))
+    assert found.parameters["query_scale"].shape == (N, 2)
+    assert found.error < 1, "better than nothing"
 
 
 def test_the_offset_of_mhe_mul_counts() -> None:
