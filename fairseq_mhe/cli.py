@@ -22,6 +22,7 @@ _GROUPS = {
         "train": ("experiments.train", "train a row of the paper's table with a kind of attention"),
         "pretrain": ("experiments.pretrain", "train a language model on running text"),
         "finetune": ("experiments.finetune", "fine-tune a masked language model on a task"),
+        "quickstart-lm": ("experiments.quickstart_lm", "quickstart's like for language models"),
         "nlu-table": ("experiments.nlu_table", "kinds x tasks x seeds of language models: a table"),
         "evaluate": ("experiments.evaluate", "translate and score with a trained run"),
         "score": ("experiments.score", "score detokenised translations with sacreBLEU"),

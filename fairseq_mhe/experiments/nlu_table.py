@@ -16,10 +16,11 @@ from fairseq_mhe.experiments.finetune import fine_tune
 from fairseq_mhe.experiments.pretrain import add_pretraining, pretrain, recipe_of
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.families import ROBERTA, build_language_on_meta
-from fairseq_mhe.prepare.data_folder import open_text
-from fairseq_mhe.prepare.task_folder import open_task
+from fairseq_mhe.prepare.data_folder import TextFolder, open_text
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.published import peop, prr
 from fairseq_mhe.runs import devices
+from fairseq_mhe.runs.language_recipes import Pretraining
 
 TABLE = "nlu-table.md"
 #: The paper's, in its order.
@@ -59,23 +60,44 @@ def run(args: argparse.Namespace) -> None:
                 f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
                 f"{data.folder}"
             )
-    out, recipe = output_folder(args.out), recipe_of(args)
+    seeds = [int(word) for word in args.seeds]
+    print(train_all(args.arch, kinds, data, tasks, seeds, recipe_of(args), args))
+
+
+def train_all(
+    arch: str,
+    kinds: Sequence[str],
+    data: TextFolder,
+    tasks: Sequence[TaskFolder],
+    seeds: Sequence[int],
+    recipe: Pretraining,
+    args: argparse.Namespace,
+) -> Path:
+    """Train what is not trained yet, write the table after each kind, print it; the table's file.
+
+    ``args``: the folder ``out``, ``epochs`` where they are not the recipe's, and the options of
+    `devices`.
+
+    Raises:
+        UserError: a training failed, or its folder has a run of other settings.
+    """
+    out = output_folder(args.out)
     words = sum(1 for _ in data.dictionary().open(encoding="utf-8")) + 5
     counts = {
-        kind: attention_parameters(build_language_on_meta(args.arch, kind, words)) for kind in kinds
+        kind: attention_parameters(build_language_on_meta(arch, kind, words)) for kind in kinds
     }
     found: dict[str, Scores] = {}
     for kind in kinds:
-        model = pretrain(args.arch, kind, 1, data, out, recipe, args)
+        model = pretrain(arch, kind, 1, data, out, recipe, args)
         scores: dict[str, list[float]] = {}
         for task in tasks:
-            for number in map(int, args.seeds):
+            for number in seeds:
                 _, result = fine_tune(model.folder, task, number, out, args.epochs, args)
                 scores.setdefault(task.task.name, []).append(result["scores"]["score"])
         found[kind] = scores
         write_text(out / TABLE, f"{table(found, counts)}\n")  # as far as it is
     print(table(found, counts))
-    print(out / TABLE)
+    return out / TABLE
 
 
 def table(found: Mapping[str, Scores], parameters: Mapping[str, int]) -> str:

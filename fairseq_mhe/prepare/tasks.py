@@ -51,7 +51,7 @@ class Task:
     @property
     def suffix(self) -> str:
         """Of its files' names."""
-        return ".tsv" if self.suite == "glue" else ".jsonl"
+        return ".jsonl" if self.suite == "superglue" else ".tsv"
 
 
 _ENTAILS = ("not_entailment", "entailment")
@@ -111,6 +111,19 @@ _TASKS = (
         ("accuracy",),
         ("val",),
         suite="superglue",
+    ),
+    # Of the embedded corpus, for a first look (`corpora.home_assistant_language`).
+    Task(
+        "integration",
+        "integration",
+        ("message",),
+        "integration",
+        (
+            *("home_connect", "knx", "midea", "miele", "mqtt"),
+            *("roborock", "sofar", "teslemetry", "victron_gx", "zha"),
+        ),
+        ("accuracy",),
+        suite="home_assistant",
     ),
     Task(
         "multirc",

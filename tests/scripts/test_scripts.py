@@ -28,6 +28,7 @@ COMMANDS = {
     "pretrain.sh": "pretrain",
     "finetune.sh": "finetune",
     "run_nlu_table.sh": "nlu-table",
+    "quickstart_lm.sh": "quickstart-lm",
 }
 
 

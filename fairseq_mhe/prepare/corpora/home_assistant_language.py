@@ -1,0 +1,101 @@
+"""The English side of the embedded corpus: text to pre-train on, and a task held out by message.
+
+The task: to which of ten integrations a message of the interface belongs. A message is one example
+however often it occurs; one that two integrations have is none. Every tenth is held out, and is not
+in the text either.
+"""
+
+from __future__ import annotations
+
+import bz2
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from fairseq_mhe.prepare.clean import normalise
+from fairseq_mhe.prepare.corpora.home_assistant import CORPUS
+from fairseq_mhe.prepare.progress import Report, silent
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
+from fairseq_mhe.prepare.task_folder import prepare_task
+from fairseq_mhe.prepare.tasks import TASKS
+from fairseq_mhe.prepare.text import write_lines
+
+_TASK = TASKS["integration"]
+_HELD_OUT = 10  # every so manyth message
+#: Split, integration, message.
+Row = tuple[str, str, str]
+
+
+def read_messages(path: Path = CORPUS) -> list[Row]:
+    """The table's English messages, normalised, in its order."""
+    rows = []
+    with bz2.open(path, "rt", encoding="utf-8") as lines:
+        next(lines)
+        for line in lines:
+            split, integration, english, _ = line.rstrip("\n").split("\t")
+            rows.append((split, integration, normalise(english)))
+    return rows
+
+
+def examples(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
+    """Train and dev: (message, integration), each message once in one of them."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    written: dict[str, str] = {}
+    for split, integration, message in rows:
+        if split == "train":
+            owners[message.lower()].add(integration)
+            written.setdefault(message.lower(), message)
+    found: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
+    number = 0
+    for key, integrations in owners.items():
+        (integration, *others) = sorted(integrations)
+        if not others and integration in (_TASK.labels or ()):
+            split = "train" if number % _HELD_OUT else "dev"
+            found[split].append((written[key], integration))
+            number += 1
+    return found
+
+
+def documents(rows: Iterable[Row], split: str, left_out: set[str]) -> list[str]:
+    """A split's lines, an empty one before each integration's, without some messages."""
+    lines: list[str] = []
+    before = None
+    for where, integration, message in rows:
+        if where == split and message.lower() not in left_out:
+            if integration != before:
+                lines.append("")
+            before = integration
+            lines.append(message)
+    return lines
+
+
+def prepare_language(
+    out: Path, block: int, vocab_size: int = 4000, report: Report = silent
+) -> tuple[Path, Path]:
+    """The folders OUT/text and OUT/integration, or what of them is missing.
+
+    Raises:
+        UserError: as `prepare_text` and `prepare_task`.
+    """
+    rows = read_messages()
+    task = examples(rows)
+    left_out = {message.lower() for message, _ in task["dev"]}
+    with tempfile.TemporaryDirectory() as place:
+        texts = {split: Path(place) / f"{split}.txt" for split in ("train", "valid", "test")}
+        for split, path in texts.items():
+            write_lines(path, documents(rows, split, left_out))
+        for split, pairs in task.items():
+            lines = (f"{message}\t{integration}" for message, integration in pairs)
+            path = Path(place) / f"{_TASK.name}.{split}.tsv"
+            write_lines(path, ["message\tintegration", *lines])
+        config = TextConfig(
+            train=(texts["train"],),
+            valid=texts["valid"],
+            test=texts["test"],
+            vocab_size=vocab_size,
+            block=block,
+            out=out / "text",
+        )
+        text = prepare_text(config, report, {"corpus": "home_assistant, English"})
+        return text, prepare_task(_TASK, Path(place), text, out / _TASK.name, block)
