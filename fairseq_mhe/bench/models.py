@@ -19,12 +19,13 @@ from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import arch_name, sizes
 from fairseq_mhe.models.build import build as build_model
 from fairseq_mhe.models.build import make_task
+from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.packed import PackedLinear
 
 LANGUAGES = ("source", "target")
 _RECIPE = (
     *("--task", "translation", "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]),
-    *("--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"),
+    *("--label-smoothing", "0.1"),
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--clip-norm", "0.0"),
     *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
     "--share-all-embeddings",
@@ -42,13 +43,22 @@ def configuration(
         dtype: a key of ``DTYPES``.
         extra: further words of the command line.
     """
+    criterion = criterion_for("float32" if variant == STOCK else dtype)
     if variant == STOCK:
         model: dict[str, Any] = {"arch": "transformer", **sizes(settings.row).options()}
     else:
         model = {"arch": arch_name(settings.row), "attention": variant.removesuffix(INT8)}
         model["int8_generation"] = variant.endswith(INT8)
     rest = {dtype: dtype != "float32", "seed": settings.seed, "cpu": settings.device == "cpu"}
-    words = ("no-data", *_RECIPE, *as_words(model), *as_words(rest), *extra)
+    words = (
+        "no-data",
+        "--criterion",
+        criterion,
+        *_RECIPE,
+        *as_words(model),
+        *as_words(rest),
+        *extra,
+    )
     return copy.deepcopy(_configuration(words))
 
 

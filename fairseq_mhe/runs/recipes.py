@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.loss import criterion_for
 
 #: fairseq's --lr-scheduler and what it needs beside --lr and --warmup-updates.
 _SCHEDULES = {
@@ -141,9 +142,7 @@ class Training:
         words += [] if self.precision == "float32" else [f"--{self.precision}"]
         words += ["--lr-scheduler", self.schedule, *_SCHEDULES[self.schedule](self.updates)]
         words += ["--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)]
-        # fairseq's own stays where it is no slower: checkpoints are of one criterion or the other.
-        by_rows = "_by_rows" if self.precision == "bf16" else ""
-        words += ["--criterion", f"label_smoothed_cross_entropy{by_rows}"]
+        words += ["--criterion", criterion_for(self.precision)]
         words += ["--label-smoothing", str(self.label_smoothing)]
         return [*words, "--dropout", str(self.dropout), "--share-all-embeddings"]
 

@@ -57,6 +57,8 @@ def test_every_kind_is_built(kind: str) -> None:
 def test_half_precision_asks_for_no_tpu_and_works_without_gpu(variant: str, dtype: str) -> None:
     cfg = models.configuration(variant, SETTINGS, dtype)
     assert not cfg.common.tpu
+    ours = "_by_rows" if dtype == "bf16" and variant != "stock" else ""
+    assert cfg.criterion._name == f"label_smoothed_cross_entropy{ours}"
     assert getattr(cfg.common, dtype)
     if dtype == "fp16":
         assert cfg.common.fp16_no_flatten_grads
