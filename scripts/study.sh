@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs a study, one of collaborative-curve, uptrain, compare-engines, compare-huggingface,
-# gap-study, equal-budget and precision-study: JSON, Markdown and a picture in its
+# serving, gap-study, equal-budget and precision-study: JSON, Markdown and a picture in its
 # --out. Stopped at any moment, the same command goes on from there. The first three work on finished runs (of
 # quickstart.sh, say), the last trains on a data folder:
 #
 #   collaborative-curve --run RUN          BLEU against the width of collaborative attention, and MHA's
 #   uptrain --runs DIR                     smaller kinds from scratch and from a trained MHA, over seeds
 #   compare-engines --mha RUN --mhe RUN    stock fairseq, fairseq with MHE, CTranslate2: speed, memory, size, BLEU
+#   serving --run RUN                      plain text by each engine of translate, the run's model and one of row base
 #   gap-study --data DATA --out OUT        what moves MHE's BLEU towards MHA's beyond the noise of seeds
 #   compare-huggingface --out OUT MODEL... models exported for transformers, translating as fairseq does or not
 #   equal-budget --data DATA --out OUT     every kind of attention at the same number of parameters
@@ -16,8 +17,8 @@ set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-[[ " $* " =~ \ (collaborative-curve|uptrain|compare-engines|compare-huggingface|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
-    fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, gap-study, equal-budget or precision-study (--help says more)"
+[[ " $* " =~ \ (collaborative-curve|uptrain|compare-engines|compare-huggingface|serving|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
+    fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, serving, gap-study, equal-budget or precision-study (--help says more)"
 set_up fairseq,convert "$@"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 run -m studies

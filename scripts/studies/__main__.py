@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
-from studies import budget, collaborative_curve, engines, gap, huggingface, precision, uptraining
+from studies import (
+    budget,
+    collaborative_curve,
+    engines,
+    gap,
+    huggingface,
+    precision,
+    serving,
+    uptraining,
+)
 from studies.study import PROGRAM
 
 #: Name -> module, and what it finds out.
@@ -28,6 +37,7 @@ STUDIES = {
     ),
     "precision-study": (precision, "training in bf16 against float32: loss, BLEU, noise of seeds"),
     "compare-engines": (engines, "fairseq and CTranslate2 translating one test set"),
+    "serving": (serving, "each engine of translate with a run's model, and with a larger row"),
     "compare-huggingface": (huggingface, "models exported for transformers, beside fairseq's"),
 }
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.deploy import ctranslate2_engine
 from fairseq_mhe.deploy.loading import load_parts
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.deploy.translator import LongSentenceError, Translator
@@ -42,6 +44,26 @@ def test_ctranslate2_scores_as_fairseq_does(translator: Translator, exported: Pa
         assert one.text == two.text
         # The model never comes to an end, whose probability fairseq counts at the limit too.
         assert one.score == pytest.approx(two.score, abs=0.1)
+
+
+def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    assert Translator.load(exported, cpu=True, threads=1).engine == "ctranslate2"
+
+    def convert(*_: Any) -> None:
+        raise UserError("there is no stock form")
+
+    with monkeypatch.context() as without:
+        without.setattr(ctranslate2_engine, "convert", convert)
+        assert Translator.load(exported, cpu=True).engine == "fairseq"
+        with pytest.raises(UserError, match="there is no stock form"):
+            Translator.load(exported, engine="ctranslate2", cpu=True)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "ctranslate2" or None)
+    assert Translator.load(exported, cpu=True).engine == "fairseq"
+    with pytest.raises(UserError, match="ctranslate2 is not installed"):
+        Translator.load(exported, engine="ctranslate2", cpu=True)
 
 
 def test_int8_is_an_approximation(exported: Path) -> None:

@@ -1,0 +1,59 @@
+"""Each engine on a run and on a larger row with random weights."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mhe.bench.worker import Answer, Session
+from studies import serving
+from studies.__main__ import main
+from tests.deploy.conftest import MADE, run_of
+
+
+class Here:
+    """A worker in this process; tests/bench/ has those in their own."""
+
+    def __init__(self, *made_of: Any) -> None:
+        self._session = Session(*made_of)
+
+    def send(self, command: str, *arguments: Any) -> None:
+        self._answer = self._session.answer(command, *arguments)
+
+    def receive(self) -> Answer:
+        return self._answer
+
+    def ask(self, command: str, *arguments: Any) -> Answer:
+        self.send(command, *arguments)
+        return self.receive()
+
+
+@contextlib.contextmanager
+def workers(makes: Mapping[str, Any], settings: Any) -> Iterator[dict[str, Here]]:
+    yield {variant: Here(make, variant, settings) for variant, make in makes.items()}
+
+
+def test_serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    monkeypatch.setattr(serving, "workers", workers)
+    out = tmp_path / "serving"
+    words = ["serving", "--run", str(run_of("mhe_mul")), "--data", str(MADE / "data")]
+    words += ["--row", "tiny", "--lines", "2", "--repetitions", "1", "--threads", "1"]
+    assert main([*words, "--out", str(out)]) == 0
+    rows = json.loads((out / "serving.json").read_text())["rows"]
+    assert list(rows) == ["tiny", "tiny, random weights"]
+    for ways, lines in zip(rows.values(), (20, 2), strict=True):
+        assert list(ways) == ["fairseq", "fairseq, int8", "ctranslate2", "ctranslate2, int8"]
+        assert {way["status"] for way in ways.values()} == {"ok"}
+        assert {way["units"] for way in ways.values()} == {lines}
+        assert ways["fairseq"]["relative"]["median"] == 1
+        assert ways["fairseq"]["letters"] == ways["ctranslate2"]["letters"]
+    text = (out / "serving.md").read_text()
+    assert "| seconds to load |" in text
+    assert "| vs fairseq |" in text
