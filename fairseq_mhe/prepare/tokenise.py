@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache, partial
+from itertools import product
 from operator import methodcaller
 from typing import TypeVar
 
@@ -26,6 +27,7 @@ _MARKS = re.escape("\"'`()[]<>,.:;!?/%&=+*-\u2013\u2014\u2026\u201e\u201c\u201d"
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from inside words
 _SPECIAL = frozenset(r".^$*+?{}[]\|()")  # of regular expressions
 _ESCAPED = re.compile(r"\\(\W)")  # in a regular expression: a character that stands for itself
+_BETWEEN = "<\0<"  # lines
 _APOSTROPHES = re.compile(r"'\s+'")
 # Each of Moses' rules for punctuation needs one of these in the line.
 _TO_NORMALISE = re.compile(
@@ -90,10 +92,10 @@ class WordwiseMoses:
             return self.whole_line(line)
         words = line.split()
         tokens = list(map(self._free.get, words))
-        if None in tokens:
-            for place, found in enumerate(tokens):
-                if found is None:
-                    tokens[place] = self._word(words, place)
+        place = -1
+        while None in tokens:
+            place = tokens.index(None, place + 1)
+            tokens[place] = self._word(words, place)
         return " ".join(tokens)  # type: ignore[arg-type]  # none is None any more
 
     def whole_line(self, line: str) -> str:
@@ -105,12 +107,22 @@ class WordwiseMoses:
 
     def _word(self, words: list[str], place: int) -> str:
         word = words[place]
-        if word[0] not in "',." and word[-1] not in "',.":
-            return self._remember(self._free, word, word, self._ask(False, word, "X"))
-        context = (place == 0, word, self._kind(words, place + 1))
-        return self._bound.get(context) or self._remember(
-            self._bound, context, word, self._ask(*context)
-        )
+        context = place == 0, word, self._kind(words, place + 1)
+        if found := self._bound.get(context):
+            return found
+        is_free = word[0] not in "',." and word[-1] not in "',."
+        # sacremoses' own stand-in for dots (DOTMULTI) would be taken for dots.
+        if self._plain(word) and "MULTI" not in word:
+            return self._remember(self._free, word, word, word)
+        if (marked := self._marked(word)) and self._is_usual(marked[2]):
+            shape = f"{marked[1]}{_LETTERS}{marked[3]}"
+            is_free = is_free or self._same_everywhere(shape)
+            tokens = self._of_shape(context[0], shape, context[2]).replace(_LETTERS, marked[2])
+        else:
+            tokens = self._in_line(*context)
+        if is_free:
+            return self._remember(self._free, word, word, tokens)
+        return self._remember(self._bound, context, word, tokens)
 
     def _kind(self, words: list[str], place: int) -> str:
         """A word that has the same effect on its predecessor as the one at ``place``."""
@@ -119,18 +131,17 @@ class WordwiseMoses:
         first = words[place][0]
         return "a" if first in self._moses.lower_letters else "1" if first in "0123456789" else "X"
 
-    def _ask(self, first: bool, word: str, following: str) -> str:
-        """The tokens of a word; those of `_LETTERS` with other letters where these are usual."""
-        # sacremoses' own stand-in for dots (DOTMULTI) would be taken for dots.
-        if self._plain(word) and "MULTI" not in word:
-            return word
-        if (marked := self._marked(word)) and self._is_usual(marked[2]):
-            shape = first, f"{marked[1]}{_LETTERS}{marked[3]}", following
-            tokens = self._shapes.get(shape)
-            if tokens is None:
-                tokens = self._remember(self._shapes, shape, "", self._in_line(*shape))
-            return tokens.replace(_LETTERS, marked[2])
-        return self._in_line(first, word, following)
+    def _of_shape(self, first: bool, shape: str, following: str) -> str:
+        """The tokens of `_LETTERS` with marks around."""
+        context = first, shape, following
+        return self._shapes.get(context) or self._remember(
+            self._shapes, context, shape, self._in_line(*context)
+        )
+
+    def _same_everywhere(self, shape: str) -> bool:
+        """Whether the tokens are the same in every context."""
+        contexts = product((True, False), ("", "a", "1", "X"))
+        return len({self._of_shape(first, shape, kind) for first, kind in contexts}) == 1
 
     def _is_usual(self, letters: str) -> bool:
         """Whether rules see no more in them than that they are letters."""
@@ -150,25 +161,32 @@ class WordwiseMoses:
 
 
 @cache
-def punctuation_normaliser(lang: str) -> Callable[[str], str]:
+def punctuation_normaliser(lang: str) -> Callable[[list[str]], list[str]]:
     """A function that writes quotes, dashes and the spaces around punctuation in one way.
 
-    As Moses' normalize-punctuation and remove-non-printing-char do, with sacremoses' rules.
+    As Moses' normalize-punctuation and remove-non-printing-char do, with sacremoses' rules, which
+    see many lines at once: none looks beyond `_BETWEEN`. The lines hold no NUL.
     """
     moses = MosesPunctNormalizer(lang=lang)
     rules = [_rule(pattern, replacement) for pattern, replacement in moses.substitutions]
 
-    def normalise(line: str) -> str:
-        if _TO_NORMALISE.search(line):
+    def normalise(lines: list[str]) -> list[str]:
+        places = [place for place, line in enumerate(lines) if _TO_NORMALISE.search(line)]
+        if places:
+            text = _BETWEEN.join([lines[place] for place in places])
             for rule in rules:
-                line = rule(line)
-        return (line if line.isprintable() else moses.remove_control_chars(line)).strip()
+                text = rule(text)
+            lines = [*lines]
+            for place, line in zip(places, text.split(_BETWEEN), strict=True):
+                lines[place] = line
+        remove = moses.remove_control_chars
+        return [(line if line.isprintable() else remove(line)).strip() for line in lines]
 
     return normalise
 
 
 def _rule(pattern: str, replacement: str) -> Callable[[str], str]:
-    """A rule of sacremoses as a function of the line, without a needless regular expression."""
+    """A rule of sacremoses as a function of text, without a needless regular expression."""
     if (pattern, replacement) == (" +", " "):
         return _single_spaces
     plain = _ESCAPED.sub(r"\1", pattern).replace(r"\r", "\r")
@@ -177,7 +195,9 @@ def _rule(pattern: str, replacement: str) -> Callable[[str], str]:
         and "\\" not in replacement
     ):
         return methodcaller("replace", plain, replacement)
-    return partial(re.compile(pattern).sub, replacement)
+    rule = partial(re.compile(pattern).sub, replacement)
+    mark = next((mark for mark in "\u2018\u2019\u00a0" if mark in pattern), "")
+    return lambda text: rule(text) if mark in text else text
 
 
 def _single_spaces(line: str) -> str:
