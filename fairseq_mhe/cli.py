@@ -24,6 +24,7 @@ _GROUPS = {
         "finetune": ("experiments.finetune", "fine-tune a masked language model on a task"),
         "quickstart-lm": ("experiments.quickstart_lm", "quickstart's like for language models"),
         "nlu-table": ("experiments.nlu_table", "kinds x tasks x seeds of language models: a table"),
+        "score-squad": ("runs.squad_scores", "exact match and F1 of answers to SQuAD's questions"),
         "evaluate": ("experiments.evaluate", "translate and score with a trained run"),
         "score": ("experiments.score", "score detokenised translations with sacreBLEU"),
         "table": ("report.table", "make the table and the picture from run folders"),

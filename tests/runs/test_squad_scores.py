@@ -1,0 +1,111 @@
+"""SQuAD's scores, against its rules written out another way, on cases made by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mhe import cli
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.runs.squad_scores import f1, right_answers, squad_scores
+
+CONTEXT = "In 1066 the Norman army, led by William, crossed the Channel: a feat."
+
+
+def words_of(text: str) -> list[str]:
+    """The rules in another order and by other means: split, drop articles, join again."""
+    kept = text.lower().translate(str.maketrans("", "", string.punctuation))
+    return [word for word in re.split(r"\s+", kept) if word and word not in ("a", "an", "the")]
+
+
+def other_f1(one: str, other: str) -> float:
+    """F1 by crossing out words one by one: 2 shared / (words + words)."""
+    left, right = words_of(one), words_of(other)
+    if not left or not right:
+        return float(left == right)
+    total, shared = len(left) + len(right), 0
+    for word in left:
+        if word in right:
+            right.remove(word)
+            shared += 1
+    return 2 * shared / total
+
+
+CASES = [
+    ("the Norman army", "Norman army", 1.0, 1.0),
+    ("Norman army,", "norman ARMY", 1.0, 1.0),
+    ("an  army", "army.", 1.0, 1.0),
+    ("led by William", "William", 0.0, 0.5),
+    ("theatre", "atre", 0.0, 0.0),
+    ("William William", "William", 0.0, 2 / 3),
+    ("U.S.", "us", 1.0, 1.0),
+    ("", "", 1.0, 1.0),
+    ("", "William", 0.0, 0.0),
+    ("the", "", 1.0, 1.0),
+    ("the", "a", 1.0, 1.0),
+]
+
+
+@pytest.mark.parametrize(("found", "right", "em", "overlap"), CASES)
+def test_one_answer(found: str, right: str, em: float, overlap: float) -> None:
+    values = squad_scores({"q": found}, {"q": [right]})
+    assert values["exact"] == 100 * em == 100 * (words_of(found) == words_of(right))
+    assert values["f1"] == pytest.approx(100 * overlap)
+    assert f1(found, right) == pytest.approx(other_f1(found, right))
+
+
+def dataset(folder: Path, **answers: list[tuple[str, int]]) -> Path:
+    """An official file of some questions about one paragraph."""
+    questions: list[dict[str, Any]] = [
+        {
+            "id": name,
+            "question": "?",
+            "answers": [{"text": text, "answer_start": start} for text, start in of],
+            "is_impossible": not of,
+        }
+        for name, of in answers.items()
+    ]
+    paragraphs = [{"context": CONTEXT, "qas": questions}]
+    content = {"version": "v2.0", "data": [{"title": "t", "paragraphs": paragraphs}]}
+    (folder / "dev.json").write_text(json.dumps(content))
+    return folder / "dev.json"
+
+
+def test_the_best_of_several_answers_and_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = dataset(tmp_path, year=[("1066", 3), ("In 1066", 0)], who=[("William", 32)], none=[])
+    assert right_answers(path) == {"year": ["1066", "In 1066"], "who": ["William"], "none": [""]}
+    said = {"year": "in 1066!", "who": "led by William", "none": ""}
+    (tmp_path / "said.json").write_text(json.dumps(said))
+    assert cli.main(["score-squad", str(path), str(tmp_path / "said.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == pytest.approx(
+        {
+            "exact": 200 / 3,
+            "f1": 250 / 3,
+            "exact with answer": 50,
+            "f1 with answer": 75,
+            "exact without answer": 100,
+            "f1 without answer": 100,
+        }
+    )
+
+
+def test_an_answer_to_a_question_without_one_is_wrong() -> None:
+    assert squad_scores({"q": "1066"}, {"q": [""]})["f1"] == 0
+
+
+def test_bad_input_ends_in_one_line(tmp_path: Path) -> None:
+    path = dataset(tmp_path, year=[("1066", 4)])
+    with pytest.raises(UserError, match=r"question year: the answer '1066' does not stand at 4"):
+        right_answers(path)
+    (tmp_path / "other.json").write_text('{"data": [{"title": "t"}]}')
+    with pytest.raises(UserError, match="is no file of SQuAD"):
+        right_answers(tmp_path / "other.json")
+    with pytest.raises(UserError, match="1 of 2 questions have no prediction, b first"):
+        squad_scores({"a": ""}, {"a": [""], "b": [""]})
