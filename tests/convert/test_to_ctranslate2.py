@@ -24,6 +24,7 @@ CASES = [
     {"attention": "mhe_add"},
     {"attention": "mha", "attention_bias": True},
     {"attention": "skv"},
+    {"attention": "mqa_tied"},
     MIXED,
 ]
 
