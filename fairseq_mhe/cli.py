@@ -1,7 +1,5 @@
 """The console command ``fairseq-mhe``: a module for each subcommand, imported when it is called."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import platform

@@ -4,8 +4,6 @@ fairseq itself is never edited: each fix replaces one function, or calls fairseq
 does not show. tests/test_fairseq_fixes.py fails for a fix that is no longer needed.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools

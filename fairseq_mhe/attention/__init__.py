@@ -1,7 +1,5 @@
 """The registry of kinds of attention: a name, its class, and one function that builds it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq_mhe.attention.base import Attention

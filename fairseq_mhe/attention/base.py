@@ -1,7 +1,5 @@
 """The shell that fairseq talks to: calling convention, cache, masks, weights, written once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """What incremental decoding keeps of one sublayer: keys, values, padding; appended, reordered."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 

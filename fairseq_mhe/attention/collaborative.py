@@ -15,8 +15,6 @@ With biases, the query's and key's leave one term that softmax does not ignore: 
 and is kept beside the key.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -6,8 +6,6 @@ leaves no other reading; the EL-attention of Yan et al. 2021 is another thing, a
 of MHA for decoding.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -5,8 +5,6 @@ one group. Parameters without biases: 2 C n d + kdim g d + vdim g d; for MQA wit
 C d.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

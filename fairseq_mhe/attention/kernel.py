@@ -1,7 +1,5 @@
 """The attention product itself: a reference to test against, and the fast paths that equal it."""
 
-from __future__ import annotations
-
 import functools
 
 import torch

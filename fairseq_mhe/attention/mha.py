@@ -4,8 +4,6 @@ Head i: softmax(X W_Q^i (Y W_K^i)^T / sqrt(d)) Y W_V^i; output concat(heads) W_O
 Parameters without biases: 2 C n d + kdim n d + vdim n d, that is 4 C^2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq_mhe.attention.base import Attention

@@ -10,8 +10,6 @@ heads exactly: what psi does to the keys moves to the queries, what it does to t
 behind the weighted sum.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -6,8 +6,6 @@ concat(heads) W_O. A variant of Xue & Aletras 2023, section 3, of this project's
 Parameters without biases: C d + kdim d + vdim d + n C + n d C.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

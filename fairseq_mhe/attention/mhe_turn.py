@@ -11,8 +11,6 @@ Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C.
 A cosine transform exists for every d, where a Hadamard transform wants a power of two.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -7,8 +7,6 @@ arXiv 2606.04032 (2026), and what the grouped-tied attention of Zadouri, Strauss
 Parameters without biases: 2 C n d + kdim d.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -9,8 +9,6 @@ Parameters without biases: n d C + kdim d + vdim d + C + n d; of ``mqa_tied_skv`
 values, one kdim d less.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -4,8 +4,6 @@ H = softmax(X W_Q (Y W_K)^T / sqrt(d)) Y W_V; output concat(H, ..., H) W_O: MHE 
 embeddings. Parameters without biases: C d + kdim d + vdim d + n d C.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Kinds whose projections serve several heads: how large their weights begin."""
 
-from __future__ import annotations
-
 from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.sublayer import PACKED_GAIN, Option
 

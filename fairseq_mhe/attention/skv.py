@@ -4,8 +4,6 @@ Head i: K_i = V_i = Y W^i; softmax(X W_Q^i K_i^T / sqrt(d)) K_i; output concat(h
 Parameters without biases: 2 C n d + kdim n d; with n d = C: 3 C^2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

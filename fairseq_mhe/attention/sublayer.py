@@ -1,7 +1,5 @@
 """What a kind of attention says beside its hooks: sizes, options, projections, heads, a start."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

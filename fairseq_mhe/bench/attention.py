@@ -1,7 +1,5 @@
 """One attention sublayer, called with exactly what the model around it gives it."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math

@@ -1,7 +1,5 @@
 """What a benchmark is: a class that owns its options, cells, work, floor and columns."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 from abc import ABC, abstractmethod

@@ -1,7 +1,5 @@
 """Columns of the results' tables: a heading, and what stands under it of one variant's result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

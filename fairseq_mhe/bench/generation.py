@@ -1,7 +1,5 @@
 """Translation by fairseq's own beam search, or CTranslate2's; all outputs are as long as forced."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import itertools

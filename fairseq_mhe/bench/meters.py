@@ -1,7 +1,5 @@
 """What is measured inside a process: seconds by part, peak memory, and the attention kernel."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """The results as Markdown: a table of ratios for the eye, then all that was measured by cell."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

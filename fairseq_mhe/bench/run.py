@@ -1,7 +1,5 @@
 """``fairseq-mhe bench``: stock fairseq's Transformer and ours, measured side by side."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Random sentences of realistic lengths, in batches made by fairseq's own code."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A whole update, by fairseq's own Trainer: forward, loss, backward, optimizer."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

@@ -1,7 +1,5 @@
 """A test set translated by fairseq or CTranslate2 with trained models; for the study of engines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every variant of a cell in turns: whatever the machine does meanwhile happens to all of them."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

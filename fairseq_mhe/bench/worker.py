@@ -1,7 +1,5 @@
 """One process for each variant, so that memory is its own and all of them can take turns."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """``fairseq-mhe average``: the plain mean of several checkpoints' weights, as a checkpoint."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A checkpoint of a Transformer, stock or ours, as a model in memory, and back."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

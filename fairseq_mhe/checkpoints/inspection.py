@@ -1,7 +1,5 @@
 """``fairseq-mhe inspect``: what a checkpoint is, from its weights and options; nothing is run."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict, dataclass

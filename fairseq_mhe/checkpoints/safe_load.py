@@ -1,7 +1,5 @@
 """fairseq's checkpoints as plain data: read without running code in them, written whole."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Let the process keep the memory that large tensors leave, instead of fetching it anew."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 

@@ -1,7 +1,5 @@
 """The one way to read a checkpoint's file: whole, of fairseq's shape, or refused in one line."""
 
-from __future__ import annotations
-
 import argparse
 import errno
 import pickle

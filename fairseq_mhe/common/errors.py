@@ -1,7 +1,5 @@
 """The one kind of error that a user's input can cause, and how it is shown as one line."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """Files that are whole or absent: what lasts is written beside its place and renamed into it."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

@@ -1,7 +1,5 @@
 """What a JSON file of ours holds: its form, where a value differs from it, and what to do then."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """How far things are and how long they still take: live on a terminal, elsewhere in lines."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Steps that are done once: what each was made from, and the lock that keeps others out."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib

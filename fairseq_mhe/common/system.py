@@ -1,7 +1,5 @@
 """Where and with what a measurement was made: a number without its machine means nothing."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import os

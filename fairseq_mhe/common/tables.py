@@ -1,7 +1,5 @@
 """The one way to align a table: tabulate, with the few looks that our files have, and CSV."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """How long a job of many trainings and translations still takes, from how long they took so far."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 

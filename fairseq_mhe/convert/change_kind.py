@@ -1,7 +1,5 @@
 """``fairseq-mhe convert``: a smaller kind of attention that starts from a trained model."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil

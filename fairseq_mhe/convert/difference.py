@@ -1,7 +1,5 @@
 """How far two models are from each other: logits, hypotheses of beam search, and the loss."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import warnings

@@ -1,7 +1,5 @@
 """``fairseq-mhe fold``: any checkpoint as fairseq's own ``transformer``, which needs no package."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import dataclass
 from functools import partial

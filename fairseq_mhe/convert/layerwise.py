@@ -1,7 +1,5 @@
 """Conversion sublayer by sublayer; what a killed run had finished is not done again."""
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the attention sublayers of a model read: moments of their inputs over real sentences."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The command-line options that conversions share."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

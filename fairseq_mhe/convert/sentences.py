@@ -1,7 +1,5 @@
 """What models are compared and conversions measured on: sentences of a data folder, or random."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -10,8 +10,6 @@ the measurements):
   in the cross-attention with a beam, and an error in the encoder.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

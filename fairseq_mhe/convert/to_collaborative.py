@@ -5,8 +5,6 @@ W_K^i^T, stacked, are decomposed into D shared components (CP, PARAFAC) mixed by
 go into the content term. Exact for D = n d.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict

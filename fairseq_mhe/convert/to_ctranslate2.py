@@ -1,7 +1,5 @@
 """``fairseq-mhe to-ctranslate2``: a checkpoint as a CTranslate2 model that translates the same."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

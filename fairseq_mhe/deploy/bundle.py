@@ -11,8 +11,6 @@ Whatever its format, a bundle has
 - the weights and dictionaries of its format. There is no pickle among them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

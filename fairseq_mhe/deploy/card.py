@@ -1,7 +1,5 @@
 """The model card: README.md of a bundle, in the form that the Hugging Face hub reads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The format that CTranslate2 reads, with heads that are shared stored once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from fairseq_mhe.common.progress import say

@@ -1,7 +1,5 @@
 """``fairseq-mhe demo``: a local page on which models translate side by side."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import signal

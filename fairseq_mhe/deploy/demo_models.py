@@ -1,7 +1,5 @@
 """What the demonstration page shows of a model: translation, time, cache, and where it looks."""
 
-from __future__ import annotations
-
 import tempfile
 import time
 from dataclasses import dataclass

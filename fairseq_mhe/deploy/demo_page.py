@@ -1,7 +1,5 @@
 """The page of ``fairseq-mhe demo``, which streamlit runs anew at each change; bundles as words."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

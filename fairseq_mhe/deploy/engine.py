@@ -1,7 +1,5 @@
 """What an engine is: sentences in subwords to hypotheses in subwords, a batch at a time."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``fairseq-mhe export``: a trained model as one folder that needs nothing else."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 from pathlib import Path

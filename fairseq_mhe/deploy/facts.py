@@ -1,7 +1,5 @@
 """What bundle.json and the model card tell about a model: sizes, data, training, scores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

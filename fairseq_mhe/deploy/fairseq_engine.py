@@ -1,7 +1,5 @@
 """Translation by fairseq's beam search, as fairseq-generate does it, with one model in memory."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The format that this package itself reads: fairseq's model with its weights as safetensors."""
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 from pathlib import Path

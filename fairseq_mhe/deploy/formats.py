@@ -7,8 +7,6 @@ packages that the format needs. What all formats have (subword model, model card
 checksums) is export's to add.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

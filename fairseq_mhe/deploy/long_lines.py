@@ -1,7 +1,5 @@
 """A line that is longer than a model's positions, cut where sentences end; nothing is lost."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -9,8 +9,6 @@ and at the end all marks go.
 The text is normalised before (`prepare.clean.normalise`): its only white space is the single space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """A trained model with what belongs to it: its text processing, dictionaries and decoding."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``fairseq-mhe translate``: plain text in, plain text out, a line for each line."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import sys

@@ -1,7 +1,5 @@
 """What ``train``, ``run-table`` and the studies share: which data, how much of the recipe, room."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import shutil

@@ -1,7 +1,5 @@
 """``fairseq-mhe cost``: parameters, multiply-adds and cache of a row with a kind of attention."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import astuple

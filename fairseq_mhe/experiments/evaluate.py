@@ -1,7 +1,5 @@
 """``fairseq-mhe evaluate``: a data set translated and scored with a trained run's model."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

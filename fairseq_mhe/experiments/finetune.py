@@ -1,7 +1,5 @@
 """``fairseq-mhe finetune``: a masked language model on a task, and the task's official score."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import replace

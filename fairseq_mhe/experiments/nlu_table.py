@@ -1,7 +1,5 @@
 """``fairseq-mhe nlu-table``: kinds of attention pre-trained, fine-tuned on tasks, in a table."""
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Mapping, Sequence

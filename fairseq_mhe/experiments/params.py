@@ -1,7 +1,5 @@
 """``fairseq-mhe params``: parameters of the paper's rows and setting, counted in what is built."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -1,7 +1,5 @@
 """``fairseq-mhe pretrain``: a masked or causal language model, trained to its last update."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -1,7 +1,5 @@
 """``fairseq-mhe quickstart``: MHA against MHE on the embedded corpus, from text to table."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import time

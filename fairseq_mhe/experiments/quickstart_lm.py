@@ -1,7 +1,5 @@
 """``fairseq-mhe quickstart-lm``: language models on the embedded corpus, MHA against MHE-Mul."""
 
-from __future__ import annotations
-
 import argparse
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``fairseq-mhe run-table``: rows x kinds x seeds trained, scored and tabulated, each cell once."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """``fairseq-mhe score``: scores of a text, and with a baseline what the difference means."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from dataclasses import asdict

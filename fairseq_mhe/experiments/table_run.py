@@ -1,7 +1,5 @@
 """The one way to a table: train, translate, score and tabulate runs on one data folder."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """``fairseq-mhe train``: one cell of the table, trained to its last update."""
 
-from __future__ import annotations
-
 import argparse
 
 from fairseq_mhe.common.arguments import seed

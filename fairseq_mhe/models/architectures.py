@@ -1,7 +1,5 @@
 """The rows of the paper's translation table (Xue & Aletras 2023) and smaller: ``--arch``."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The one way to build a model: from flat options or a configuration, whatever the words."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whether a checkpoint's options can build its model: by their types, and against its weights."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import fields

@@ -1,7 +1,5 @@
 """Dropout whose masks are drawn four values at a time, for bf16 on CPUs."""
 
-from __future__ import annotations
-
 import torch
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """The families of models: fairseq's own, ours of the same shape, where their attention sits."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields

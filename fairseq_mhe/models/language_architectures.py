@@ -1,7 +1,5 @@
 """Sizes of the language models: the paper's, fairseq's own, and some for CPUs: ``--arch``."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from functools import partial

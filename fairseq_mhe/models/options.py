@@ -1,7 +1,5 @@
 """The options of our models: fairseq's, ours, those of kinds; and the attention they choose."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import Field, field, fields, make_dataclass

@@ -1,7 +1,5 @@
 """Which row of the table a model's sizes are, and the options that build the same model again."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """fairseq's encoder and decoder with their attention built by the registry, for any model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fairseq.distributed import fsdp_wrap

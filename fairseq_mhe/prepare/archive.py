@@ -1,7 +1,5 @@
 """Archives unpacked with care: only the members that are needed, nothing outside of the folder."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 import os

@@ -1,7 +1,5 @@
 """What to prepare and how, checked before anything is written."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import MISSING, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A data folder as all that trains, translates, converts or measures sees it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files from the network: continued where they broke off, used only when their SHA-256 is right."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass

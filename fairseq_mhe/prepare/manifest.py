@@ -1,7 +1,5 @@
 """manifest.json of a data folder: what each step was made from, its counts, and its files."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import tempfile

@@ -7,8 +7,6 @@ frequent pair. subword-nmt itself counts in words in which its way of counting d
 number of pairs, so that its merges come out there too.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace

@@ -1,7 +1,5 @@
 """Work spread over the cores, in order, with a bounded number of chunks in memory."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

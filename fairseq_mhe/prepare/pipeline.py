@@ -1,7 +1,5 @@
 """The whole way from parallel text to a data folder, step by step."""
 
-from __future__ import annotations
-
 import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The steps of a preparation, as people read them on the board."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 

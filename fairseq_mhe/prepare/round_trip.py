@@ -1,7 +1,5 @@
 """Whether Moses' tokeniser can be undone, by the references; which tokeniser and subwords serve."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice

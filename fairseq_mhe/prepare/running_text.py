@@ -1,7 +1,5 @@
 """From running text, documents with empty lines between them, to a folder for language models."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator
 from contextlib import ExitStack

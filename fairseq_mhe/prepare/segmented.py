@@ -1,7 +1,5 @@
 """A data folder of text that others have preprocessed: tokenised by Moses' rules, then BPE."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """A task's examples as fairseq's sentence_prediction reads them, in a language model's subwords."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Wang et al. 2018 (arXiv 1804.07461) and 2019 (arXiv 1905.00537). Files are the o
 with tabs, in which a quotation mark is an ordinary character, and JSON lines.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Reading parallel text: plain or compressed files, checked line by line, both sides in step."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import lzma

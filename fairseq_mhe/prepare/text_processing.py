@@ -1,7 +1,5 @@
 """What was done to a model's text, for new text: plain to subwords, and subwords back to plain."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

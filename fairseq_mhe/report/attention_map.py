@@ -1,7 +1,5 @@
 """``fairseq-mhe attention-map``: where each head of each layer of a model looks in a sentence."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The picture of a table, legible in a talk and without colour vision: curves, quality, cost."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

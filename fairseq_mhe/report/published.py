@@ -1,7 +1,5 @@
 """What the paper (Xue & Aletras 2023) prints, and its two figures of merit."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

@@ -1,7 +1,5 @@
 """What finished run folders say: the runs of each cell of a table, and its numbers."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass

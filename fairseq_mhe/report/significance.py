@@ -1,7 +1,5 @@
 """Whether a difference of BLEU is more than chance: of sentences, of seeds, of many comparisons."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """``fairseq-mhe table``: what finished runs say, as a table, JSON, a picture and translations."""
 
-from __future__ import annotations
-
 import argparse
 import random
 from collections.abc import Callable, Mapping, Sequence

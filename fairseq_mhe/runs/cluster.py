@@ -1,7 +1,5 @@
 """What a SLURM cluster has, as sinfo says, and a request that fits: else a job waits for ever."""
 
-from __future__ import annotations
-
 import argparse
 import math
 import re

@@ -1,7 +1,5 @@
 """COMET (Rei et al. 2020) beside BLEU, where the user has installed it: it fetches its model."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fine-tune a masked language model on a task, and score every example of its scored sets."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Translate a data set with fairseq-generate: every sentence, in order, detokenised."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """How language models are pre-trained and fine-tuned: every number, with its source."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

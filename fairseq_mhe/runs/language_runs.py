@@ -1,7 +1,5 @@
 """One run of a language model: fairseq-train in a folder of its own, from where it was."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

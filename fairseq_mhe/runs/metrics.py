@@ -1,7 +1,5 @@
 """The official metrics of GLUE and SuperGLUE, by scikit-learn and scipy, in percent."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections import defaultdict

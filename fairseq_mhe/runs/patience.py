@@ -3,8 +3,6 @@
 As fairseq's --patience, which forgets at each restart how long it has waited; here the log tells.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The loss of a language model on its validation text, every block counted once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

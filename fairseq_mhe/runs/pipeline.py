@@ -1,7 +1,5 @@
 """From prepared data to scored runs: train, average, count, translate, score; each step once."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence

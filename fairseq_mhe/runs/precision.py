@@ -1,7 +1,5 @@
 """In which precision a model is trained: what is fast here, or what its neighbours began with."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """fairseq's commands as child processes: a log, real warnings on the screen, no orphans."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

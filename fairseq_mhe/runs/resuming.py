@@ -1,7 +1,5 @@
 """From where a training goes on: the newest whole checkpoint, for any number of processes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import zipfile

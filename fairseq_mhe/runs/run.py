@@ -1,7 +1,5 @@
 """A run is a folder: what made it (config.json), how far it is (status.json), its results."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields

@@ -1,7 +1,5 @@
 """What each JSON file of a run folder holds, and the way to read them, whoever made the folder."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import MISSING, fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Detokenised text against references with sacreBLEU; every number with what it means."""
 
-from __future__ import annotations
-
 import os
 import re
 from argparse import ArgumentParser, ArgumentTypeError

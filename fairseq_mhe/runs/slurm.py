@@ -1,7 +1,5 @@
 """The cells of a table as a SLURM job array; one that runs out of time goes on."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import shutil

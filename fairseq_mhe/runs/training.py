@@ -1,7 +1,5 @@
 """Train runs with fairseq-train, side by side where that is faster, from where they were."""
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

@@ -4,8 +4,6 @@ Each kind is narrowed or widened to a budget, by default what MHE-Mul has in the
 validation loss first: its noise between seeds is far below the differences, where BLEU's is not.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 from collections.abc import Sequence

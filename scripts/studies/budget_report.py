@@ -1,7 +1,5 @@
 """The report of the equal-budget study: loss and BLEU against cache at one number of parameters."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial

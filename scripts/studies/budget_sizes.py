@@ -1,7 +1,5 @@
 """The sizes that a kind of attention takes for a budget of parameters: heads and their width."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

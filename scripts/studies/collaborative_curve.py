@@ -5,8 +5,6 @@ fine-tuning, the same after a short fine-tuning, collaborative attention trained
 MHA whose keys are as wide in all.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from dataclasses import asdict, replace

@@ -4,8 +4,6 @@ All take turns in one run, each in a process of its own: sentences/s, memory, si
 file, BLEU.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from collections.abc import Callable, Iterator, Mapping

@@ -5,8 +5,6 @@ begin, their weight decay, the learning rate, where MHE stands, how many heads s
 Each is trained with several seeds and compared with MHA and with MHE-Mul as the paper has it.
 """
 
-from __future__ import annotations
-
 import argparse
 
 from studies import trainings

@@ -1,7 +1,5 @@
 """The report of the gap study: what differs from the references beyond the noise of seeds."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial

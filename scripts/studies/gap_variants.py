@@ -1,7 +1,5 @@
 """The variants of the gap study: each changes one thing of a row's MHE-Mul, or of MHA."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from fairseq_mhe.models.architectures import Row, sizes

@@ -4,8 +4,6 @@ MHA and MHE-Mul of a row, several seeds, in both; validation loss and BLEU are c
 noise of seeds.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Mapping, Sequence

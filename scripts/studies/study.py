@@ -1,7 +1,5 @@
 """What studies share: options, runs that start from another model's weights, and the report."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import statistics

@@ -1,7 +1,5 @@
 """What studies that train variants of a row share: seeds, the work, a report that grows."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ scratch, and MHA with and without those further updates, which is what an honest
 uptrained models have seen more.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Mapping, Sequence

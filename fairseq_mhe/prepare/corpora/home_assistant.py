@@ -1,7 +1,5 @@
 """The embedded English-German corpus (home-assistant/ beside this file) as a data folder."""
 
-from __future__ import annotations
-
 import bz2
 import tempfile
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ however often it occurs; one that two integrations have is none. Every tenth is 
 in the text either.
 """
 
-from __future__ import annotations
-
 import bz2
 import tempfile
 from collections import defaultdict

@@ -1,8 +1,6 @@
 """IWSLT14 German-English (TED talks; Cettolo et al. 2014), prepared as by fairseq's recipe, as a
 data folder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the known corpora share: a class of facts and options that is a script of data-prep/."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from abc import ABC, abstractmethod

@@ -4,8 +4,6 @@ They are published as text that is tokenised and in which rare words are <unk>; 
 words. With subwords, as here, they are of subwords, and comparable with each other only.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import tempfile

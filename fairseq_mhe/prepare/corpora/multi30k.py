@@ -1,7 +1,5 @@
 """Multi30k English-German (image captions; Elliott et al. 2016), task 1, as a data folder."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

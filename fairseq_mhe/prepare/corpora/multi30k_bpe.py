@@ -1,7 +1,5 @@
 """Multi30k English-German as Wu et al. 2021 preprocessed it, for the row multi30k."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``fairseq-mhe prepare``: parallel text of one's own to a data folder."""
 
-from __future__ import annotations
-
 import argparse
 
 from fairseq_mhe.common.arguments import add_options, from_options

@@ -1,7 +1,5 @@
 """Penn Treebank's text (Mikolov et al. 2011) from a folder, as a folder to train on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Running text of one's own, documents with empty lines between them, as a folder to train on."""
 
-from __future__ import annotations
-
 import argparse
 
 from fairseq_mhe.common.arguments import add_options, from_options

@@ -1,7 +1,5 @@
 """The scripts glue.sh and superglue.sh: a task in the subwords of a language model's text."""
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """WikiText-103 (Merity et al. 2017) from its unpacked archive, as a folder to train on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

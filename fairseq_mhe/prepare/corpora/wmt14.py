@@ -1,8 +1,6 @@
 """WMT14 English-German: Europarl, Common Crawl and News Commentary, newstest2013 and 2014, as a
 data folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
