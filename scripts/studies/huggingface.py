@@ -31,10 +31,15 @@ from studies.study import Report, Study
 
 _BEAMS = (1, 5)
 _BATCH = 32
+#: Most tokens of a translation, for both: fairseq's limit depends on the source's length.
+_LONGEST = 200
 #: Two translations are as good as equal to fairseq's model below this: in logarithms of
 #: probabilities, of the first word that differs (greedy) or of the whole by its length (beam).
 _TIE = 1e-3
-_TITLES = ("model", "class", "subwords", "beam", "sentences", "same input", "same text", "ties")
+_TITLES = (
+    *("model", "class", "subwords", "beam", "sentences", "same input", "same text", "ties"),
+    "endless",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +78,8 @@ def run(args: argparse.Namespace) -> None:
     notes = [
         "same input: sentences whose words have fairseq's numbers; same text: translations that "
         "are letter by letter fairseq's; ties: of the others, those that fairseq's model finds "
-        f"equal but for {_TIE} in logarithms of probabilities",
+        f"equal but for {_TIE} in logarithms of probabilities; endless: those that fairseq cuts at "
+        f"{_LONGEST} tokens, where it counts the end's probability and transformers does not",
         ", ".join(f"{k} {v}" for k, v in installed(("transformers", "tokenizers")).items()),
     ]
     title = "Translations of exported models by transformers, beside fairseq's"
@@ -130,7 +136,11 @@ def _compare(trained: Trained, subset: str, sentences: int) -> Iterator[dict[str
             "sentences": len(lines),
             "same_input": same_input,
             "same_text": len(lines) - len(differ),
-            "ties": sum(margin < _TIE for margin in margins),
+            "ties": sum(
+                margin < _TIE and len(ours[place]) <= _LONGEST
+                for margin, place in zip(margins, differ, strict=True)
+            ),
+            "endless": sum(len(ours[place]) > _LONGEST for place in differ),
             "differing": [
                 {"source": lines[place], "fairseq": text[place], "transformers": theirs[place][0]}
                 for place in differ
@@ -151,12 +161,7 @@ def _by_fairseq(trained: Trained, sources: Sequence[torch.Tensor], beam: int) ->
     words, decoding = trained.dictionaries[0], trained.decoding
     model = trained.source.model
     search = SequenceGenerator(
-        [model],
-        words,
-        beam_size=beam,
-        max_len_a=decoding.max_len_a,
-        max_len_b=decoding.max_len_b,
-        len_penalty=decoding.lenpen,
+        [model], words, beam_size=beam, max_len_a=0, max_len_b=_LONGEST, len_penalty=decoding.lenpen
     )
     found: dict[int, list[int]] = {}
     for places in _batches([len(source) for source in sources]):
@@ -175,7 +180,7 @@ def _by_transformers(
     tokenizer: Any, model: Any, lines: Sequence[str], beam: int
 ) -> list[tuple[str, list[int]]]:
     """The translation of each line, and its tokens with their end."""
-    choice = {"num_beams": beam, "early_stopping": beam > 1}
+    choice = {"num_beams": beam, "early_stopping": beam > 1, "max_new_tokens": _LONGEST + 1}
     found: dict[int, tuple[str, list[int]]] = {}
     for places in _batches([len(line) for line in lines]):
         batch = tokenizer([lines[place] for place in places], return_tensors="pt", padding=True)
