@@ -31,7 +31,7 @@ KINDS = [
 ]
 ODD = [
     "a <unk> b </s> c",
-    "☃ snow☃☃man",
+    "☃ snow☃☃man a日本語b",
     "tab\tand\u00a0this \u2028that\x07",
     "e\u0301 é 本 😀!",
     "@@ x@@ y </w>",

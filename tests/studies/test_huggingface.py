@@ -1,0 +1,46 @@
+"""Exported models beside fairseq: a hardly trained one, greedily and by beam search."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from studies import huggingface
+from studies.__main__ import main
+from tests.test_made_by_0_1_0 import MADE
+
+RUN = MADE / "runs" / "tiny-mhe_mul-seed1"
+
+
+def test_what_is_the_same_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("tokenizers", "safetensors"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("transformers is not installed: pip install 'fairseq-mhe[huggingface]'")
+    monkeypatch.setattr(huggingface, "_LONGEST", 20)
+    out, data = tmp_path / "out", str(MADE / "data")
+    words = ["compare-huggingface", str(RUN), "--data", data, "--sentences", "6", "--out", str(out)]
+    assert main(words) == 0
+    found = json.loads((out / "huggingface.json").read_text(encoding="utf-8"))["models"]
+    assert [(each["beam"], each["sentences"], each["same_input"]) for each in found] == [
+        (1, 6, 6),
+        (5, 6, 6),
+    ]
+    for each in found:
+        assert each["same_text"] + each["ties"] + each["endless"] >= 6
+    page = (out / "huggingface.md").read_text(encoding="utf-8")
+    assert "| tiny-mhe_mul-seed1 | PegasusForConditionalGeneration | bpe | 5 | 6 | 6 |" in page
+
+
+def test_without_transformers_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def missing() -> None:
+        raise ImportError("No module named 'transformers'")
+
+    monkeypatch.setattr(huggingface, "_import_transformers", missing)
+    assert main(["compare-huggingface", str(RUN), "--out", str(tmp_path / "out")]) == 2
+    assert "pip install 'fairseq-mhe[huggingface]'" in capsys.readouterr().err
