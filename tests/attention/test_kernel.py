@@ -66,7 +66,13 @@ def test_causal_with_padding_on_either_side(kept: int, padding) -> None:
 
 def test_padding_side() -> None:
     mask, right = CausalMask(5), right_padding(3, 5)
-    for padding, hidden in ((right, True), (right.flip(1), False), (right, True)):
+    one_on_the_left = torch.arange(5).expand(3, 5) < torch.tensor([[0], [1], [0]])
+    for padding, hidden in (
+        (right, True),
+        (right.flip(1), False),
+        (one_on_the_left, False),
+        (right, True),
+    ):
         assert mask.hides_padding(padding) is hidden
 
 

@@ -102,10 +102,14 @@ def test_head_weights_equal_fairseqs() -> None:
     torch.testing.assert_close(ours(x, y, y, **arguments)[1], expected, **FLOAT32_SOFTMAX)
 
 
-def test_is_initialised_as_fairseqs() -> None:
+@pytest.mark.parametrize("memory", [256, 128])
+def test_is_initialised_as_fairseqs(memory: int) -> None:
+    """fairseq's projections start smaller where all three could be one matrix."""
     torch.manual_seed(1)
-    ours = build_attention("mha", 256, 4, self_attention=True, bias=True)
-    theirs = FairseqAttention(256, 4, self_attention=True)
+    place = {"self_attention": memory == 256, "encoder_decoder_attention": memory != 256}
+    sizes = {"kdim": memory, "vdim": memory}
+    ours = build_attention("mha", 256, 4, bias=True, **place, **sizes)
+    theirs = FairseqAttention(256, 4, **place, **sizes)
     for name, parameter in theirs.named_parameters():
         other = ours.get_parameter(name)
         # uniform on the same interval: 256 or more draws come near its ends and its deviation
