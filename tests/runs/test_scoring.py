@@ -74,11 +74,13 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
     out.
     """
     references = [
-        f"Der {i}-Tage-Plan (neu) von Nr. 5 ist gut, aber E-Mail-Adressen fehlen: a-b-c."
+        f"Der {i}-Tage-Plan (neu) von bzw. Haus ist gut, aber E-Mail-Adressen fehlen: a-b-c."
         for i in range(12)
     ]
     hypotheses = [
-        line.replace("Plan", "Entwurf").replace("Nr.", "Nr") if i % 2 else line.replace("E-", "E ")
+        line.replace("Plan", "Entwurf").replace("bzw.", "bzw")
+        if i % 2
+        else line.replace("E-", "E ")
         for i, line in enumerate(references)
     ]
     write(tmp_path, ref=references, hyp=hypotheses)
