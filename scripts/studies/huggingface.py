@@ -95,7 +95,9 @@ def _import_transformers() -> Any:
     except (ImportError, OSError):
         sys.modules["torchaudio"] = None  # type: ignore[assignment]
     import transformers
+    from transformers.utils import import_utils
 
+    import_utils.is_torchaudio_available.cache_clear()  # whoever imported it before has asked
     transformers.utils.logging.disable_progress_bar()
     return transformers
 

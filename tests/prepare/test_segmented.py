@@ -72,7 +72,9 @@ def test_multi30ks_names(
     write(tmp_path)
     words = ["multi30k_bpe", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
     monkeypatch.setattr("sys.argv", words)
-    multi30k_bpe.run_script("multi30k_bpe", "", multi30k_bpe.add_arguments, multi30k_bpe.run)
+    with pytest.raises(SystemExit) as ended:
+        multi30k_bpe.run_script("multi30k_bpe", "", multi30k_bpe.add_arguments, multi30k_bpe.run)
+    assert not ended.value.code
     told = capsys.readouterr()
     assert told.out.strip() == str(tmp_path / "out")
     assert "train has 2 lines, known are 29,000" in told.err

@@ -215,7 +215,9 @@ def test_the_text_alone(
     out = tmp_path / "data"
     line = ["--folder", folder, "--out", out, "--held-out", HELD_OUT, "--workers", 1, "--text-only"]
     monkeypatch.setattr(sys, "argv", ["debian", *map(str, line)])
-    program.main()
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert not ended.value.code
     text = out / "original"
     assert capsys.readouterr().out.strip() == str(text)
     assert not (out / "manifest.json").exists()
