@@ -7,4 +7,5 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 set_up fairseq,docs "$@"
 [[ " ${options[*]-} " =~ \ (-o|--output-directory|-h|--help)[\ =] ]] || options+=(-o "$repository/runs/api")
-run -m pdoc --docformat google fairseq_mhe
+# The demo's page is a script of streamlit's, which need not be installed.
+run -m pdoc --docformat google fairseq_mhe '!fairseq_mhe.deploy.demo_page'

@@ -33,7 +33,8 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
     assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
 
 
-@pytest.mark.parametrize("row", [*ROWS, *SMALL_ROWS])
+# Rows named after multi30k are that row with other numbers.
+@pytest.mark.parametrize("row", [*ROWS, *(row for row in SMALL_ROWS if "30k_" not in row)])
 def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
     """They differ by the four biases of every attention sublayer alone."""
     stock, mha = build("stock", row), build("mha", row)
