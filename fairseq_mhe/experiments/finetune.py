@@ -1,13 +1,13 @@
 """``fairseq-mhe finetune``: a masked language model on a task, and the task's official score."""
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import positive, seed
-from fairseq_mhe.common.files import output_folder, sha256, write_json
+from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
+from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import align
@@ -18,8 +18,13 @@ from fairseq_mhe.runs.finetuning import finetune, open_pretrained, plan_finetuni
 from fairseq_mhe.runs.language_recipes import finetuning
 from fairseq_mhe.runs.language_runs import LanguageRun
 from fairseq_mhe.runs.metrics import scores
+from fairseq_mhe.runs.resuming import LAST
 
 SCORES = "scores.json"
+_SCORED = Form(
+    {"task": str, "examples": {str: int}, "scores": {str: Number}, "model": str},
+    "delete it and give the same command again, which scores anew",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +72,7 @@ def fine_tune(
     Raises:
         UserError: the model or task do not fit, or training failed.
     """
-    whole = model / "checkpoints" / "checkpoint_last.pt"
+    whole = model / "checkpoints" / LAST
     source = open_pretrained(whole if model.is_dir() else model, data)
     recipe = finetuning(nearest_row(source.options).name, data.task.name)
     recipe = replace(recipe, epochs=epochs or recipe.epochs)
@@ -85,7 +90,7 @@ def _score(run: LanguageRun, data: TaskFolder) -> dict[str, Any]:
     """Predict every example, once, and write predictions and scores."""
     path = run.folder / SCORES
     model = sha256(run.checkpoint)
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found: dict[str, Any] = read_json(path, _SCORED) if path.exists() else {}
     if found.get("model") != model:
         said = predictions(run, data)
         right = {official: data.examples(subset) for subset, official in data.subsets.items()}

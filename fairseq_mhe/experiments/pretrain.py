@@ -1,14 +1,14 @@
 """``fairseq-mhe pretrain``: a masked or causal language model, trained to its last update."""
 
 import argparse
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, write_json
+from fairseq_mhe.common.files import output_folder, read_json, write_json
+from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import align
@@ -27,6 +27,10 @@ _KNOWN = [
 ]
 
 SCORES = "scores.json"
+_SCORED = Form(
+    {"nats": Number, "subwords": int, "of": str},
+    "delete it and give the same command again, which scores anew",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,7 +130,7 @@ def recipe_of(args: argparse.Namespace) -> Pretraining:
 
 def _tell(run: LanguageRun) -> None:
     """Print the loss on the validation text."""
-    found = json.loads((run.folder / SCORES).read_text(encoding="utf-8"))
+    found = read_json(run.folder / SCORES, _SCORED)
     of = "masked subword" if "masked" in found["of"] else "subword"
     rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
     rows.append((f"perplexity of a {of}", f"{math.exp(found['nats']):.2f}"))

@@ -1,6 +1,5 @@
 """A task's examples as fairseq's sentence_prediction reads them, in a language model's subwords."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +9,8 @@ from typing import Any
 from fairseq.data import Dictionary
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256, write_json
+from fairseq_mhe.common.files import read_json, sha256, write_json
+from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare.binarise import binarise_with
@@ -23,6 +23,7 @@ from fairseq_mhe.prepare.text import write_lines
 FORM = "task"
 TRAIN = "train"
 _EXAMPLES = "examples.json"
+_FACTS = Form({"labels": [str], "groups": [str]}, "prepare the task again into another folder")
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,8 @@ class TaskFolder:
 
     def examples(self, subset: str) -> dict[str, list[str]]:
         """Labels and groups of a scored set, in order."""
-        found: dict[str, list[str]] = json.loads(
-            (self.folder / "raw" / f"{subset}.{_EXAMPLES}").read_text(encoding="utf-8")
-        )
+        path = self.folder / "raw" / f"{subset}.{_EXAMPLES}"
+        found: dict[str, list[str]] = read_json(path, _FACTS)
         return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_output, check_writable, write_json
+from fairseq_mhe.common.files import check_output, check_writable, read_json, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.runs.devices import Device, free_port
@@ -78,7 +78,7 @@ class LanguageRun:
         """Write config.json, or see that it is of the same settings."""
         path = self.folder / "config.json"
         if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_json(path)
             for name, value in self.settings.items():
                 if found.get(name) != json.loads(json.dumps(value)):
                     raise UserError(

@@ -108,6 +108,20 @@ def test_another_run_in_the_folder_is_refused(
     assert re.search(r"is a run with recipe .* name another --out", capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("name", ["config.json", "scores.json"])
+@pytest.mark.parametrize("text", ["[]", "{", '{"model": ' * 10_000], ids=["list", "cut", "deep"])
+def test_a_damaged_file_of_a_run_is_named_in_one_line(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
+) -> None:
+    run = tmp_path / f"{RUN}-sst2-seed1"
+    shutil.copytree(folder / run.name, run)
+    (run / name).write_text(text)
+    words = ["--model", str(folder / RUN), "--out", str(tmp_path), "--epochs", "2", "--cpu"]
+    assert cli.main(["finetune", str(folder / "sst2"), *words]) != 0
+    (told,) = [line for line in capsys.readouterr().err.split("\n") if "error:" in line]
+    assert f"cannot read {run / name}: " in told
+
+
 def test_what_cannot_be_fine_tuned_is_refused(folder: Path, tmp_path: Path) -> None:
     data = open_task(folder / "sst2")
     causal = make_checkpoint(tmp_path / "lm.pt", "transformer_lm_mhe")
