@@ -1,6 +1,7 @@
 """What to prepare and how, checked before anything is written."""
 
 import re
+from collections.abc import Collection
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,7 @@ def check(config: PrepareConfig) -> None:
             raise UserError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")
     if not config.train:
         raise UserError("no training text is named; give at least one prefix")
-    _check_hold_out(config)
+    check_hold_out(config.held_out, config.hold_out, "train pair")
     if config.source_lang == config.target_lang:
         raise UserError(
             f"source and target language are both {config.source_lang!r}; they must differ"
@@ -174,14 +175,20 @@ def check(config: PrepareConfig) -> None:
             raise UserError(f"the {name} is {limit}; it must be at least 1")
 
 
-def _check_hold_out(config: PrepareConfig) -> None:
-    """See that each split has a text, of its own or held out of train, and not both."""
-    if config.held_out and (config.hold_out is None or config.hold_out < _MIN_HOLD_OUT):
+def check_hold_out(held_out: Collection[str], hold_out: int | None, part: str) -> None:
+    """See that each split has a text, of its own or held out of train, and not both.
+
+    ``held_out``: the splits that have none; ``part``: of train, every Nth of which is held out.
+
+    Raises:
+        UserError: one has none or both.
+    """
+    if held_out and (hold_out is None or hold_out < _MIN_HOLD_OUT):
         raise UserError(
-            f"no text for {' and '.join(config.held_out)} is named; name one, or hold out every "
-            f"Nth train pair, N at least {_MIN_HOLD_OUT}"
+            f"no text for {' and '.join(held_out)} is named; name one, or hold out every "
+            f"Nth {part}, N at least {_MIN_HOLD_OUT}"
         )
-    if config.hold_out is not None and not config.held_out:
+    if hold_out is not None and not held_out:
         raise UserError(
             "valid and test text are both named, so that nothing is to be held out of train"
         )
@@ -193,18 +200,25 @@ def input_files(config: PrepareConfig) -> Inputs:
     Raises:
         UserError: a file is missing, empty, or would be overwritten.
     """
-    out = config.out.resolve()
     found: Inputs = {}
     for split in SPLITS:
         for prefix in config.prefixes(split):
             files = _corpus_files(prefix, config.langs)
             found.setdefault(split, []).append(files)
-            for path in (file.resolve() for file in files):
-                if path.is_relative_to(out) and not path.is_relative_to(out / ORIGINAL):
-                    raise UserError(
-                        f"{path} lies inside the output folder {config.out}; choose another --out"
-                    )
+            for path in files:
+                check_outside(path.resolve(), config.out)
     return found
+
+
+def check_outside(path: Path, out: Path) -> None:
+    """See that making ``out`` would not overwrite the text ``path``.
+
+    Raises:
+        UserError: it would.
+    """
+    inside, folder = path.resolve(), out.resolve()
+    if inside.is_relative_to(folder) and not inside.is_relative_to(folder / ORIGINAL):
+        raise UserError(f"{path} lies inside the output folder {out}; choose another --out")
 
 
 def _corpus_files(prefix: Path, langs: tuple[str, str]) -> tuple[Path, ...]:

@@ -16,7 +16,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores, installed
 from fairseq_mhe.prepare.binarise import binarise_texts
 from fairseq_mhe.prepare.clean import model_text, normalise
-from fairseq_mhe.prepare.config import ORIGINAL, SPLITS
+from fairseq_mhe.prepare.config import SPLITS, check_hold_out, check_outside
 from fairseq_mhe.prepare.data_folder import TEXT
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
@@ -34,7 +34,6 @@ from fairseq_mhe.prepare.subword import (
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines, text_blocks
 
 _BLOCK_BYTES = 1 << 20
-_MIN_HOLD_OUT = 3  # valid, test and at least one document for train
 _PACKAGES = ("fairseq-mhe", "ve-fairseq", "fairseq", "sentencepiece", "subword-nmt")
 
 
@@ -103,24 +102,14 @@ def check_text(config: TextConfig) -> None:
     Raises:
         UserError: an option is wrong, or a file is missing, empty, or would be overwritten.
     """
-    if config.held_out and (config.hold_out is None or config.hold_out < _MIN_HOLD_OUT):
-        raise UserError(
-            f"no text for {' and '.join(config.held_out)} is named; name one, or hold out every "
-            f"Nth document of train by --hold-out N, N at least {_MIN_HOLD_OUT}"
-        )
-    if config.hold_out is not None and not config.held_out:
-        raise UserError(
-            "valid and test text are both named, so that nothing is to be held out of train"
-        )
+    part = "document of train by --hold-out N"
+    check_hold_out(config.held_out, config.hold_out, part)
     for name, least in (("vocab_size", 1), ("workers", 1), ("block", 8)):
         value = getattr(config, name)
         if value is not None and value < least:
             raise UserError(f"--{name.replace('_', '-')} is {value}; it must be at least {least}")
-    out = config.out.resolve()
     for path in chain.from_iterable(config.texts().values()):
-        inside = existing_text(path).resolve()
-        if inside.is_relative_to(out) and not inside.is_relative_to(out / ORIGINAL):
-            raise UserError(f"{path} lies inside the output folder {out}; choose another --out")
+        check_outside(existing_text(path), config.out.resolve())
 
 
 def documents(paths: tuple[Path, ...]) -> Iterator[list[str]]:

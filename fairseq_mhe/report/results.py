@@ -1,7 +1,7 @@
 """What finished run folders say: the runs of each cell of a table, and its numbers."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,11 @@ def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]
     return found
 
 
+def lowest_loss(metrics: Mapping[str, Any]) -> float:
+    """The lowest validation loss that a training had, in bits per target token."""
+    return min(loss for _, loss in metrics["valid"])
+
+
 def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     scores, generations = cell.values("scores"), cell.values("generation")
     # Older runs have no tokenised BLEU.
@@ -106,7 +111,7 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     metrics = [read_result(run.metrics) for run in cell.runs]
     speeds = [found["tokens_per_second"] for found in metrics]
     known_speeds = [speed for speed in speeds if speed is not None]
-    losses = [min(loss for _, loss in found["valid"]) for found in metrics if found.get("valid")]
+    losses = [lowest_loss(found) for found in metrics if found["valid"]]
     return {
         "row": cell.row,
         "attention": cell.kind,

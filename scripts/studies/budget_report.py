@@ -11,7 +11,7 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.models.counting import costs
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.plots import COLOURS, MARKS, pareto_front
-from fairseq_mhe.report.results import deviation
+from fairseq_mhe.report.results import deviation, lowest_loss
 from fairseq_mhe.report.significance import adjusted, noise_of, retained
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
@@ -79,7 +79,7 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
     """One object for each variant: sizes, costs, losses and scores, and how they compare."""
     found = []
     for variant, runs in done.items():
-        losses = [lowest_loss(run) for run in runs]
+        losses = [lowest_loss(read_result(run.metrics)) for run in runs]
         found.append(
             {
                 "variant": variant.name,
@@ -96,11 +96,6 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
         )
     _compare(found)
     return found
-
-
-def lowest_loss(run: Run) -> float:
-    """The lowest validation loss that a training had, in bits a subword."""
-    return min(loss for _, loss in read_result(run.metrics)["valid"])
 
 
 def _multiply_adds(run: Run) -> float:

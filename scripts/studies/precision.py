@@ -14,13 +14,12 @@ from matplotlib.figure import Figure
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.report.plots import COLOURS
-from fairseq_mhe.report.results import deviation
+from fairseq_mhe.report.results import deviation, lowest_loss
 from fairseq_mhe.report.significance import Noise, noise_of
 from fairseq_mhe.runs.precision import AUTO, FLOAT32
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run_files import read_result
 from studies import trainings
-from studies.budget_report import lowest_loss
 from studies.study import Report, Study, or_dash
 from studies.trainings import REFERENCE, Done, Variant, everywhere
 
@@ -89,8 +88,9 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
     """One object for each variant: its losses and scores."""
     found = []
     for variant, runs in done.items():
-        losses = [lowest_loss(run) for run in runs]
-        speeds = [read_result(run.metrics)["tokens_per_second"] or 0.0 for run in runs]
+        metrics = [read_result(run.metrics) for run in runs]
+        losses = [lowest_loss(found) for found in metrics]
+        speeds = [found["tokens_per_second"] or 0.0 for found in metrics]
         found.append(
             {
                 "attention": runs[0].kind,
