@@ -13,9 +13,10 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, read_json, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps
-from fairseq_mhe.runs.devices import Device, free_port
-from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, restore
+from fairseq_mhe.runs.trainers import Trainers
 
 _LINE = re.compile(r"\| train_inner \| (\{.*\})\s*$")
 
@@ -89,37 +90,21 @@ class LanguageRun:
         write_json(path, self.settings)
 
     def _run(self, line: Sequence[str], device: Device, log: Path, done: int) -> None:
-        now, port = time.strftime("%Y-%m-%d %H:%M:%S"), free_port()
-        headline = f"{now} fairseq-train from update {done}, {device.describe()}"
-        children = [
-            Child(
-                "fairseq_cli.train",
-                [*line, *device.rank_flags(rank, port)],
-                log if rank == 0 else self.folder / f"train.process{rank}.log",
-                device.threads,
-                headline,
-                device.environment(0),
-            )
-            for rank in range(device.workers)
-        ]
         name = self.folder.name
+        trainers = Trainers(line, log, device, 0, f"from update {done}, {device.describe()}")
         try:
             with Board("updates") as board:
                 board.add(name, self.updates, done)
-                while any(child.running() for child in children):
+                over = False
+                while not over:
                     time.sleep(0.2)
-                    self._show(children[0], board)
-                    if any(child.failed() for child in children):
-                        break
-                self._show(children[0], board)
-                for child in sorted(children, key=lambda child: not child.failed()):
-                    child.check(f"training {name}")
+                    over = trainers.over()
+                    self._show(trainers.new_lines(), board)
+                trainers.check(f"training {name}")
         finally:
-            for child in children:
-                child.stop()
+            trainers.stop()
 
-    def _show(self, child: Child, board: Board) -> None:
-        lines = child.new_lines()
+    def _show(self, lines: Sequence[str], board: Board) -> None:
         board.warn(self.folder.name, real_warnings(lines))
         for text in lines:
             if match := _LINE.search(text):

@@ -15,12 +15,13 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs.devices import Device, free_port
+from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.patience import Patience, saved_updates
-from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
+from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.resuming import LAST, restore
 from fairseq_mhe.runs.run import Run, kind_name
+from fairseq_mhe.runs.trainers import Trainers
 
 #: A number of epochs that no training reaches: checkpoints come by updates only.
 _NEVER = "1000000"
@@ -121,45 +122,28 @@ class _Training:
         self._total = run.training.updates
         self._patience, self._patience_is_over = Patience(run.training.patience), False
         self._started = time.monotonic()
-        self._words = training_arguments(run, data, device, tensorboard)
+        words = training_arguments(run, data, device, tensorboard)
         for path in (run.log, run.metrics, run.model, run.counts):
             check_output(path)
         check_writable(run.checkpoints)
         done = restore(run.checkpoints, device.workers)
         board.add(run.name, self._total, done)
         run.steps.begin("train")
-        self._children: list[Child] = []
+        self._trainers: Trainers | None = None
         for line in _lines(run) if run.log.exists() else ():
             self._look(line)
         # Killed after its last update: fairseq would make one more.
         over = done >= self._total or self._patience.is_over(done)
-        self._children = [] if over else self._start(slot, done)
-
-    def _start(self, slot: int, done: int) -> list[Child]:
-        now = time.strftime("%Y-%m-%d %H:%M:%S")
-        where = self._device.describe(self._run.training.precision)
-        headline = f"{now} fairseq-train from update {done}, {where}"
-        environment, port = self._device.environment(slot), free_port()
-        return [
-            Child(
-                "fairseq_cli.train",
-                [*self._words, *self._device.rank_flags(rank, port)],
-                self._run.log if rank == 0 else self._run.folder / f"train.process{rank}.log",
-                self._device.threads,
-                headline,
-                environment,
-            )
-            for rank in range(self._device.workers)
-        ]
+        if not over:
+            headline = f"from update {done}, {device.describe(run.training.precision)}"
+            self._trainers = Trainers(words, run.log, device, slot, headline)
 
     def ended(self) -> bool:
         """Whether it is over, after showing what is new in the log."""
-        if not self._children:
+        if self._trainers is None:
             return True
-        # One that failed leaves the others waiting for it for ever.
-        failed = any(child.failed() for child in self._children)
-        over = failed or not any(child.running() for child in self._children)
-        lines = self._children[0].new_lines()
+        over = self._trainers.over()
+        lines = self._trainers.new_lines()
         self._board.warn(self._run.name, real_warnings(lines))
         for line in lines:
             self._look(line)
@@ -174,16 +158,15 @@ class _Training:
         for tag, values in _log_entries([line]):
             if tag == "valid":
                 self._patience.see(values)
-            elif self._children:
+            elif self._trainers:
                 note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"
                 self._board.update(self._run.name, int(values["num_updates"]), note)
 
     def finish(self) -> None:
         """See that it did its work, and write the metrics."""
         try:
-            if not self._patience_is_over:
-                for child in sorted(self._children, key=lambda child: not child.failed()):
-                    child.check(f"training {self._run.name}")
+            if self._trainers and not self._patience_is_over:
+                self._trainers.check(f"training {self._run.name}")
             _write_metrics(self._run, self._device, self._patience)
         except UserError as error:
             self._run.steps.fail("train", str(error))
@@ -195,8 +178,8 @@ class _Training:
 
     def stop(self) -> None:
         """End it before its end."""
-        for child in self._children:
-            child.stop()
+        if self._trainers:
+            self._trainers.stop()
 
 
 def _lines(run: Run) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs import training
+from fairseq_mhe.runs import trainers, training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.patience import Patience, saved_updates
 from fairseq_mhe.runs.run import Run, open_run
@@ -81,9 +81,9 @@ def trained(folder: Path, losses: list[float], first: int, monkeypatch: pytest.M
     run = open_run(folder, settings(updates=1000, patience=2), {})
     (folder / "fake_train.py").write_text(FAKE.format(losses=losses, first=first))
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    child = training.Child
+    child = trainers.Child
     monkeypatch.setattr(
-        training, "Child", lambda module, words, *more: child("fake_train", [], *more)
+        trainers, "Child", lambda module, words, *more: child("fake_train", [], *more)
     )
     save(run.checkpoints, "checkpoint_last.pt", 10 * (first + len(losses) - 1))
     monkeypatch.setattr(training, "restore", lambda *_: 10 * (first - 1))

@@ -18,7 +18,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs import devices, training
+from fairseq_mhe.runs import devices, trainers, training
 from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.resuming import restore
 from fairseq_mhe.runs.run import Run, open_run
@@ -240,7 +240,7 @@ def test_one_process_that_fails_ends_all(
         def stop(self) -> None:
             self.stopped = True
 
-    monkeypatch.setattr(training, "Child", Pair)
+    monkeypatch.setattr(trainers, "Child", Pair)
     run = a_run(tmp_path, batches=2)
     with pytest.raises(UserError, match=f"failed in process {failing}"), board() as shown:
         training.train([run], DATA, Device(False, 1, 1, workers=2), shown)
@@ -288,7 +288,7 @@ class FakeChild:
 
 @pytest.fixture
 def fake_child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
-    monkeypatch.setattr(training, "Child", FakeChild)
+    monkeypatch.setattr(trainers, "Child", FakeChild)
     monkeypatch.setattr(FakeChild, "started", [])
     return FakeChild
 
