@@ -126,9 +126,10 @@ def snapshot(out: Path) -> dict[str, int]:
 
 
 def test_other_settings_in_the_same_folder_are_refused(
-    finished: Finished, capsys: pytest.CaptureFixture[str]
+    finished: Finished, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out = finished.out
+    out = tmp_path / "copy"  # another test may be at work in the folder itself
+    shutil.copytree(finished.out, out)
     before = snapshot(out)
     words = [
         "quickstart",
