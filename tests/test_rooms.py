@@ -14,7 +14,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = (
     ("common",),
     ("fairseq_fixes",),
-    ("attention",),
+    ("attention", "embeddings"),
     ("models", "prepare"),
     ("checkpoints",),
     ("runs", "convert"),
