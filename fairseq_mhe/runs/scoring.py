@@ -256,9 +256,11 @@ def read_scores(path: Path) -> Scores:
     """
     values = read_result(path)
     tokenised = Score(**values["tokenised"]) if values.get("tokenised") else None
-    given = BLEU4(**values["given_tokens"]) if values.get("given_tokens") else None
+    given = values.get("given_tokens")
+    if given:
+        given = BLEU4(**{**given, "precisions": tuple(given["precisions"])})
     bleu, chrf = Score(**values["bleu"]), Score(**values["chrf"])
-    return Scores(bleu, chrf, values["sentences"], tokenised, given)
+    return Scores(bleu, chrf, values["sentences"], tokenised, given or None)
 
 
 def described(scores: Scores) -> list[str]:

@@ -86,7 +86,7 @@ def test_int8_is_the_product_of_the_rounded(
     level = (x.max().clamp(min=0) - x.min().clamp(max=0)) / 127 * layer.weight.abs().max()
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=max(1e-5, level.item()))
     assert (found - expected).abs().median() < 1e-4
-    assert layer.packed_bytes < 4 * layer.weight.numel() or features[0] == 1
+    assert layer.packed_bytes == features[0] * features[1] + 4 * features[1]  # and a scale each
 
 
 def test_int8_is_near_the_plain_product() -> None:
@@ -130,6 +130,19 @@ def test_changed_parameters_are_noticed(
 
 
 @pytest.mark.parametrize("kind", [PackedLinear, Int8Linear])
+def test_an_unchanged_weight_is_packed_once(
+    kind: type[PackedLinear], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packings, pack = [], kind._pack
+    monkeypatch.setattr(kind, "_pack", lambda self: packings.append(self) or pack(self))
+    layer = _packed(kind=kind)
+    with torch.no_grad():
+        for _ in range(3):
+            layer(torch.randn(3, 12))
+    assert packings == [layer]
+
+
+@pytest.mark.parametrize("kind", [PackedLinear, Int8Linear])
 def test_gradients_flow_as_in_a_plain_layer(kind: type[PackedLinear]) -> None:
     layer, x = _packed(kind=kind), torch.randn(3, 12)
     layer(x).sum().backward()
@@ -170,11 +183,23 @@ def test_only_large_layers_are_replaced_and_parameters_stay(attention: str) -> N
     after_names, after_values = zip(*model.named_parameters(), strict=True)
     assert after_names == names
     assert all(one is other for one, other in zip(values, after_values, strict=True))
-    packed = {name for name, module in model.named_modules() if isinstance(module, PackedLinear)}
+    packed = {name for name, module in model.named_modules() if type(module) is PackedLinear}
     sides = ("encoder", "decoder")
     assert packed == {
         f"{side}.layers.{n}.{fc}" for side in sides for n in (0, 1) for fc in ("fc1", "fc2")
     }
+
+
+def test_without_onednn_nothing_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
+    model = _wide()
+    pack_linears(model)
+    assert not any(isinstance(module, PackedLinear) for module in model.modules())
+
+
+def test_a_packed_layer_keeps_the_mode() -> None:
+    for linear in (nn.Linear(3, 4), nn.Linear(3, 4).eval()):
+        assert PackedLinear(linear).training is linear.training
 
 
 def test_a_model_ready_for_generation_computes_the_same(attention: str) -> None:

@@ -1,9 +1,11 @@
 """Scores equal sacreBLEU's own, unequal files are refused."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,12 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.scoring import (
     bleu4,
     bleu_tokeniser,
+    bootstrap_seed,
+    described,
     read_aligned,
     read_scores,
+    read_tokens,
+    read_translations,
     score,
     tokenised_bleu,
     tokeniser_in,
@@ -30,7 +36,8 @@ def test_scores_and_signatures_are_sacrebleus() -> None:
     for found, metric in ((scores.bleu, BLEU()), (scores.chrf, CHRF())):
         assert found.score == pytest.approx(metric.corpus_score(GOOD, [REFERENCES]).score, abs=1e-4)
         assert found.signature == str(metric.get_signature())
-        assert 0 < found.confidence < 20
+        sampled = metric.corpus_score(GOOD, [REFERENCES], n_bootstrap=1000)
+        assert found.confidence == pytest.approx(sampled._ci, abs=5e-5)
     assert "tok:13a" in scores.bleu.signature
     assert "version:" in scores.bleu.signature
 
@@ -63,6 +70,23 @@ def test_a_missing_dictionary_is_one_line(
 
 def test_the_version_in_a_signature_is_not_the_tokenisers_name() -> None:
     assert tokeniser_in("nrefs:1|tok:ja-mecab-0.996-IPA|smooth:exp") == "ja-mecab"
+
+
+def test_a_perfect_translation_has_no_interval() -> None:
+    assert score(REFERENCES, REFERENCES).bleu.confidence == 0
+
+
+def test_the_seed_of_the_resampling_is_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    assert bootstrap_seed() == 12345
+    for text, expected in (("7", 7), ("none", None), ("None", None)):
+        monkeypatch.setenv("SACREBLEU_SEED", text)
+        assert bootstrap_seed() == expected
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    with pytest.raises(
+        UserError, match=r"\$SACREBLEU_SEED: .*abc.*unset it, or give a number or none"
+    ):
+        bootstrap_seed()
 
 
 def test_the_fixed_seed_gives_the_same_numbers_each_time() -> None:
@@ -114,9 +138,16 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
     assert score(hypotheses, references, "de").tokenised == found
 
 
+def test_tokenised_bleu_splits_as_its_language_does() -> None:
+    """French keeps l' whole, so that there are three tokens and no 4-gram; German has four."""
+    line = ["vers l'homme"]
+    assert tokenised_bleu(line, line, "fr").score == 0
+    assert tokenised_bleu(line, line, "de").score == 100
+
+
 def test_scores_are_read_as_they_were_written(tmp_path: Path) -> None:
-    for language in (None, "de"):
-        scores = score(BAD, REFERENCES, language)
+    for language, given in ((None, None), ("de", None), ("de", bleu4(BAD, REFERENCES))):
+        scores = replace(score(BAD, REFERENCES, language), given_tokens=given)
         (tmp_path / "scores.json").write_text(json.dumps(scores.values()))
         assert read_scores(tmp_path / "scores.json") == scores
 
@@ -150,12 +181,52 @@ def test_invalid_utf_8_and_missing_files_are_named(tmp_path: Path) -> None:
         read_aligned(tmp_path / "none", [], "")
 
 
-def test_bleu4_is_fairseqs_own() -> None:
+@pytest.mark.parametrize(
+    ("hypotheses", "references"),
+    [
+        (
+            ["ein mann mit hut , der geht .", "zwei hunde", "eine frau in rot läuft schnell"],
+            ["ein mann mit hut , der steht .", "zwei große hunde", "eine frau läuft schnell"],
+        ),
+        (["ein mann (mit hut), der geht"], ["ein mann (mit hut), der gerade eben sehr weit geht"]),
+        (["ein hund"], ["ein großer hund läuft weg"]),  # no trigram: 0, and a brevity penalty
+    ],
+)
+def test_bleu4_is_fairseqs_own(hypotheses: list[str], references: list[str]) -> None:
     """Against fairseq-generate's scorer, which counts words of a dictionary."""
-    hypotheses = ["ein mann mit hut , der geht .", "zwei hunde", "eine frau in rot läuft schnell"]
-    references = ["ein mann mit hut , der steht .", "zwei große hunde", "eine frau läuft schnell"]
     words = Dictionary()
+    for line in references + hypotheses:
+        words.encode_line(line)
     scorer = Scorer(BleuConfig(pad=words.pad(), eos=words.eos(), unk=words.unk()))
     for hypothesis, reference in zip(hypotheses, references, strict=True):
         scorer.add(*(words.encode_line(line).int() for line in (reference, hypothesis)))
-    assert str(bleu4(hypotheses, references)) == scorer.result_string()
+    found = bleu4(hypotheses, references)
+    assert str(found) == scorer.result_string()
+    assert found.brevity_penalty == pytest.approx(scorer.brevity(), abs=1e-6)
+
+
+def test_each_score_is_told_with_its_meaning() -> None:
+    scores = replace(score(BAD, REFERENCES, "de"), given_tokens=bleu4(BAD, REFERENCES))
+    bleu, chrf, older, given = described(scores)
+    assert bleu == (
+        f"BLEU {scores.bleu.score:.2f} ± {scores.bleu.confidence:.2f}  "
+        f"({scores.bleu.signature}, 60 sentences)"
+    )
+    assert chrf.startswith(f"chrF {scores.chrf.score:.2f} ± ")
+    assert older.startswith("tokenised, compounds split, as in older papers: ")
+    assert given == f"on the tokens of the given text: {scores.given_tokens}"
+    assert len(described(score(BAD, REFERENCES))) == 2
+
+
+def test_a_translated_set_is_read_in_its_three_texts(tmp_path: Path) -> None:
+    write(tmp_path, **{"references.txt": ["r"], "sources.txt": ["s"], "hypotheses.txt": ["h"]})
+    texts = {"references": ["r"], "sources": ["s"], "hypotheses": ["h"]}
+    assert read_translations(tmp_path) == texts
+    assert read_tokens(tmp_path) is None
+    write(tmp_path, **{"references.tokens.txt": ["rt"], "hypotheses.tokens.txt": ["ht"]})
+    assert read_tokens(tmp_path) == [["ht"], ["rt"]]
+    advice = f"remove {re.escape(str(tmp_path))} and evaluate the run again"
+    for name, read in (("sources", read_translations), ("references.tokens", read_tokens)):
+        write(tmp_path, **{f"{name}.txt": ["1", "2"]})
+        with pytest.raises(UserError, match=f"{name}.txt has 2 lines, .*.txt has 1: {advice}"):
+            read(tmp_path)
