@@ -75,6 +75,32 @@ class SubwordOptions:
         return self.workers or cores()
 
 
+@dataclass(frozen=True, kw_only=True)
+class SubwordChoice:
+    """The options that every corpus of running text has."""
+
+    subword: str = option("sentencepiece", "kind of subwords", choices=SUBWORDS)
+    vocab_size: int = option(8000, "pieces (sentencepiece) or merges (bpe)", type=int, metavar="N")
+    model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
+    block: int = option(
+        512,
+        "split paragraphs between words where they are longer than a block of so many subwords, "
+        "since fairseq skips them in training and stops at them in validation; not less than "
+        "--tokens-per-sample in training",
+        type=int,
+        metavar="N",
+    )
+    lowercase: bool = option(False, "everything in small letters")
+    workers: int | None = option(
+        None, "processes (default: all cores); the result is the same", type=int, metavar="N"
+    )
+
+    @property
+    def cores(self) -> int:
+        """How many processes work."""
+        return self.workers or cores()
+
+
 @dataclass(frozen=True)
 class PrepareConfig(SubwordOptions):
     """What to prepare, and how.

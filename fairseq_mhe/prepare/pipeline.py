@@ -1,6 +1,5 @@
 """The whole way from parallel text to a data folder, step by step."""
 
-import platform
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -13,9 +12,8 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare import subword
-from fairseq_mhe.prepare.binarise import binarise
+from fairseq_mhe.prepare.binarise import pair_texts
 from fairseq_mhe.prepare.clean import (
     CleanBlock,
     CleanWriter,
@@ -27,6 +25,7 @@ from fairseq_mhe.prepare.clean import (
     usual_ratio,
 )
 from fairseq_mhe.prepare.config import SPLITS, Inputs, PrepareConfig, check, input_files
+from fairseq_mhe.prepare.last_steps import learn, make_binary, subword_version, versions
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
@@ -37,7 +36,6 @@ from fairseq_mhe.prepare.text import (
     count_lines,
     pairs_of,
     read_blocks,
-    read_lines,
     text_blocks,
 )
 
@@ -48,7 +46,6 @@ _COMPRESSION = 4  # of text, roughly
 # twice, ids have two bytes where the subwords' names have about five.
 _ROOM = {"clean": 2.5, "segment": 1.6, "binarise": 1.0}
 WARN_ABOVE = 10  # percent of the pairs that are dropped
-_PACKAGES = ("fairseq-mhe", "ve-fairseq", "fairseq", "sacremoses", "sentencepiece", "subword-nmt")
 
 
 def _heading(config: PrepareConfig) -> dict[str, Any]:
@@ -67,7 +64,7 @@ def _heading(config: PrepareConfig) -> dict[str, Any]:
         "vocab_size": config.vocab_size,
         "tokenizer": config.tokenizer,
         "options": options,
-        "versions": {"python": platform.python_version(), **installed(_PACKAGES)},
+        "versions": versions("sacremoses", "sentencepiece", "subword-nmt"),
     }
 
 
@@ -83,11 +80,8 @@ class _Preparation:
         self.config = config
         self.steps = steps
         self.report = report
-        self.versions: dict[str, str] = steps.content["versions"]
         # Where the text that the subwords are learnt from lies.
         self.text_folder = "raw" if options_of(config, "train").keeps_text else "tokenised"
-        package = "sentencepiece" if config.subword == "sentencepiece" else "subword-nmt"
-        self.subword_version = {package: self.versions[package]}
 
     def run(self, files: Inputs) -> None:
         """All steps, in order; what is there already is not made again."""
@@ -119,7 +113,7 @@ class _Preparation:
         made_from = {
             "inputs": inputs,
             "options": options,
-            "sacremoses": self.versions["sacremoses"],
+            "sacremoses": self.steps.content["versions"]["sacremoses"],
         }
         if self.config.hold_out is not None:
             made_from["hold_out"] = self.config.hold_out
@@ -184,47 +178,23 @@ class _Preparation:
 
     def learn(self, train_lines: int) -> None:
         """The subword model, from the training text only."""
-        config = self.config
-        options = {
-            "subword": config.subword,
-            "vocab_size": config.vocab_size,
-            "model_type": config.model_type if config.subword == "sentencepiece" else None,
-        }
-        text = self.steps.files("clean", "sha256", f"{self.text_folder}/train.")
-        made_from = {"inputs": text, "options": options, **self.subword_version}
-        self.steps.run("learn", made_from, partial(self._learn, train_lines))
-
-    def _learn(self, train_lines: int, work: Path) -> Counts:
-        config, sides = self.config, self._text("train")
-        path = work / "subword" / subword.MODEL_NAMES[config.subword]
-        path.parent.mkdir()
-        if config.subword == "sentencepiece":
-            lines = chain.from_iterable(read_lines(side) for side in sides)
-            subword.learn_sentencepiece(
-                lines, 2 * train_lines, config.vocab_size, config.model_type, path
-            )
-            return {}
-        words = subword.count_words(sides, config.cores)
-        subword.learn_bpe_model(words, config.vocab_size, path)
-        return {}
+        self.model = learn(self.steps, self.config, self._text("train"), 2 * train_lines)
 
     def segment(self, lines: int) -> None:
         """Every split in subwords: subword/."""
-        (name, checksum), *_ = self.steps.files("learn", "sha256").items()
-        model = subword.SubwordModel(self.config.subword, self.steps.folder / name, checksum)
         text = f"{self.text_folder}/"
         made_from = {
             "inputs": self.steps.files("clean", "sha256", text),
-            "model": model.checksum,
-            **self.subword_version,
+            "model": self.model.checksum,
+            **subword_version(self.steps, self.config.subword),
         }
         room = _ROOM["segment"] * sum(self.steps.files("clean", "bytes", text).values())
-        self.steps.run("segment", made_from, partial(self._segment, model, lines), room)
+        self.steps.run("segment", made_from, partial(self._segment, lines), room)
 
-    def _segment(self, model: subword.SubwordModel, total: int, work: Path) -> Counts:
+    def _segment(self, total: int, work: Path) -> Counts:
         counts, done = {}, 0
-        segment = partial(subword.segment_text, model=model)
-        subword.segment([], model)  # reads it, once for all processes
+        segment = partial(subword.segment_text, model=self.model)
+        subword.segment([], self.model)  # reads it, once for all processes
         (work / "subword").mkdir()
         for split, side in product(SPLITS, (0, 1)):
             path = self._text(split)[side]
@@ -242,16 +212,11 @@ class _Preparation:
 
     def binarise(self) -> None:
         """fairseq's binary form: bin/."""
-        fairseq = self.versions.get("ve-fairseq") or self.versions.get("fairseq")
-        made_from = {"inputs": self.steps.files("segment", "sha256"), "fairseq": fairseq}
-        room = _ROOM["binarise"] * sum(self.steps.files("segment", "bytes").values())
-        self.steps.run("binarise", made_from, self._binarise, room)
-
-    def _binarise(self, work: Path) -> Counts:
-        data, langs = self.steps.folder, self.config.langs
-        log = data / "logs" / "binarise.log"
-        binarise(data / "subword", work / "bin", langs, self.config.cores, log)
-        return {"dictionary": count_lines(work / "bin" / f"dict.{langs[0]}.txt")}
+        langs, steps = self.config.langs, self.steps
+        room = _ROOM["binarise"] * sum(steps.files("segment", "bytes").values())
+        names = [f"dict.{lang}.txt" for lang in langs]
+        texts = pair_texts(steps.folder / "subword", langs)
+        make_binary(steps, texts, names, self.config.cores, room)
 
 
 def prepare(

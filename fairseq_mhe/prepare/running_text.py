@@ -1,6 +1,5 @@
 """From running text, documents with empty lines between them, to a folder for language models."""
 
-import platform
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import MISSING, dataclass
@@ -13,49 +12,17 @@ from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import cores, installed
-from fairseq_mhe.prepare.binarise import binarise_texts
 from fairseq_mhe.prepare.clean import model_text, normalise
-from fairseq_mhe.prepare.config import SPLITS, check_hold_out, check_outside
+from fairseq_mhe.prepare.config import SPLITS, SubwordChoice, check_hold_out, check_outside
 from fairseq_mhe.prepare.data_folder import TEXT
+from fairseq_mhe.prepare.last_steps import learn, make_binary, subword_version, versions
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
-from fairseq_mhe.prepare.subword import (
-    MODEL_NAMES,
-    MODEL_TYPES,
-    SUBWORDS,
-    SubwordModel,
-    count_words,
-    learn_bpe_model,
-    learn_sentencepiece,
-    segment_text,
-)
+from fairseq_mhe.prepare.subword import SubwordModel, segment_text
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines, text_blocks
 
 _BLOCK_BYTES = 1 << 20
-_PACKAGES = ("fairseq-mhe", "ve-fairseq", "fairseq", "sentencepiece", "subword-nmt")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubwordChoice:
-    """The options that every corpus of running text has."""
-
-    subword: str = option("sentencepiece", "kind of subwords", choices=SUBWORDS)
-    vocab_size: int = option(8000, "pieces (sentencepiece) or merges (bpe)", type=int, metavar="N")
-    model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
-    block: int = option(
-        512,
-        "split paragraphs between words where they are longer than a block of so many subwords, "
-        "since fairseq skips them in training and stops at them in validation; not less than "
-        "--tokens-per-sample in training",
-        type=int,
-        metavar="N",
-    )
-    lowercase: bool = option(False, "everything in small letters")
-    workers: int | None = option(
-        None, "processes (default: all cores); the result is the same", type=int, metavar="N"
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,42 +118,31 @@ class _Preparation:
 
     def __init__(self, config: TextConfig, steps: Manifest, report: Report) -> None:
         self.config, self.steps, self.report = config, steps, report
-        self.cores = config.workers or cores()
-        self.versions: dict[str, str] = steps.content["versions"]
-        package = "sentencepiece" if config.subword == "sentencepiece" else "subword-nmt"
-        self.subword_version = {package: self.versions[package]}
 
     def run(self) -> Counts:
         """All steps, in order; what is there already is not made again."""
-        config = self.config
+        config, steps = self.config, self.steps
         inputs = {split: [sha256(path) for path in of] for split, of in config.texts().items()}
         options: dict[str, Any] = {"hold_out": config.hold_out, "lowercase": config.lowercase}
-        counts = self.steps.run("clean", {"inputs": inputs, "options": options}, self._clean)
+        counts = steps.run("clean", {"inputs": inputs, "options": options}, self._clean)
         lines = sum(count["kept"] for count in counts.values())
         self.report("clean", lines, lines)
-        options = {"subword": config.subword, "vocab_size": config.vocab_size}
-        options["model_type"] = config.model_type if config.subword == "sentencepiece" else None
-        made_from = {
-            "inputs": self.steps.files("clean", "sha256", "raw/train"),
-            "options": options,
-            **self.subword_version,
-        }
-        self.steps.run("learn", made_from, partial(self._learn, counts["train"]["kept"]))
+        text = [steps.folder / "raw" / "train.txt"]
+        model = learn(steps, config, text, counts["train"]["kept"])
         self.report("learn", lines, lines)
-        (name, checksum), *_ = self.steps.files("learn", "sha256").items()
-        model = SubwordModel(config.subword, self.steps.folder / name, checksum)
-        made_from = {"inputs": self.steps.files("clean", "sha256"), "model": checksum}
-        made_from["block"] = config.block
-        self.steps.run(
-            "segment", {**made_from, **self.subword_version}, partial(self._segment, model)
-        )
+        made_from = {
+            "inputs": steps.files("clean", "sha256"),
+            "model": model.checksum,
+            "block": config.block,
+            **subword_version(steps, config.subword),
+        }
+        steps.run("segment", made_from, partial(self._segment, model))
         self.report("segment", lines, lines)
-        fairseq = self.versions.get("ve-fairseq") or self.versions.get("fairseq")
-        made_from = {"inputs": self.steps.files("segment", "sha256"), "fairseq": fairseq}
-        self.steps.run("binarise", made_from, self._binarise)
+        texts = {split: steps.folder / "subword" / f"{split}.txt" for split in SPLITS}
+        make_binary(steps, texts, ["dict.txt"], config.cores)
         self.report("binarise", lines, lines)
-        self.steps.content["lines"] = {split: count["kept"] for split, count in counts.items()}
-        self.steps.write("complete")
+        steps.content["lines"] = {split: count["kept"] for split, count in counts.items()}
+        steps.write("complete")
         return counts
 
     def _clean(self, work: Path) -> Counts:
@@ -226,18 +182,6 @@ class _Preparation:
                     return split
         return source
 
-    def _learn(self, lines: int, work: Path) -> Counts:
-        config = self.config
-        text = self.steps.folder / "raw" / "train.txt"
-        path = work / "subword" / MODEL_NAMES[config.subword]
-        path.parent.mkdir()
-        if config.subword == "sentencepiece":
-            paragraphs = (line for line in read_lines(text) if line)
-            learn_sentencepiece(paragraphs, lines, config.vocab_size, config.model_type, path)
-        else:
-            learn_bpe_model(count_words([text], self.cores), config.vocab_size, path)
-        return {}
-
     def _segment(self, model: SubwordModel, work: Path) -> Counts:
         counts = {}
         (work / "subword").mkdir()
@@ -246,7 +190,7 @@ class _Preparation:
             parts = ordered_map(
                 partial(segment_text, model=model),
                 text_blocks(self.steps.folder / "raw" / name, _BLOCK_BYTES),
-                self.cores,
+                self.config.cores,
             )
             with (work / "subword" / name).open("w", encoding="utf-8", newline="\n") as stream:
                 tally = counts[split] = {"tokens": 0, "lines": 0}
@@ -257,12 +201,6 @@ class _Preparation:
                     tally["tokens"] += len(line.split())
                     tally["lines"] += len(pieces)
         return counts
-
-    def _binarise(self, work: Path) -> Counts:
-        texts = {split: self.steps.folder / "subword" / f"{split}.txt" for split in SPLITS}
-        log = self.steps.folder / "logs" / "binarise.log"
-        binarise_texts(texts, work / "bin", self.cores, log)
-        return {"dictionary": count_lines(work / "bin" / "dict.txt")}
 
 
 def prepare_text(
@@ -285,7 +223,7 @@ def prepare_text(
         "vocab_size": config.vocab_size,
         "tokenizer": "none",
         "options": {"lowercase": True} if config.lowercase else {},
-        "versions": {"python": platform.python_version(), **installed(_PACKAGES)},
+        "versions": versions("sentencepiece", "subword-nmt"),
     }
     if source:
         heading["source"] = source

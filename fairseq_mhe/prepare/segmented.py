@@ -1,6 +1,5 @@
 """A data folder of text that others have preprocessed: tokenised by Moses' rules, then BPE."""
 
-import platform
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -8,17 +7,17 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.common.system import cores, installed
-from fairseq_mhe.prepare.binarise import binarise
+from fairseq_mhe.common.system import cores
+from fairseq_mhe.prepare.binarise import pair_texts
 from fairseq_mhe.prepare.config import SPLITS
-from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
+from fairseq_mhe.prepare.last_steps import make_binary, versions
+from fairseq_mhe.prepare.manifest import Counts, open_manifest
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.subword import MODEL_NAMES
 from fairseq_mhe.prepare.text import aligned_lines, read_lines, side_path, write_lines
 from fairseq_mhe.prepare.text_processing import plain_text
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
-_PACKAGES = ("fairseq-mhe", "ve-fairseq", "fairseq", "sacremoses")
 _SUBWORD = "bpe"
 
 
@@ -53,33 +52,38 @@ def prepare_segmented(
     lines = {}
     for split in SPLITS:
         lines[split] = aligned_lines(*(files[f"{split}.{lang}"] for lang in langs))
-    heading = {
+    if codes is not None:
+        files[MODEL_NAMES[_SUBWORD]] = codes
+    inputs = {name: sha256(path) for name, path in files.items()}
+    total = 2 * sum(lines.values())
+    with open_manifest(out, _heading(langs, lowercase, source)) as steps:
+        made_from = {"inputs": inputs, "sacremoses": steps.content["versions"]["sacremoses"]}
+        report("segment", 0, total)
+        steps.run("segment", made_from, partial(_take, files, langs))
+        report("segment", total, total)
+        report("binarise", 0, total)
+        names = [f"dict.{lang}.txt" for lang in langs]
+        binary = pair_texts(steps.folder / "subword", langs)
+        make_binary(steps, binary, names, cores(), counted=False)
+        report("binarise", total, total)
+        steps.content["lines"] = lines
+        steps.write("complete")
+    return out
+
+
+def _heading(
+    langs: tuple[str, str], lowercase: bool, source: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The manifest's keys above the steps."""
+    return {
         "source_lang": langs[0],
         "target_lang": langs[1],
         "subword": _SUBWORD,
         "tokenizer": ESCAPED,
         "options": {"lowercase": True} if lowercase else {},
-        "versions": {"python": platform.python_version(), **installed(_PACKAGES)},
+        "versions": versions("sacremoses"),
         **({"source": source} if source else {}),
     }
-    if codes is not None:
-        files[MODEL_NAMES[_SUBWORD]] = codes
-    inputs = {name: sha256(path) for name, path in files.items()}
-    total = 2 * sum(lines.values())
-    with open_manifest(out, heading) as steps:
-        versions = steps.content["versions"]
-        made_from = {"inputs": inputs, "sacremoses": versions["sacremoses"]}
-        report("segment", 0, total)
-        steps.run("segment", made_from, partial(_take, files, langs))
-        report("segment", total, total)
-        report("binarise", 0, total)
-        fairseq = versions.get("ve-fairseq") or versions.get("fairseq")
-        made_from = {"inputs": steps.files("segment", "sha256", "subword/"), "fairseq": fairseq}
-        steps.run("binarise", made_from, partial(_binarise, steps, langs))
-        report("binarise", total, total)
-        steps.content["lines"] = lines
-        steps.write("complete")
-    return out
 
 
 def _take(files: Mapping[str, Path], langs: tuple[str, str], work: Path) -> Counts:
@@ -101,10 +105,3 @@ def _check_no_empty(path: Path, lines: list[str]) -> None:
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             raise UserError(f"{path}, line {number}, is empty: remove the pair from both sides")
-
-
-def _binarise(steps: Manifest, langs: tuple[str, str], work: Path) -> Counts:
-    folder = steps.folder
-    log = folder / "logs" / "binarise.log"
-    binarise(folder / "subword", work / "bin", langs, cores(), log)
-    return {}

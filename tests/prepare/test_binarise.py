@@ -14,10 +14,11 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.prepare.binarise import binarise
+from fairseq_mhe.prepare.binarise import binarise, pair_texts
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.manifest import read_manifest
 
+LANGS, DICTIONARIES = ("en", "de"), ("dict.en.txt", "dict.de.txt")
 WORDS = st.lists(
     st.text(st.characters(blacklist_categories=["Z", "C"]), min_size=1, max_size=3), max_size=9
 )
@@ -92,7 +93,7 @@ def test_the_files_are_those_of_fairseq_preprocess(
         capture_output=True,
     )
     log = tmp_path / "logs" / "binarise.log"
-    binarise(text, tmp_path / "ours", ("en", "de"), workers, log)
+    binarise(pair_texts(text, LANGS), DICTIONARIES, tmp_path / "ours", workers, log)
     theirs, ours = (
         {path.name: path.read_bytes() for path in (tmp_path / who).iterdir()}
         for who in ("theirs", "ours")
@@ -121,7 +122,7 @@ def test_the_dictionary_is_fairseqs(
         path = str(folder / f"train.{lang}")
         Dictionary.add_file_to_dictionary(path, theirs, tokenize_line, 1)
     theirs.finalize()
-    binarise(folder, folder / "bin", ("en", "de"), 1, folder / "log")
+    binarise(pair_texts(folder, LANGS), DICTIONARIES, folder / "bin", 1, folder / "log")
     ours = Dictionary.load(str(folder / "bin" / "dict.en.txt"))
     assert ours.symbols == theirs.symbols
     assert ours.count[ours.nspecial :] == theirs.count[theirs.nspecial :]

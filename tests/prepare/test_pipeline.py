@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare import pipeline
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
-from fairseq_mhe.prepare.manifest import read_manifest
+from fairseq_mhe.prepare.manifest import Manifest, read_manifest
 from fairseq_mhe.prepare.pipeline import prepare
 from tests.fixtures.processes import python
 from tests.fixtures.text import Pairs
@@ -88,11 +89,16 @@ def test_stopped_in_any_step_it_goes_on_to_the_same_end(
     config = replace(config, subword=subword)
     whole = snapshot(prepare(replace(config, out=tmp_path / "whole")))
 
-    def stop(*_: object) -> None:
+    run = Manifest.run
+
+    def stop(work: Path) -> None:
         raise KeyboardInterrupt
 
+    def run_until(steps: Manifest, name: str, made_from: Any, action: Any, room: float = 0) -> Any:
+        return run(steps, name, made_from, stop if name == step else action, room)
+
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline._Preparation, f"_{step}", stop)
+        patch.setattr(Manifest, "run", run_until)
         with pytest.raises(KeyboardInterrupt):
             prepare(config)
     if (config.out / "manifest.json").exists():

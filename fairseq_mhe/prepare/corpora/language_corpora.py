@@ -16,10 +16,10 @@ from typing import ClassVar
 from fairseq_mhe.common.arguments import add_options, from_options, option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.config import SPLITS
+from fairseq_mhe.prepare.config import SPLITS, SubwordChoice
 from fairseq_mhe.prepare.corpora.known import run_script
 from fairseq_mhe.prepare.progress import Report, shown_progress, silent
-from fairseq_mhe.prepare.running_text import SubwordChoice, TextConfig, prepare_text
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.text import read_lines
 
 #: A heading of an article, = Title =; sections have two and more marks on each side.

@@ -3,9 +3,10 @@
 import argparse
 
 from fairseq_mhe.common.arguments import add_options, from_options
+from fairseq_mhe.prepare.config import SubwordChoice
 from fairseq_mhe.prepare.corpora.known import run_script
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.running_text import SubwordChoice, TextConfig, prepare_text
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
