@@ -6,7 +6,14 @@ from fairseq_mhe import fairseq_fixes
 
 # What is imported registers itself.
 with fairseq_fixes.quiet_import():
-    from fairseq_mhe.models import architectures, language_architectures, loss, optimizer  # noqa: F401
+    from fairseq_mhe.models import (  # noqa: F401
+        answers,
+        architectures,
+        language_architectures,
+        loss,
+        optimizer,
+        words_task,
+    )
     from fairseq_mhe.models.checkpoint_options import check_transformer
 
 fairseq_fixes.apply(check_transformer)

@@ -14,11 +14,11 @@ from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.finetuning import finetune, open_pretrained, plan_finetuning, predictions
+from fairseq_mhe.runs.finetuning import finetune, open_pretrained, plan_finetuning
 from fairseq_mhe.runs.language_recipes import finetuning
 from fairseq_mhe.runs.language_runs import LanguageRun
-from fairseq_mhe.runs.metrics import scores
 from fairseq_mhe.runs.resuming import LAST
+from fairseq_mhe.runs.task_scores import score_task
 
 SCORES = "scores.json"
 _SCORED = Form(
@@ -31,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe finetune``."""
     add = parser.add_argument
     add(
-        "task", type=Path, metavar="TASK-DATA", help="a folder of data-prep/glue.sh or superglue.sh"
+        "task",
+        type=Path,
+        metavar="TASK-DATA",
+        help="a folder of data-prep/glue.sh, superglue.sh or squad.sh",
     )
     told = "a masked language model, stock or ours: a run folder of pretrain, or a checkpoint"
     add("--model", type=Path, required=True, metavar="MODEL", help=told)
@@ -83,21 +86,16 @@ def fine_tune(
     with only_one(folder):
         say(f"{folder.name}: {made.updates:,} updates {device.describe()}")
         finetune(made, source, data, device)
-        return made, _score(made, data)
+        return made, _score(made, data, device.gpu)
 
 
-def _score(run: LanguageRun, data: TaskFolder) -> dict[str, Any]:
+def _score(run: LanguageRun, data: TaskFolder, gpu: bool) -> dict[str, Any]:
     """Predict every example, once, and write predictions and scores."""
     path = run.folder / SCORES
     model = sha256(run.checkpoint)
     found: dict[str, Any] = read_json(path, _SCORED) if path.exists() else {}
     if found.get("model") != model:
-        said = predictions(run, data)
-        right = {official: data.examples(subset) for subset, official in data.subsets.items()}
-        for official, lines in said.items():
-            write_json(run.folder / f"predictions.{official}.json", lines)
-        counts = {official: len(lines) for official, lines in said.items()}
-        values = scores(data.task, said, right)
+        counts, values = score_task(run, data, gpu)
         found = {"task": data.task.name, "examples": counts, "scores": values, "model": model}
         write_json(path, found)
     return found

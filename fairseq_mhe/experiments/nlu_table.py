@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     archs = [ROBERTA.arch(row) for row in ROBERTA.rows]
     add("arch", metavar="ARCH", choices=archs, help=", ".join(archs))
-    told = "folders of data-prep/glue.sh or superglue.sh, one a task"
+    told = "folders of data-prep/glue.sh, superglue.sh or squad.sh, one a task"
     add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=told)
     told = f"kinds of attention (default: {','.join(_KINDS)})"
     add("--kinds", type=cells.words, default=list(_KINDS), metavar="KIND,...", help=told)

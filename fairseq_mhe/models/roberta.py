@@ -13,11 +13,12 @@ from fairseq.models.roberta.model import base_architecture
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from omegaconf import DictConfig, OmegaConf
-from torch import nn
+from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.models.heads import HEADS
 from fairseq_mhe.models.options import OPTIONS, OnePlaceConfig, check_options
 from fairseq_mhe.models.stacks import AnyKind, Encoder
 
@@ -54,6 +55,32 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         self.int8_generation = bool(args.int8_generation)
         _start_as_bert(self)
         self.classification_heads = nn.ModuleDict()
+
+    def register_classification_head(
+        self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: Any
+    ) -> None:
+        """Called by fairseq's tasks: its head, or of ``HEADS`` the one of this name."""
+        super().register_classification_head(name, num_classes, inner_dim, **kwargs)
+        if name in HEADS:
+            args = self.args
+            self.classification_heads[name] = HEADS[name](
+                args.encoder_embed_dim,
+                inner_dim or args.encoder_embed_dim,
+                num_classes,
+                args.pooler_activation_fn,
+                args.pooler_dropout,
+            )
+
+    def forward(
+        self, src_tokens: Tensor, *args: Any, spans: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """As fairseq's; ``spans`` (B, 4) are for a head that wants them, `heads.WordsHead`."""
+        if spans is None:
+            found: tuple[Tensor, dict[str, Any]] = super().forward(src_tokens, *args, **kwargs)
+            return found
+        head = self.classification_heads[kwargs.pop("classification_head_name")]
+        features, extra = super().forward(src_tokens, *args, **kwargs)
+        return head(features, spans=spans), extra
 
     @staticmethod
     def add_args(parser: argparse.ArgumentParser) -> None:

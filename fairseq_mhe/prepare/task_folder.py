@@ -1,6 +1,6 @@
-"""A task's examples as fairseq's sentence_prediction reads them, in a language model's subwords."""
+"""A task's folder: its examples as fairseq reads them, in a language model's subwords."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,18 +12,29 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256, write_json
 from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare.binarise import binarise_with
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
-from fairseq_mhe.prepare.tasks import TASKS, Example, Task, read_task, task_file
-from fairseq_mhe.prepare.text import write_lines
+from fairseq_mhe.prepare.task_files import task_file
+from fairseq_mhe.prepare.task_inputs import read_inputs
+from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, CLASSES, TASKS, Task
+from fairseq_mhe.prepare.text import read_whole, write_lines
 
 #: What a manifest says in "form" of a task.
 FORM = "task"
 TRAIN = "train"
 _EXAMPLES = "examples.json"
-_FACTS = Form({"labels": [str], "groups": [str]}, "prepare the task again into another folder")
+_OFFICIAL = "official.json"
+#: The folder of marked spans, and the end of its files' names.
+SPANS = "spans"
+_AGAIN = "prepare the task again into another folder"
+_FACTS = Form({"labels": [str], "groups": [str], "?candidates": [str]}, _AGAIN)
+_CONTEXT = {"text": str, "begins": [int], "ends": [int]}
+_WINDOWS = Form(
+    {"contexts": [_CONTEXT], "questions": [str], "articles": [int], "windows": [[int]]}, _AGAIN
+)
 
 
 @dataclass(frozen=True)
@@ -42,15 +53,26 @@ class TaskFolder:
         return self.folder / "bin"
 
     @property
+    def training(self) -> int:
+        """How many training examples there are."""
+        lines: int = read_manifest(self.folder)["lines"][TRAIN]
+        return lines
+
+    @property
     def subsets(self) -> dict[str, str]:
         """fairseq's name of each scored set -> the official one."""
         return dict(zip(("valid", "valid1"), self.task.scored, strict=False))
 
-    def examples(self, subset: str) -> dict[str, list[str]]:
-        """Labels and groups of a scored set, in order."""
+    def examples(self, subset: str) -> dict[str, Any]:
+        """Labels, groups and candidates of a scored set, in order; of SQuAD, `Inputs.facts`."""
         path = self.folder / "raw" / f"{subset}.{_EXAMPLES}"
-        found: dict[str, list[str]] = read_json(path, _FACTS)
+        form = _WINDOWS if self.task.form == ANSWERS else _FACTS
+        found: dict[str, Any] = read_json(path, form)
         return found
+
+    def official(self, subset: str) -> Path:
+        """The official file of a scored set of SQuAD, unpacked."""
+        return self.folder / "raw" / f"{subset}.{_OFFICIAL}"
 
 
 def open_task(folder: Path) -> TaskFolder:
@@ -69,26 +91,14 @@ def open_task(folder: Path) -> TaskFolder:
     files = {n: e["sha256"] for s in manifest["steps"].values() for n, e in s["files"].items()}
     task = TASKS[manifest["task"]]
     fingerprint = files[f"bin/input0/{TRAIN}.bin"]
+    if task.form != CLASSES:  # whose runs are known by their first texts alone
+        fingerprint = key({name: value for name, value in files.items() if f"/{TRAIN}." in name})
     return TaskFolder(folder.resolve(), task, manifest["block"], manifest["text"], fingerprint)
 
 
-def shortened(parts: Sequence[list[str]], most: int) -> list[list[str]]:
-    """Subwords of one or two texts, cut at the longer one's end until all have ``most`` at most."""
-    left, *right = parts
-    if not right:
-        return [left[:most]]
-    excess = len(left) + len(right[0]) - most
-    first, second = len(left), len(right[0])
-    while excess > 0:
-        if first >= second:
-            first -= 1
-        else:
-            second -= 1
-        excess -= 1
-    return [left[:first], right[0][:second]]
-
-
-def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) -> Path:
+def prepare_task(
+    task: Task, source: Path, text: Path, out: Path, block: int, stride: int | None = None
+) -> Path:
     """Make the folder ``out`` of a task, or what of it is missing.
 
     Args:
@@ -97,12 +107,19 @@ def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) ->
         text: the data folder of the language model that is to be fine-tuned.
         out: the folder to make.
         block: the most tokens of an example, its ends and separator counted: the model's positions.
+        stride: of SQuAD's windows, in subwords; a third of ``block`` where it is None.
 
     Raises:
         UserError: a file is missing or bad, or the folder cannot be written.
     """
     if block < 8:
         raise UserError(f"--block is {block}; it must be at least 8")
+    stride = stride or max(1, block // 3)
+    if stride > block - 4 - block // 6:
+        raise UserError(
+            f"--stride {stride} leaves subwords between windows of {block - 4 - block // 6}: "
+            "lower it"
+        )
     data = open_text(text)
     files = {TRAIN: task_file(task, source, TRAIN)}
     names = ("valid", "valid1")
@@ -121,17 +138,33 @@ def prepare_task(task: Task, source: Path, text: Path, out: Path, block: int) ->
         "text": data.fingerprint,
         "block": block,
     }
+    if task.form == ANSWERS:
+        made_from["stride"] = stride
     with open_manifest(out, heading) as steps:
-        counts = steps.run("binarise", made_from, partial(_make, task, files, data, block))
+        counts = steps.run("binarise", made_from, partial(_make, task, files, data, block, stride))
         steps.content["lines"] = {name: count["examples"] for name, count in counts.items()}
         steps.write("complete")
     for name, count in counts.items():
-        cut = f", {count['truncated']:,} truncated to {block} tokens" if count["truncated"] else ""
-        say(f"{task.name} {name}: {count['examples']:,} examples{cut}")
+        say(f"{task.name} {name}: {_told(count, block)}")
     return out
 
 
-def _make(task: Task, files: dict[str, Path], data: TextFolder, block: int, work: Path) -> Counts:
+def _told(count: Mapping[str, int], block: int) -> str:
+    """What a set has, and what of it was cut."""
+    parts = [f"{count['examples']:,} examples"]
+    if "questions" in count:
+        parts = [f"{count['questions']:,} questions", f"{count['examples']:,} windows"]
+    if count["truncated"]:
+        to = f"to {block} tokens" if "questions" not in count else "questions to a sixth of that"
+        parts.append(f"{count['truncated']:,} truncated {to}")
+    if lost := count.get("answers in no window"):
+        parts.append(f"{lost:,} answers whole in no window")
+    return ", ".join(parts)
+
+
+def _make(
+    task: Task, files: dict[str, Path], data: TextFolder, block: int, stride: int, work: Path
+) -> Counts:
     counts: dict[str, Any] = {}
     words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
     for label in task.labels or ():
@@ -141,45 +174,29 @@ def _make(task: Task, files: dict[str, Path], data: TextFolder, block: int, work
         (work / "bin" / name).mkdir(parents=True)
         (words if name != "label" else labels).save(str(work / "bin" / name / "dict.txt"))
     (work / "raw").mkdir()
+    processing = data.processing()
     for split, path in files.items():
-        examples = read_task(task, path)
-        texts, truncated = _subwords(examples, data, block)
-        for name, lines in zip(inputs, texts, strict=True):
+        made = read_inputs(task, path, processing, block, stride)
+        for name, lines in zip(inputs, made.columns, strict=True):
             written = work / "raw" / f"{split}.{name}"
             write_lines(written, lines)
             binarise_with(words, written, work / "bin" / name / split)
-        _write_labels(task, [e.label for e in examples], labels, work, split)
-        counts[split] = {"examples": len(examples), "truncated": truncated}
+        _write_labels(task, made.labels, labels, work, split)
+        if made.spans:
+            (work / "bin" / SPANS).mkdir(exist_ok=True)
+            write_lines(work / "bin" / SPANS / f"{split}.{SPANS}", made.spans)
+        counts[split] = made.counts
         if split != TRAIN:
-            facts = {"labels": [e.label for e in examples], "groups": [e.group for e in examples]}
-            write_json(work / "raw" / f"{split}.{_EXAMPLES}", facts)
+            write_json(work / "raw" / f"{split}.{_EXAMPLES}", made.facts)
+            if task.form == ANSWERS:
+                (work / "raw" / f"{split}.{_OFFICIAL}").write_text(read_whole(path), "utf-8")
     return counts
-
-
-def _subwords(
-    examples: Sequence[Example], data: TextFolder, block: int
-) -> tuple[list[list[str]], int]:
-    """Each input's lines in subwords, and how many examples had to be cut."""
-    processing = data.processing()
-    columns = zip(*(example.texts for example in examples), strict=True)
-    segmented = [processing.segment(column) for column in columns]
-    # <s> first </s>, and </s> second </s>.
-    most = block - (2 if len(segmented) == 1 else 4)
-    lines: list[list[str]] = [[] for _ in segmented]
-    truncated = 0
-    for texts in zip(*segmented, strict=True):
-        whole = [text.split() for text in texts]
-        parts = shortened(whole, most)
-        truncated += parts != whole
-        for column, part in zip(lines, parts, strict=True):
-            column.append(" ".join(part))
-    return lines, truncated
 
 
 def _write_labels(
     task: Task, found: Sequence[str], labels: Dictionary, work: Path, split: str
 ) -> None:
-    if task.labels is None:  # fairseq reads numbers as text
+    if task.labels is None or task.form == CHOICE:  # fairseq reads numbers as text
         write_lines(work / "bin" / "label" / f"{split}.label", found)
         return
     written = work / "raw" / f"{split}.label"

@@ -1,29 +1,34 @@
-"""GLUE's tasks and those of SuperGLUE that are classifications: columns, labels, metrics, reading.
+"""The tasks of GLUE, SuperGLUE and SQuAD: columns, labels, metrics.
 
-Wang et al. 2018 (arXiv 1804.07461) and 2019 (arXiv 1905.00537). Files are the official ones: tables
-with tabs, in which a quotation mark is an ordinary character, and JSON lines.
+Wang et al. 2018 (arXiv 1804.07461) and 2019 (arXiv 1905.00537), Rajpurkar et al. 2016 (1606.05250)
+and 2018 (1806.03822).
 """
 
-import json
-import math
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.text import SUFFIXES, read_lines
-
-Json = Mapping[str, Any]
+# What a task asks for.
+CLASSES = "classes"  #: a class, or a number, of one or two texts
+CHOICE = "choice"  #: which of two texts goes with a third
+WORDS = "words"  #: a class of two marked spans
+CANDIDATES = "candidates"  #: which candidate fills a gap
+ANSWERS = "answers"  #: an answer within a passage
+#: The text (0 or 1) that a span is in, its first character, and the one after its last.
+Span = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Example:
-    """One input of one or two texts, and its label; ``group``: what is scored together, if any."""
+    """One input of one to three texts, and its label.
+
+    ``group``: what is scored together, if any; ``spans``: what is marked; ``candidate``: what fills
+    the gap.
+    """
 
     texts: tuple[str, ...]
     label: str
     group: str = ""
+    spans: tuple[Span, ...] = ()
+    candidate: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,8 @@ class Task:
     ``folder``: its name in the official archive; ``columns``: of its texts; ``label``: column;
     ``labels``: all that there are, in the order of classes, or None where a number is predicted;
     ``metrics``: names of `runs.metrics`, the mean of which is the task's score; ``scored``: the
-    official names of the sets that are scored; ``header``: columns of a file without a header.
+    official names of the sets that are scored; ``header``: columns of a file without a header;
+    ``form``: what is asked for.
     """
 
     name: str
@@ -45,70 +51,70 @@ class Task:
     scored: tuple[str, ...] = ("dev",)
     header: tuple[str, ...] = ()
     suite: str = "glue"
+    form: str = CLASSES
 
     @property
     def suffix(self) -> str:
         """Of its files' names."""
-        return ".jsonl" if self.suite == "superglue" else ".tsv"
+        return {"superglue": ".jsonl", "squad": ".json"}.get(self.suite, ".tsv")
 
 
+def _superglue(
+    name: str,
+    folder: str,
+    columns: tuple[str, ...],
+    labels: tuple[str, ...],
+    metrics: tuple[str, ...] = ("accuracy",),
+    form: str = CLASSES,
+) -> Task:
+    """A task of SuperGLUE."""
+    return Task(
+        name, folder, columns, "label", labels, metrics, ("val",), suite="superglue", form=form
+    )
+
+
+_BINARY, _TRUE = ("0", "1"), ("false", "true")
 _ENTAILS = ("not_entailment", "entailment")
 _PAIR = ("sentence1", "sentence2")
+_THREE = ("contradiction", "neutral", "entailment")
 _TASKS = (
     Task(
         "cola",
         "CoLA",
         ("sentence",),
         "label",
-        ("0", "1"),
+        _BINARY,
         ("matthews",),
         header=("source", "label", "mark", "sentence"),
     ),
-    Task("sst2", "SST-2", ("sentence",), "label", ("0", "1"), ("accuracy",)),
-    Task("mrpc", "MRPC", ("#1 String", "#2 String"), "Quality", ("0", "1"), ("f1", "accuracy")),
-    Task("qqp", "QQP", ("question1", "question2"), "is_duplicate", ("0", "1"), ("f1", "accuracy")),
+    Task("sst2", "SST-2", ("sentence",), "label", _BINARY, ("accuracy",)),
+    Task("mrpc", "MRPC", ("#1 String", "#2 String"), "Quality", _BINARY, ("f1", "accuracy")),
+    Task("qqp", "QQP", ("question1", "question2"), "is_duplicate", _BINARY, ("f1", "accuracy")),
     Task("stsb", "STS-B", _PAIR, "score", None, ("pearson", "spearman")),
     Task(
         "mnli",
         "MNLI",
         _PAIR,
         "gold_label",
-        ("contradiction", "neutral", "entailment"),
+        _THREE,
         ("accuracy",),
         scored=("dev_matched", "dev_mismatched"),
     ),
     Task("qnli", "QNLI", ("question", "sentence"), "label", _ENTAILS, ("accuracy",)),
     Task("rte", "RTE", _PAIR, "label", _ENTAILS, ("accuracy",)),
-    Task("wnli", "WNLI", _PAIR, "label", ("0", "1"), ("accuracy",)),
-    Task(
-        "boolq",
-        "BoolQ",
-        ("passage", "question"),
-        "label",
-        ("false", "true"),
-        ("accuracy",),
-        ("val",),
-        suite="superglue",
-    ),
-    Task(
-        "cb",
-        "CB",
-        ("premise", "hypothesis"),
-        "label",
-        ("contradiction", "neutral", "entailment"),
-        ("macro_f1", "accuracy"),
-        ("val",),
-        suite="superglue",
-    ),
-    Task(
-        "superglue_rte",
-        "RTE",
-        ("premise", "hypothesis"),
-        "label",
-        _ENTAILS,
-        ("accuracy",),
-        ("val",),
-        suite="superglue",
+    Task("wnli", "WNLI", _PAIR, "label", _BINARY, ("accuracy",)),
+    _superglue("boolq", "BoolQ", ("passage", "question"), _TRUE),
+    _superglue("cb", "CB", ("premise", "hypothesis"), _THREE, ("macro_f1", "accuracy")),
+    _superglue("copa", "COPA", ("premise", "choice1", "choice2"), _BINARY, form=CHOICE),
+    _superglue("multirc", "MultiRC", ("passage", "answer"), _BINARY, ("f1", "exact_groups")),
+    _superglue("record", "ReCoRD", ("passage", "query"), _BINARY, ("f1", "exact"), CANDIDATES),
+    _superglue("superglue_rte", "RTE", ("premise", "hypothesis"), _ENTAILS),
+    _superglue("wic", "WiC", _PAIR, _TRUE, form=WORDS),
+    _superglue("wsc", "WSC", ("text",), _TRUE, form=WORDS),
+    # The score is F1, as in the paper's table.
+    *(
+        Task(name, "SQuAD", ("question", "context"), "", None, ("f1",), suite="squad", form=ANSWERS)
+        for name in ("squad1", "squad2")
     ),
     # Of the embedded corpus, for a first look (`corpora.home_assistant_language`).
     Task(
@@ -123,136 +129,5 @@ _TASKS = (
         ("accuracy",),
         suite="home_assistant",
     ),
-    Task(
-        "multirc",
-        "MultiRC",
-        ("passage", "answer"),
-        "label",
-        ("0", "1"),
-        ("f1", "exact_groups"),
-        ("val",),
-        suite="superglue",
-    ),
 )
 TASKS = {task.name: task for task in _TASKS}
-
-
-def task_file(task: Task, folder: Path, split: str) -> Path:
-    """The file of an official split: CoLA/train.tsv, train.tsv or cola.train.tsv in ``folder``.
-
-    Raises:
-        UserError: there is none.
-    """
-    names = [split, "dev"] if split == "val" else [split]
-    for name in names:
-        for place in (f"{task.folder}/{name}", name, f"{task.name}.{name}"):
-            for packed in SUFFIXES:
-                path = folder / f"{place}{task.suffix}{packed}"
-                if path.is_file():
-                    return path
-    raise UserError(
-        f"{folder} has no {task.folder}/{split}{task.suffix} (nor {task.name}.{split}"
-        f"{task.suffix}, nor with .gz or .xz): unpack the official archive there"
-    )
-
-
-def read_task(task: Task, path: Path) -> list[Example]:
-    """The examples of a file with labels, in its order.
-
-    Raises:
-        UserError: a column is missing, a text is empty, or a label is none of the task's.
-    """
-    found = []
-    for where, row in _rows(task, path):
-        for example in _examples(task, where, row):
-            if not all(text.strip() for text in example.texts):
-                raise UserError(f"{where}: a text is empty; every example needs all its texts")
-            found.append(example)
-    if not found:
-        raise UserError(f"{path} has no examples")
-    return found
-
-
-def _rows(task: Task, path: Path) -> Iterator[tuple[str, Json]]:
-    """Where each row stands, and its values by their columns."""
-    lines = enumerate(read_lines(path), start=1)
-    if task.suffix == ".jsonl":
-        for number, line in lines:
-            where = f"{path}, line {number}"
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise UserError(f"{where}: it is no JSON ({error})") from None
-            if not isinstance(row, dict):
-                raise UserError(f"{where}: it is no JSON object")
-            yield where, row
-        return
-    columns: tuple[str, ...] = task.header
-    for number, line in lines:
-        values = line.split("\t")
-        if number == 1 and (not columns or values == list(columns)):
-            columns = tuple(values)
-            continue
-        where = f"{path}, line {number}"
-        if len(values) != len(columns):
-            raise UserError(f"{where}: {len(values)} columns instead of {len(columns)}")
-        yield where, dict(zip(columns, values, strict=True))
-
-
-def _examples(task: Task, where: str, row: Json) -> Iterator[Example]:
-    if task.name == "multirc":
-        yield from _answers(where, row)
-        return
-    label = _value(where, row, task.label)
-    if isinstance(label, bool):
-        label = str(label).lower()
-    texts = tuple(_text(where, row, column) for column in task.columns)
-    yield Example(texts, _checked(task, where, str(label)))
-
-
-def _answers(where: str, row: Json) -> Iterator[Example]:
-    """One example for each answer to each question of a passage, grouped by question."""
-    passage = _value(where, row, "passage")
-    if not isinstance(passage, dict) or not isinstance(passage.get("questions"), list):
-        raise UserError(f"{where}: its passage has no questions")
-    for question in passage["questions"]:
-        asked = _text(where, question, "question")
-        for answer in _value(where, question, "answers"):
-            label = _checked(TASKS["multirc"], where, str(_value(where, answer, "label")))
-            texts = (_text(where, passage, "text"), f"{asked} {_text(where, answer, 'text')}")
-            group = f"{_value(where, row, 'idx')}.{_value(where, question, 'idx')}"
-            yield Example(texts, label, group)
-
-
-def _value(where: str, row: Json, column: str) -> Any:
-    if not isinstance(row, Mapping) or column not in row:
-        raise UserError(f"{where}: there is no column {column!r}")
-    return row[column]
-
-
-def _text(where: str, row: Json, column: str) -> str:
-    value = _value(where, row, column)
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {column} is {value!r:.40}, no text")
-    return value
-
-
-def _checked(task: Task, where: str, label: str) -> str:
-    """The label, if it is one of the task's.
-
-    Raises:
-        UserError: it is not.
-    """
-    if task.labels is not None:
-        if label not in task.labels:
-            raise UserError(
-                f"{where}: {task.name} has no label {label!r:.40}; it has {', '.join(task.labels)}"
-            )
-        return label
-    try:
-        known = math.isfinite(float(label))
-    except ValueError:
-        known = False
-    if not known:
-        raise UserError(f"{where}: {label!r:.40} is no number, which {task.name} wants")
-    return label

@@ -193,6 +193,21 @@ def _decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
     return [line.rstrip("\r") for line in lines] if "\r" in text else lines
 
 
+def read_whole(path: Path) -> str:
+    """A UTF-8 file at once, whatever the length of its lines.
+
+    Raises:
+        UserError: the file cannot be read, is damaged, or is not clean text.
+    """
+    with as_user_errors(path), _open_bytes(path) as stream:
+        try:
+            return stream.read().decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{path}: byte {error.start + 1} is not valid UTF-8; convert the file first"
+            ) from None
+
+
 def count_lines(path: Path) -> int:
     """The number of lines, without looking at them; the last may lack its line end."""
     count, last = 0, b"\n"

@@ -14,11 +14,11 @@ import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.prepare.squad import read_squad
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 _PUNCTUATION = set(string.punctuation)
@@ -54,30 +54,12 @@ def right_answers(path: Path) -> dict[str, list[str]]:
         UserError: the file is no such, or an answer does not stand where it says in its context.
     """
     found: dict[str, list[str]] = {}
-    try:
-        for article in read_json(path)["data"]:
-            for paragraph in article["paragraphs"]:
-                context = paragraph["context"]
-                for question in paragraph["qas"]:
-                    for answer in question["answers"]:
-                        _check_place(path, context, question["id"], answer)
-                    # Answers that nothing is left of count as none, officially.
-                    texts = [a["text"] for a in question["answers"] if normalised(a["text"])]
-                    found[question["id"]] = texts or [""]
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path} is no file of SQuAD: {type(error).__name__} {error}") from None
-    if not found:
-        raise UserError(f"{path} has no questions")
+    for paragraph in read_squad(path):
+        for question in paragraph.questions:
+            # Answers that nothing is left of count as none, officially.
+            texts = [text for text, _ in question.answers if normalised(text)]
+            found[question.identity] = texts or [""]
     return found
-
-
-def _check_place(path: Path, context: str, question: str, answer: Mapping[str, Any]) -> None:
-    start = answer["answer_start"]
-    if context[start : start + len(answer["text"])] != answer["text"]:
-        raise UserError(
-            f"{path}, question {question}: the answer {answer['text']!r:.60} does not stand at "
-            f"{start} of its context"
-        )
 
 
 def squad_scores(found: Mapping[str, str], right: Mapping[str, Sequence[str]]) -> dict[str, float]:

@@ -16,9 +16,11 @@ from fairseq_mhe.experiments.nlu_table import table
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
-from fairseq_mhe.prepare.tasks import TASKS
+from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
 from fairseq_mhe.runs.finetuning import open_pretrained
+from fairseq_mhe.runs.squad_scores import squad_scores
 from tests.checkpoints.test_language_checkpoints import make_checkpoint
+from tests.fixtures.task_files import put_task, superglue_rows
 from tests.fixtures.trained import snapshot
 
 LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:300]]
@@ -137,6 +139,72 @@ def test_what_cannot_be_fine_tuned_is_refused(folder: Path, tmp_path: Path) -> N
         words.write("more 1\n")
     with pytest.raises(UserError, match=r"does not belong to .* its dictionary has"):
         open_pretrained(checkpoint, open_task(other))
+
+
+#: Task -> examples, or questions, of the scored set.
+SPECIAL = {"copa": 7, "wic": 7, "wsc": 7, "record": 14, "squad1": 4, "squad2": 6}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_every_form_of_task_is_fine_tuned_and_scored(
+    name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long = [line for line in LINES if len(line.split()) > 3]
+    put_task(tmp_path, name, long)
+    prepare_task(TASKS[name], tmp_path, folder / "text", tmp_path / "task", block=64)
+    words = ["--model", str(folder / RUN), "--out", str(tmp_path), "--epochs", "1", "--cpu"]
+    assert cli.main(["finetune", str(tmp_path / "task"), *words]) == 0, capsys.readouterr().err
+    run = tmp_path / f"{RUN}-{name}-seed1"
+    found = json.loads((run / "scores.json").read_text())
+    task = TASKS[name]
+    (official,) = task.scored
+    assert found["examples"] == {official: SPECIAL[name]}
+    said = json.loads((run / f"predictions.{official}.json").read_text())
+    assert len(said) == SPECIAL[name]
+    values = found["scores"]
+    assert values["score"] == pytest.approx(
+        sum(values[m] for m in task.metrics) / len(task.metrics)
+    )
+    if task.suite == "squad":
+        check_answers(tmp_path, name, said, values, capsys)
+    elif task.form == CANDIDATES:
+        rows = superglue_rows(name, long[11:], 7)
+        right = {str(q["idx"]): q["answers"][0]["text"] for row in rows for q in row["qas"]}
+        assert values["exact"] == pytest.approx(squad_scores(said, as_lists(right))["exact"])
+    else:
+        rows = superglue_rows(name, long[11:], 7)
+        right = [str(row["label"]).lower() for row in rows]
+        correct = sum(a == b for a, b in zip(said, right, strict=True))
+        assert values["accuracy"] == pytest.approx(100 * correct / 7)
+        log = (run / "train.log").read_text()
+        assert f'"valid_accuracy": "{values["accuracy"]:.1f}"' in log  # fairseq's own count
+
+
+def as_lists(right: dict[str, str]) -> dict[str, list[str]]:
+    return {name: [text] for name, text in right.items()}
+
+
+def check_answers(
+    folder: Path,
+    name: str,
+    said: dict[str, str],
+    values: dict[str, float],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Predictions are the context's own words, and score-squad says the same of them."""
+    path = folder / f"{name}.dev.json"
+    for article in json.loads(path.read_text())["data"]:
+        (paragraph,) = article["paragraphs"]
+        for question in paragraph["qas"]:
+            assert said[question["id"]] in paragraph["context"]
+            assert said[question["id"]] or name == "squad2"
+    run = folder / f"{RUN}-{name}-seed1"
+    capsys.readouterr()
+    assert cli.main(["score-squad", str(path), str(run / "predictions.dev.json"), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert {key: values[key] for key in again} == again
+    assert (run / "null_odds.dev.json").exists() == (name == "squad2")
+    assert values.get("f1 by the best threshold", 100) >= values["f1"]
 
 
 def test_the_table_goes_on_from_what_is_trained(

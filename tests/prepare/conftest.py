@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
+from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, HomeAssistant, read_corpus
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from tests.fixtures.text import Pairs
+
+#: What `language_text` is of.
+LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:400]]
 
 
 def write_parallel(prefix: Path, pairs: Sequence[tuple[str, str]]) -> Path:
@@ -48,3 +52,20 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     out = tmp_path_factory.mktemp(f"data {request.param}")
     corpus = HomeAssistant(out=out, subword=request.param, vocab_size=300, limit=300, workers=2)
     return corpus.prepare()
+
+
+@pytest.fixture(scope="session")
+def language_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of running text; not to be changed."""
+    folder = tmp_path_factory.mktemp("language")
+    parts = ["\n".join(LINES[start : start + 20]) for start in range(0, 400, 20)]
+    (folder / "text.txt").write_text("\n\n".join(parts))
+    config = TextConfig(
+        train=(folder / "text.txt",),
+        hold_out=5,
+        vocab_size=250,
+        workers=1,
+        out=folder / "data",
+        block=64,
+    )
+    return prepare_text(config)

@@ -11,30 +11,12 @@ import pytest
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
-from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
-from fairseq_mhe.prepare.task_folder import open_task, prepare_task, shortened
-from fairseq_mhe.prepare.tasks import TASKS, read_task
+from fairseq_mhe.prepare.task_files import read_task
+from fairseq_mhe.prepare.task_folder import open_task, prepare_task
+from fairseq_mhe.prepare.task_inputs import shortened
+from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text_processing import join_sentencepiece
-
-LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:400]]
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of running text."""
-    folder = tmp_path_factory.mktemp("language")
-    parts = ["\n".join(LINES[start : start + 20]) for start in range(0, 400, 20)]
-    (folder / "text.txt").write_text("\n\n".join(parts))
-    config = TextConfig(
-        train=(folder / "text.txt",),
-        hold_out=5,
-        vocab_size=250,
-        workers=1,
-        out=folder / "data",
-        block=64,
-    )
-    return prepare_text(config)
+from tests.prepare.conftest import LINES
 
 
 def official(task: str, split: str, start: int = 0) -> str:
@@ -109,13 +91,13 @@ def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
 @pytest.mark.parametrize(
     "name", ["cola", "sst2", "mrpc", "stsb", "mnli", "rte", "boolq", "multirc"]
 )
-def test_fairseq_reads_every_example(name: str, text: Path, tmp_path: Path) -> None:
+def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: Path) -> None:
     task = TASKS[name]
     splits = {
         split: official(name, split, 8 * n) for n, split in enumerate(("train", *task.scored))
     }
     source = put(tmp_path / "official", name, splits)
-    out = prepare_task(task, source, text, tmp_path / "out", block=200)
+    out = prepare_task(task, source, language_text, tmp_path / "out", block=200)
     data = open_task(out)
     for subset, split in {"train": "train", **data.subsets}.items():
         examples = read_task(task, source / task.folder / f"{split}{task.suffix}")
@@ -141,10 +123,10 @@ def test_a_quotation_mark_is_an_ordinary_character(tmp_path: Path) -> None:
 
 
 def test_truncated_examples_are_counted_and_said(
-    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = put(tmp_path / "in", "rte", dict.fromkeys(("train", "dev"), official("rte", "")))
-    out = prepare_task(TASKS["rte"], source, text, tmp_path / "out", block=12)
+    out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=12)
     assert len(fairseqs(out, "valid")) == 4
     told = capsys.readouterr().err
     assert "rte valid: 4 examples, " in told
@@ -158,13 +140,13 @@ def test_the_longer_text_is_cut() -> None:
     assert shortened([list("abc")], 2) == [list("ab")]
 
 
-def test_packed_files_by_short_names_are_found(text: Path, tmp_path: Path) -> None:
+def test_packed_files_by_short_names_are_found(language_text: Path, tmp_path: Path) -> None:
     for split in ("train", "dev"):
         packed = gzip.compress(official("cola", split).encode())
         (tmp_path / f"cola.{split}.tsv.gz").write_bytes(packed)
-    out = prepare_task(TASKS["cola"], tmp_path, text, tmp_path / "out", block=64)
+    out = prepare_task(TASKS["cola"], tmp_path, language_text, tmp_path / "out", block=64)
     before = (out / "manifest.json").stat().st_mtime_ns
-    prepare_task(TASKS["cola"], tmp_path, text, out, block=64)  # makes nothing again
+    prepare_task(TASKS["cola"], tmp_path, language_text, out, block=64)  # makes nothing again
     assert (out / "manifest.json").stat().st_mtime_ns == before
 
 
@@ -183,18 +165,18 @@ BAD = [
 
 @pytest.mark.parametrize(("name", "content", "message"), BAD)
 def test_bad_files_end_in_one_line(
-    name: str, content: str, message: str, text: Path, tmp_path: Path
+    name: str, content: str, message: str, language_text: Path, tmp_path: Path
 ) -> None:
     task = TASKS[name]
     source = put(tmp_path / "in", name, {"train": content, task.scored[0]: content})
     with pytest.raises(UserError, match=message) as caught:
-        prepare_task(task, source, text, tmp_path / "out", block=64)
+        prepare_task(task, source, language_text, tmp_path / "out", block=64)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out" / "bin").exists()
 
 
-def test_a_missing_file_is_told(text: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_told(language_text: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no RTE/train.tsv \(nor rte.train.tsv, nor with .gz"):
-        prepare_task(TASKS["rte"], tmp_path, text, tmp_path / "out", block=64)
+        prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
     with pytest.raises(UserError, match="is no prepared task"):
-        open_task(text)
+        open_task(language_text)

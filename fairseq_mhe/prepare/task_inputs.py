@@ -1,0 +1,195 @@
+"""A task's examples in subwords, none longer than a model's positions."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.alignment import Aligned, aligned
+from fairseq_mhe.prepare.squad import Question, read_squad
+from fairseq_mhe.prepare.task_files import read_task
+from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, Example, Task
+from fairseq_mhe.prepare.text_processing import TextProcessing
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What fairseq is given of a set.
+
+    ``columns``: lines in subwords, one a text and example; ``labels``: one an example;
+    ``spans``: of each example the first and last token of two spans, the text's own <s> counted;
+    ``facts``: what scoring needs beside the model's output; ``counts``: what is told of the set.
+    """
+
+    columns: list[list[str]]
+    labels: list[str]
+    facts: dict[str, Any]
+    counts: dict[str, int]
+    spans: list[str] = field(default_factory=list)
+
+
+def read_inputs(
+    task: Task, path: Path, processing: TextProcessing, block: int, stride: int
+) -> Inputs:
+    """The examples of an official file.
+
+    Args:
+        task: whose they are.
+        path: the file.
+        processing: what the language model's text went through.
+        block: the most tokens of an example, its ends and separators counted.
+        stride: of windows over a passage, in subwords.
+
+    Raises:
+        UserError: as `read_task` or `read_squad`.
+    """
+    if task.form == ANSWERS:
+        return _windows(task, path, processing, block, stride)
+    examples = read_task(task, path)
+    if any(example.spans for example in examples):
+        return _with_spans(examples, processing, block)
+    segmented = [
+        processing.segment(column)
+        for column in zip(*(example.texts for example in examples), strict=True)
+    ]
+    columns: list[list[str]] = [[] for _ in segmented]
+    truncated = 0
+    for texts in zip(*segmented, strict=True):
+        whole = [text.split() for text in texts]
+        parts = _fitting(whole, block, task.form == CHOICE)
+        truncated += parts != whole
+        for column, part in zip(columns, parts, strict=True):
+            column.append(" ".join(part))
+    return _inputs(examples, columns, truncated)
+
+
+def _inputs(
+    examples: Sequence[Example],
+    columns: list[list[str]],
+    truncated: int,
+    spans: list[str] | None = None,
+) -> Inputs:
+    labels = [example.label for example in examples]
+    facts = {"labels": labels, "groups": [example.group for example in examples]}
+    if any(example.candidate for example in examples):
+        facts["candidates"] = [example.candidate for example in examples]
+    counts = {"examples": len(examples), "truncated": truncated}
+    return Inputs(columns, labels, facts, counts, spans or [])
+
+
+def _fitting(parts: Sequence[list[str]], block: int, choice: bool) -> list[list[str]]:
+    """One or two texts in a block; or a text that goes before each of several others."""
+    if not choice:
+        # <s> first </s>, and </s> second </s>.
+        return shortened(parts, block - (2 if len(parts) == 1 else 4))
+    context, *options = parts
+    pairs = [shortened([context, option], block - 4) for option in options]
+    return [min((pair[0] for pair in pairs), key=len), *(pair[1] for pair in pairs)]
+
+
+def shortened(parts: Sequence[list[str]], most: int) -> list[list[str]]:
+    """Subwords of one or two texts, cut at the longer one's end until all have ``most`` at most."""
+    left, *right = parts
+    if not right:
+        return [left[:most]]
+    excess = len(left) + len(right[0]) - most
+    first, second = len(left), len(right[0])
+    while excess > 0:
+        if first >= second:
+            first -= 1
+        else:
+            second -= 1
+        excess -= 1
+    return [left[:first], right[0][:second]]
+
+
+def _with_spans(examples: Sequence[Example], processing: TextProcessing, block: int) -> Inputs:
+    """Texts with two spans marked; a span that is cut off is its text's last subword."""
+    columns: list[list[str]] = [[] for _ in examples[0].texts]
+    spans, truncated = [], 0
+    for example in examples:
+        texts = [aligned(processing, text) for text in example.texts]
+        whole = [text.subwords for text in texts]
+        parts = _fitting(whole, block, choice=False)
+        truncated += parts != whole
+        for column, part in zip(columns, parts, strict=True):
+            column.append(" ".join(part))
+        places = []
+        for index, begin, end in example.spans:
+            ahead = 1 if index == 0 else len(parts[0]) + 3  # <s>, and first </s> </s>
+            for at in texts[index].covering(begin, end):
+                places.append(ahead + min(at, len(parts[index]) - 1))
+        spans.append(" ".join(map(str, places)))
+    return _inputs(examples, columns, truncated, spans)
+
+
+def _windows(task: Task, path: Path, processing: TextProcessing, block: int, stride: int) -> Inputs:
+    """Questions with windows over their contexts: <s> question </s> </s> window </s>.
+
+    The label is the answer's first and last token, the first answer's where there are several, and
+    0 0, the place of <s>, where a window has none whole (Devlin et al. 2019, 4.3). Questions longer
+    than a sixth of the block (64 of 384) are cut.
+    """
+    columns: list[list[str]] = [[], []]
+    labels: list[str] = []
+    facts: dict[str, Any] = {"contexts": [], "questions": [], "articles": [], "windows": []}
+    counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
+    for paragraph in read_squad(path):
+        context = aligned(processing, paragraph.context)
+        if not context.subwords:
+            raise UserError(f"{path}: a context of article {paragraph.article + 1} is empty")
+        facts["contexts"].append(
+            {"text": paragraph.context, "begins": context.begins, "ends": context.ends}
+        )
+        asked = processing.segment([question.text for question in paragraph.questions])
+        for question, words in zip(paragraph.questions, map(str.split, asked), strict=True):
+            _check_question(task, path, question, words)
+            cut = words[: block // 6]
+            counts["truncated"] += cut != words
+            answered = False
+            for start, length in windows(len(context.subwords), block - 4 - len(cut), stride):
+                columns[0].append(" ".join(cut))
+                columns[1].append(" ".join(context.subwords[start : start + length]))
+                label = _places(context, question, start, length, len(cut) + 3)
+                answered |= label != (0, 0)
+                labels.append(f"{label[0]} {label[1]}")
+                place = [len(facts["questions"]), len(facts["contexts"]) - 1, start, length]
+                facts["windows"].append(place)
+            counts["answers in no window"] += bool(question.answers) and not answered
+            facts["questions"].append(question.identity)
+            facts["articles"].append(paragraph.article)
+    counts |= {"examples": len(labels), "questions": len(facts["questions"])}
+    return Inputs(columns, labels, facts, counts)
+
+
+def _check_question(task: Task, path: Path, question: Question, words: list[str]) -> None:
+    if not words:
+        raise UserError(f"{path}, question {question.identity}: the question is empty")
+    if task.name == "squad1" and not question.answers:
+        raise UserError(
+            f"{path}, question {question.identity}: it has no answer, which every question of "
+            "SQuAD 1.1 has: is this SQuAD 2.0? then name the task squad2"
+        )
+
+
+def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
+    """Start and length of windows of at most ``most``, each ``stride`` after the one before it."""
+    found = [(0, min(most, length))]
+    while sum(found[-1]) < length:
+        start = found[-1][0] + min(stride, most)
+        found.append((start, min(most, length - start)))
+    return found
+
+
+def _places(
+    context: Aligned, question: Question, start: int, length: int, ahead: int
+) -> tuple[int, int]:
+    """The first and last token of the answer in a window, or 0 and 0."""
+    if not question.answers:
+        return 0, 0
+    text, begin = question.answers[0]
+    first, last = context.covering(begin, begin + len(text))
+    if first < start or last >= start + length:
+        return 0, 0
+    return ahead + first - start, ahead + last - start

@@ -1,0 +1,101 @@
+"""Heads over spans and answers, and the loss of answers, against sums written out one by one."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fairseq_mhe.models.answers import AnswerSpanConfig, AnswerSpanCriterion, passage
+from fairseq_mhe.models.heads import ANSWER_HEAD, CLASS_HEAD, WORDS_HEAD
+from tests.fixtures.language import make_language_model, sentences
+from tests.fixtures.models import make_dictionary
+
+
+@pytest.fixture(scope="module")
+def model() -> nn.Module:
+    """A small masked language model with a head of each sort."""
+    made: Any = make_language_model("roberta_mhe", attention="mhe_mul")
+    for name in (CLASS_HEAD, ANSWER_HEAD, WORDS_HEAD):
+        made.register_classification_head(name, num_classes=2)
+    return made.eval()
+
+
+def head(model: Any, name: str, features: Tensor) -> Tensor:
+    """fairseq's: linear, tanh, linear."""
+    layers = model.classification_heads[name]
+    return layers.out_proj(torch.tanh(layers.dense(features)))
+
+
+@torch.no_grad()
+def test_answers_are_scored_at_every_position(model: Any) -> None:
+    tokens = sentences()
+    features, _ = model(tokens, features_only=True)
+    found, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
+    assert found.shape == (*tokens.shape, 2)
+    for place in range(tokens.size(1)):
+        wanted = head(model, ANSWER_HEAD, features[:, place])
+        torch.testing.assert_close(found[:, place], wanted)
+
+
+@torch.no_grad()
+def test_spans_are_read_as_means(model: Any) -> None:
+    tokens = sentences(count=3)
+    spans = torch.tensor([[1, 1, 3, 5], [2, 4, 1, 2], [1, 6, 6, 6]])
+    features, _ = model(tokens, features_only=True)
+    found, _ = model(tokens, spans=spans, features_only=True, classification_head_name=WORDS_HEAD)
+    for row, (a, b, c, d) in enumerate(spans.tolist()):
+        own = features[row]
+        read = torch.cat([own[0], own[a : b + 1].mean(0), own[c : d + 1].mean(0)])
+        torch.testing.assert_close(found[row], head(model, WORDS_HEAD, read))
+
+
+@torch.no_grad()
+def test_fairseqs_head_is_its_own(model: Any) -> None:
+    tokens = sentences()
+    features, _ = model(tokens, features_only=True)
+    found, _ = model(tokens, features_only=True, classification_head_name=CLASS_HEAD)
+    torch.testing.assert_close(found, head(model, CLASS_HEAD, features[:, 0]))
+
+
+def windows() -> Tensor:
+    """``<s> question </s> </s> passage </s>``, padded: passages from 5 to 8, and from 4 to 5."""
+    words = make_dictionary()
+    bos, end, pad = words.bos(), words.eos(), words.pad()
+    return torch.tensor(
+        [[bos, 7, 8, end, end, 9, 10, 11, 12, end], [bos, 7, end, end, 9, 10, end, pad, pad, pad]]
+    )
+
+
+def test_the_passage_is_what_follows_the_second_end() -> None:
+    places = [row.nonzero().flatten().tolist() for row in passage(windows(), end=2)]
+    assert places == [[5, 6, 7, 8], [4, 5]]
+
+
+@torch.no_grad()
+def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
+    tokens, right = windows(), [(6, 7), (0, 0)]
+    task: Any = SimpleNamespace(source_dictionary=make_dictionary())
+    criterion = AnswerSpanCriterion(AnswerSpanConfig(), task)
+    sample = {
+        "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([10, 7])},
+        "target": torch.tensor(right, dtype=torch.float),
+        "ntokens": 17,
+    }
+    loss, size, told = criterion(model, sample)
+    logits, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
+    total, correct = 0.0, 0
+    for row, (places, ends) in enumerate(zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)):
+        hit = True
+        for end in (0, 1):
+            values = {place: logits[row, place, end].item() for place in places}
+            spread = math.log(sum(math.exp(value) for value in values.values()))
+            total += (spread - values[ends[end]]) / 2
+            hit &= max(values, key=lambda place: values[place]) == ends[end]
+        correct += hit
+    assert loss.item() == pytest.approx(total, rel=1e-5)
+    assert (size, told["ncorrect"]) == (2, correct)

@@ -1,0 +1,56 @@
+"""Which characters subwords stand for, against the text itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.prepare.alignment import aligned
+from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
+from fairseq_mhe.prepare.text_processing import TextProcessing
+from tests.prepare.conftest import LINES
+
+
+@pytest.fixture(scope="module")
+def processing(prepared: Path) -> TextProcessing:
+    """Of running text, with each kind of subwords."""
+    kind = open_prepared(prepared).manifest["subword"]
+    path = prepared / "subword" / MODEL_NAMES[kind]
+    return TextProcessing(("en", "en"), "none", SubwordModel(kind, path, "of the test"))
+
+
+@pytest.mark.parametrize("text", [*LINES[:40], "  Two\tspaces,  (and\u00a0more) ", "it's\u0007 x"])
+def test_subwords_are_the_texts_own_and_stand_for_their_letters(
+    processing: TextProcessing, text: str
+) -> None:
+    found = aligned(processing, text)
+    (whole,) = processing.segment([text])
+    assert found.subwords == whole.split()
+    if "\u0007" not in text:
+        for piece, begin, end in zip(found.subwords, found.begins, found.ends, strict=True):
+            assert text[begin:end] == piece.removeprefix("\u2581").removesuffix("@@")
+    assert [found.begins, found.ends] == [sorted(found.begins), sorted(found.ends)]
+
+
+def test_a_word_that_normalising_shortens_is_one_stretch(processing: TextProcessing) -> None:
+    text = "the cafe\u0301s are open"
+    found = aligned(processing, text)
+    places = set(zip(found.begins, found.ends, strict=True))
+    assert (4, 10) in places
+    assert {(begin, end) for begin, end in places if 4 <= begin < 10} == {(4, 10)}
+
+
+def test_what_covers_a_stretch(processing: TextProcessing) -> None:
+    text = LINES[3] * 2
+    found = aligned(processing, text)
+    for begin in range(len(text)):
+        for end in range(begin + 1, min(begin + 9, len(text)) + 1):
+            touched = [
+                n
+                for n, (b, e) in enumerate(zip(found.begins, found.ends, strict=True))
+                if b < end and e > begin
+            ]
+            if touched:
+                assert found.covering(begin, end) == (touched[0], touched[-1])

@@ -1,0 +1,225 @@
+"""COPA, WiC, WSC, ReCoRD and SQuAD as a model is given them; bad files in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fairseq.data import Dictionary
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models.words_task import WordsPredictionTask
+from fairseq_mhe.prepare.data_folder import open_text
+from fairseq_mhe.prepare.task_folder import open_task, prepare_task
+from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, windows
+from fairseq_mhe.prepare.tasks import TASKS
+from fairseq_mhe.prepare.text_processing import join_sentencepiece
+from tests.fixtures.task_files import put_task, squad_content, superglue_rows
+from tests.prepare.conftest import LINES
+
+LONG = [line for line in LINES[40:] if len(line.split()) > 3]
+
+
+def inputs(name: str, data: Path, folder: Path, block: int = 64, stride: int = 20) -> Inputs:
+    """What `put_task` has written for training."""
+    suffix = TASKS[name].suffix
+    path = folder / f"{name}.train{suffix}"
+    return read_inputs(TASKS[name], path, open_text(data).processing(), block, stride)
+
+
+def plain(line: str) -> str:
+    return join_sentencepiece(line)
+
+
+def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> None:
+    found = inputs("copa", language_text, put_task(tmp_path, "copa", LONG), block=200)
+    rows = superglue_rows("copa", LONG, 7)
+    assert [plain(line) for line in found.columns[1]] == [row["choice1"] for row in rows]
+    assert plain(found.columns[0][0]) == f"{rows[0]['premise']} What was the cause of this?"
+    assert plain(found.columns[0][1]) == f"{rows[1]['premise']} What happened as a result?"
+    assert found.labels == ["0", "1", "0", "1", "0", "1", "0"]
+
+
+def test_copas_longest_choice_cuts_its_premise(language_text: Path, tmp_path: Path) -> None:
+    found = inputs("copa", language_text, put_task(tmp_path, "copa", LONG), block=24)
+    lengths = [[len(line.split()) for line in column] for column in found.columns]
+    for premise, *choices in zip(*lengths, strict=True):
+        assert premise + max(choices) + 4 <= 24
+    assert found.counts["truncated"] > 0
+
+
+@pytest.mark.parametrize("name", ["wic", "wsc"])
+def test_spans_are_the_words(name: str, language_text: Path, tmp_path: Path) -> None:
+    """As fairseq's task gives them to the model: token by token of the whole sequence."""
+    folder = put_task(tmp_path / "in", name, LONG)
+    out = prepare_task(TASKS[name], folder, language_text, tmp_path / "out", block=200)
+    data = open_task(out)
+    words = Dictionary.load(str(data.binary / "input0" / "dict.txt"))
+    task = fairseqs_task(data.binary)
+    for index, row in enumerate(superglue_rows(name, LONG, 7)):
+        batch = task.dataset("train").collater([task.dataset("train")[index]])
+        (tokens,), (spans,) = (batch["net_input"][key].tolist() for key in ("src_tokens", "spans"))
+        if name == "wic":
+            wanted = [row["word"]] * 2
+        else:
+            wanted = [row["target"][f"span{n}_text"] for n in (1, 2)]
+        for (first, last), word in zip([spans[:2], spans[2:]], wanted, strict=True):
+            said = plain(words.string(tokens[first : last + 1]))
+            assert said.strip(".,:!?") == word.strip(".,:!?")
+
+
+def fairseqs_task(binary: Path) -> WordsPredictionTask:
+    """Ours, with the training set loaded."""
+    config = SentencePredictionConfig(data=str(binary), num_classes=2)
+    config.no_shuffle, config.init_token, config.separator_token = True, 0, 2
+    config.seed, config.regression_target = 1, False
+    task = WordsPredictionTask.setup_task(config)
+    task.load_dataset("train")
+    return task
+
+
+def test_a_span_that_is_cut_off_is_the_texts_last_subword(
+    language_text: Path, tmp_path: Path
+) -> None:
+    found = inputs("wsc", language_text, put_task(tmp_path, "wsc", LONG), block=8)
+    assert found.counts["truncated"] > 0
+    for line, spans in zip(found.columns[0], found.spans, strict=True):
+        assert max(map(int, spans.split())) <= len(line.split())
+
+
+def test_record_fills_the_gap_with_every_entity(language_text: Path, tmp_path: Path) -> None:
+    found = inputs("record", language_text, put_task(tmp_path, "record", LONG, 2), block=200)
+    rows = superglue_rows("record", LONG, 2)
+    entities = list(dict.fromkeys(LONG[0].split()))
+    groups, candidates = found.facts["groups"], found.facts["candidates"]
+    assert candidates[: len(entities)] == entities
+    assert groups[: len(entities)] == ["0"] * len(entities)
+    assert "@" not in plain("".join(found.columns[0] + found.columns[1]))
+    query = rows[0]["qas"][0]["query"]
+    assert plain(found.columns[1][1]) == query.replace("@placeholder", entities[1])
+    assert found.labels[0] == "1"
+    assert found.labels.count("1") == 4
+
+
+def test_windows_cover_all_with_the_stride() -> None:
+    assert windows(10, 20, 5) == [(0, 10)]
+    assert windows(10, 4, 3) == [(0, 4), (3, 4), (6, 4)]
+    assert windows(11, 4, 3) == [(0, 4), (3, 4), (6, 4), (9, 2)]
+    for length in range(1, 40):
+        covered = {at for start, many in windows(length, 7, 3) for at in range(start, start + many)}
+        assert covered == set(range(length))
+
+
+@pytest.mark.parametrize("block", [48, 400])
+def test_answers_are_where_the_label_says(block: int, language_text: Path, tmp_path: Path) -> None:
+    """<s> question </s> </s> window </s>, label by label, and nothing where there is no answer."""
+    found = inputs("squad2", language_text, put_task(tmp_path, "squad2", LONG), block)
+    questions = {
+        question["id"]: question
+        for article in squad_content(LONG)["data"]
+        for question in article["paragraphs"][0]["qas"]
+    }
+    rows = zip(found.facts["windows"], *found.columns, found.labels, strict=True)
+    answered = set()
+    for (number, *_), asked, window, label in rows:
+        tokens = ["<s>", *asked.split(), "</s>", "</s>", *window.split(), "</s>"]
+        assert len(tokens) <= block
+        first, last = map(int, label.split())
+        question = questions[found.facts["questions"][number]]
+        if (first, last) != (0, 0):
+            said = plain(" ".join(tokens[first : last + 1]))
+            assert said == question["answers"][0]["text"]
+            answered.add(question["id"])
+    whole = {name for name, question in questions.items() if question["answers"]}
+    assert len(whole - answered) == found.counts["answers in no window"]
+    assert bool(found.counts["answers in no window"]) == (block == 48)
+    assert found.counts["questions"] == len(questions)
+    assert bool(found.counts["truncated"]) == (block == 48)
+
+
+def spoil(row: Any, *path: Any, to: Any = None) -> None:
+    """Set, or without ``to`` delete, a value within another."""
+    *above, name = path
+    for step in above:
+        row = row[step]
+    if to is None:
+        del row[name]
+    else:
+        row[name] = to
+
+
+QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
+BAD: list[tuple[str, Callable[[Any], None], str]] = [
+    ("copa", lambda row: spoil(row, "choice2"), "line 1: there is no column 'choice2'"),
+    ("copa", lambda row: spoil(row, "question", to="why"), "'why', neither cause nor effect"),
+    ("copa", lambda row: spoil(row, "premise", to=" "), "a text is empty"),
+    ("copa", lambda row: spoil(row, "label", to=2), "copa has no label '2'"),
+    ("wic", lambda row: spoil(row, "end1", to=999), "at 0 to 999, outside of its text of"),
+    ("wic", lambda row: spoil(row, "start1", to="x"), "start1 is 'x', no whole number"),
+    ("wsc", lambda row: spoil(row, "target", "span2_index", to=99), "is at word 99, outside of"),
+    ("wsc", lambda row: spoil(row, "target"), "there is no column 'target'"),
+    ("record", lambda row: spoil(row, "passage", "entities", 0, "end", to=999), "outside of"),
+    (
+        "record",
+        lambda row: spoil(row, "qas", 0, "answers", 0, "text", to="nobody"),
+        "the answer 'nobody' is none of the entities",
+    ),
+    ("record", lambda row: spoil(row, "qas", 0, "query", to="no gap"), "has no @placeholder"),
+    ("squad1", lambda row: spoil(row, *QUESTION, "id"), "has no column 'id'"),
+    (
+        "squad1",
+        lambda row: spoil(row, *QUESTION, "answers", 0, "answer_start", to=3),
+        "question 0-0: the answer .* does not stand at 3 of its context",
+    ),
+    (
+        "squad1",
+        lambda row: spoil(row, *QUESTION, "answers", to=[]),
+        "question 0-0: it has no answer, .* name the task squad2",
+    ),
+    ("squad1", lambda row: spoil(row, *QUESTION, "question", to=" "), "the question is empty"),
+    ("squad1", lambda row: spoil(row, "data", to=[]), "has no questions"),
+    (
+        "squad1",
+        lambda row: spoil(row, "data", 0, "paragraphs", 0, "context"),
+        "no column 'context'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), BAD)
+def test_bad_files_end_in_one_line(
+    name: str, change: Callable[[Any], None], message: str, language_text: Path, tmp_path: Path
+) -> None:
+    folder = put_task(tmp_path / "in", name, LONG, 2)
+    path = folder / f"{name}.dev{TASKS[name].suffix}"
+    first, *others = path.read_text().split("\n")
+    row = json.loads(first)
+    change(row)
+    path.write_text("\n".join([json.dumps(row), *others]))
+    with pytest.raises(UserError, match=message) as caught:
+        prepare_task(TASKS[name], folder, language_text, tmp_path / "out", block=64)
+    assert str(path) in str(caught.value)
+    assert not (tmp_path / "out" / "bin").exists()
+
+
+def test_a_stride_that_leaves_gaps_is_refused(language_text: Path, tmp_path: Path) -> None:
+    folder = put_task(tmp_path / "in", "squad1", LONG)
+    with pytest.raises(UserError, match="--stride 60 leaves subwords between windows of 50"):
+        prepare_task(TASKS["squad1"], folder, language_text, tmp_path / "out", 64, stride=60)
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_stride_makes_other_windows(language_text: Path, tmp_path: Path) -> None:
+    folder = put_task(tmp_path / "in", "squad1", LONG)
+    prints = []
+    for stride in (10, 20, 20):
+        out = prepare_task(
+            TASKS["squad1"], folder, language_text, tmp_path / "out", 64, stride=stride
+        )
+        prints.append((open_task(out).fingerprint, open_task(out).training))
+    assert prints[0] != prints[1] == prints[2]
+    assert prints[0][1] > prints[1][1]
