@@ -21,7 +21,7 @@ from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.convert.difference import BEAM, quiet_fairseq, search
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.options import add_data, add_json
-from fairseq_mhe.convert.sentences import batches, sentence_pairs, task_of
+from fairseq_mhe.convert.sentences import batches, random_batches, sentence_pairs, task_of
 from fairseq_mhe.prepare.data_folder import open_data
 
 #: What CTranslate2 can store weights as.
@@ -29,6 +29,10 @@ _QUANTIZATIONS = (
     *("float32", "int8", "int8_float32", "int8_float16", "int8_bfloat16"),
     *("int16", "float16", "bfloat16"),
 )
+#: In float32 the logarithm of a word's probability is off by rounding only, relative to its size.
+_ROUNDING = 1e-3
+#: Made-up sentences whose probabilities are compared.
+_MADE_UP = 8
 #: Longest translation that is compared.
 _LONGEST = 200
 #: In float32 at least this share of greedy translations must be the same: two near-equal words may
@@ -147,6 +151,51 @@ def agreement(
         same.append(equal)
     megabytes = round((model / "model.bin").stat().st_size / 1e6, 3)
     return Agreement(len(pairs), same[0], same[1], megabytes)
+
+
+def check_exact(
+    source: Source, dictionaries: tuple[Dictionary, Dictionary], translator: Any
+) -> None:
+    """See that CTranslate2 gives each word the probability that fairseq gives it.
+
+    That needs no data: sentences and translations are of random words of the ``dictionaries``.
+
+    Raises:
+        UserError: the converted float32 model is another one.
+    """
+    off = probability_difference(source, dictionaries, translator)
+    if not off < _ROUNDING:
+        raise UserError(
+            f"CTranslate2's probabilities are not those of {source.path} (logarithms are off by "
+            f"{off:.2g} of their size): translate with --engine fairseq, and please report this"
+        )
+
+
+@torch.inference_mode()
+def probability_difference(
+    source: Source, dictionaries: tuple[Dictionary, Dictionary], translator: Any
+) -> float:
+    """How far logarithms of probabilities are from fairseq's at most, relative to their size (if
+    that is more than 1), each word and end of made-up translations given those before.
+    """
+    largest = 0.0
+    ours, theirs = dictionaries
+    for batch in random_batches(source.task(), _MADE_UP):
+        inputs = batch["net_input"]
+        logs = source.model(**inputs)[0].log_softmax(-1)  # (B, T, V)
+        for place, target in enumerate(inputs["prev_output_tokens"]):
+            target = target[target.ne(theirs.pad())]  # (T,): the end first
+            length = int(inputs["src_lengths"][place]) - 1
+            read = inputs["src_tokens"][place, -length - 1 : -1]  # (length,)
+            found = translator.score_batch(
+                [[ours[word] for word in read]],
+                [[theirs[word] for word in target[1:]]],
+                max_input_length=0,
+            )[0].log_probs
+            expected = logs[place, range(len(target)), target.roll(-1)]  # (T,): the end last
+            off = (torch.tensor(found) - expected).abs() / expected.abs().clamp(min=1)
+            largest = max(largest, float(off.max()))
+    return largest
 
 
 def _words(dictionary: Dictionary, tokens: Sequence[int]) -> list[str]:

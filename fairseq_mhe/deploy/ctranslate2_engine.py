@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.to_ctranslate2 import check_installed, convert
+from fairseq_mhe.convert.to_ctranslate2 import check_exact, check_installed, convert
 from fairseq_mhe.deploy.engine import Engine, Hypothesis
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.runs.recipes import Decoding
@@ -48,14 +48,16 @@ class CTranslate2Engine(Engine):
         """The engine of a model of ours, whose shared heads it keeps once.
 
         Raises:
-            UserError: CTranslate2 is not installed, or cannot hold the model.
+            UserError: CTranslate2 is not installed, cannot hold the model, or does not give words
+                the probabilities that fairseq gives them.
         """
         with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
             made = Path(folder) / "model"
-            precision = "int8" if int8 else "float32"
             place = trained.dictionary_folder
-            convert(trained.source, place, trained.text.languages, made, precision, True)
-            return cls(made, int8, cpu, threads)
+            convert(trained.source, place, trained.text.languages, made, "float32", True)
+            exact = cls(made, False, True, threads)
+            check_exact(trained.source, trained.dictionaries, exact._translator)
+            return cls(made, int8, cpu, threads) if int8 or not cpu else exact
 
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int

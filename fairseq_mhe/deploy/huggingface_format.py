@@ -22,7 +22,7 @@ from torch import Tensor
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
+from fairseq_mhe.deploy.tokenizer_json import TOKENIZER, make_tokenizer
 from fairseq_mhe.deploy.trained import Trained
 
 #: As good as never, in every number format.
@@ -80,7 +80,7 @@ def write(trained: Trained, folder: Path) -> None:
     (folder / "model.safetensors").chmod(0o644)  # which safetensors makes private
     write_json(folder / "config.json", _config(trained, weights, ids))
     write_json(folder / "generation_config.json", _generation(trained, ids))
-    made.tokenizer.save(str(folder / "tokenizer.json"))
+    made.tokenizer.save(str(folder / TOKENIZER))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "attention_mask"],

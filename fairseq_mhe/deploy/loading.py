@@ -13,12 +13,13 @@ from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
 from fairseq_mhe.deploy.engine import Engine
 from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
+from fairseq_mhe.deploy.huggingface_engine import HuggingFaceEngine
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.recipes import Decoding
 
 AUTO = "auto"
-ENGINES = (AUTO, FairseqEngine.name, CTranslate2Engine.name)
+ENGINES = (AUTO, FairseqEngine.name, CTranslate2Engine.name, HuggingFaceEngine.name)
 Parts = tuple[TextProcessing, Engine, Decoding, tuple[int, int], str]
 
 
@@ -65,6 +66,8 @@ def _engine_of(trained: Trained, engine: str, int8: bool, cpu: bool, threads: in
     """The engine of a model of ours."""
     if engine == CTranslate2Engine.name:
         return CTranslate2Engine.converted(trained, int8, cpu, threads)
+    if engine == HuggingFaceEngine.name:
+        return HuggingFaceEngine.converted(trained, int8, cpu)
     on_cpu = cpu or not torch.cuda.is_available()  # where CTranslate2 was measured to be faster
     if engine == AUTO and on_cpu and importlib.util.find_spec("ctranslate2") is not None:
         try:
@@ -76,8 +79,12 @@ def _engine_of(trained: Trained, engine: str, int8: bool, cpu: bool, threads: in
 
 def _engine_in(bundle: Bundle, engine: str, int8: bool, cpu: bool, threads: int | None) -> Engine:
     """The engine that reads a bundle of another program's weights."""
-    if bundle.format == CTranslate2Engine.name and engine in (AUTO, CTranslate2Engine.name):
-        return CTranslate2Engine(bundle.folder, int8, cpu, threads)
+    if engine in (AUTO, bundle.format):
+        if bundle.format == CTranslate2Engine.name:
+            return CTranslate2Engine(bundle.folder, int8, cpu, threads)
+        if bundle.format == HuggingFaceEngine.name:
+            subword, longest = bundle.text.model.kind, bundle.positions[1]
+            return HuggingFaceEngine(bundle.folder, subword, longest, int8, cpu)
     raise UserError(
         f"{bundle.folder} is a bundle for {bundle.format}, which {engine!r} does not read: "
         "leave --engine out, or export the model with --format fairseq"

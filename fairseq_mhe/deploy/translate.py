@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=positive, metavar="N", help="beam (default: that the model was scored with)")
     told = "N translations of each line: its number, TAB, score (log probability), TAB, text"
     add("--nbest", type=positive, metavar="N", help=told)
-    told = "who translates; auto: CTranslate2 where it is installed and has a form for the model"
+    told = "who translates; auto: on CPUs CTranslate2 where it is installed and translates the same"
     add("--engine", choices=ENGINES, default=AUTO, help=f"{told} (default: %(default)s)")
     add("--int8", action="store_true", help="weights of 8-bit integers: an approximation")
     told = "subwords that are translated at a time (default: as the model was scored)"

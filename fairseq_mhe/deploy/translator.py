@@ -37,12 +37,12 @@ class Translator:
     """A model that translates plain text, with all that its training text went through.
 
     Safe to be called by several threads: on CTranslate2 they translate at the same time, on fairseq
-    one after the other. Loading changes nothing of logging and warnings; fairseq's own code runs in
-    the process, on as many threads as torch has.
+    and transformers one after the other. Loading changes nothing of logging and warnings; fairseq's
+    own code runs in the process, on as many threads as torch has.
 
     Attributes:
         languages: source and target, as in ``("en", "de")``.
-        engine: "fairseq" or "ctranslate2".
+        engine: "fairseq", "ctranslate2" or "huggingface".
         decoding: beam, length penalty and limits, those that the model was scored with.
     """
 
@@ -80,10 +80,11 @@ class Translator:
             model: the folder or file.
             data: the data folder that a checkpoint was trained on; bundles and runs know theirs.
             direction: as "en-de", where it shall be checked.
-            engine: "fairseq", "ctranslate2", or "auto": docs/deploy.md says which that is.
+            engine: "fairseq", "ctranslate2", "huggingface", or "auto": docs/deploy.md says which
+                that is.
             int8: with weights of 8-bit integers, an approximation.
             cpu: no GPU even where there is one.
-            threads: of CTranslate2 (default: all cores); for fairseq see ``torch.set_num_threads``.
+            threads: of CTranslate2 (default: all cores); the others have ``torch.set_num_threads``.
 
         Raises:
             UserError: (of ``fairseq_mhe.common.errors``) a file is missing, damaged or does not fit

@@ -6,7 +6,6 @@ Greedily and by beam search, over the first sentences of a test set, from plain 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -18,12 +17,12 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_mhe.common.arguments import positive
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.deploy.export import export
+from fairseq_mhe.deploy.huggingface_engine import import_transformers, quiet_transformers
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.prepare.text import read_lines
@@ -57,12 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Export, translate by both, and report."""
-    try:
-        _import_transformers()
-    except ImportError as error:
-        raise UserError(
-            f"transformers cannot be used ({error}): pip install 'fairseq-mhe[huggingface]'"
-        ) from None
+    import_transformers()
     out, results, rows = output_folder(args.out), [], []
     with quiet_fairseq():
         for path in args.models:
@@ -88,20 +82,6 @@ def run(args: argparse.Namespace) -> None:
     Report("huggingface", title, {"models": results}, tables, notes).write(study)
 
 
-def _import_transformers() -> Any:
-    """transformers, which takes any torchaudio for one that can be loaded."""
-    try:
-        import torchaudio  # noqa: F401
-    except (ImportError, OSError):
-        sys.modules["torchaudio"] = None  # type: ignore[assignment]
-    import transformers
-    from transformers.utils import import_utils
-
-    import_utils.is_torchaudio_available.cache_clear()  # whoever imported it before has asked
-    transformers.utils.logging.disable_progress_bar()
-    return transformers
-
-
 def _compare(trained: Trained, subset: str, sentences: int) -> Iterator[dict[str, Any]]:
     """What is the same, for each beam."""
     assert trained.data is not None  # noqa: S101 - open_trained has opened it
@@ -109,12 +89,13 @@ def _compare(trained: Trained, subset: str, sentences: int) -> Iterator[dict[str
     words = trained.dictionaries[0]
     segmented = trained.text.segment(lines)
     sources = [words.encode_line(line, add_if_not_exist=False).long() for line in segmented]
-    transformers = _import_transformers()
+    transformers = import_transformers()
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         export(trained, "huggingface", bundle)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(bundle)
-        model = transformers.AutoModelForSeq2SeqLM.from_pretrained(bundle).eval()
+        with quiet_transformers(transformers):
+            tokenizer = transformers.AutoTokenizer.from_pretrained(bundle)
+            model = transformers.AutoModelForSeq2SeqLM.from_pretrained(bundle).eval()
     rows = make_tokenizer(trained.text, words).rows
     read = [
         [words.unk() if rows[token] is None else rows[token] for token in tokens]

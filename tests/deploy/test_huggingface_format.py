@@ -19,6 +19,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.export import export
+from fairseq_mhe.deploy.huggingface_engine import import_transformers
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.build import build
@@ -92,18 +93,11 @@ def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) 
 
 
 @pytest.fixture
-def transformers(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """It takes a torchaudio that it finds for one that can be loaded, which of this fairseq's
-    requirements cannot where torch is without CUDA.
-    """
+def transformers() -> Any:
+    """The package, beside a torchaudio that cannot be loaded too."""
     if importlib.util.find_spec("transformers") is None:
         pytest.skip("transformers is not installed: pip install 'fairseq-mhe[huggingface]'")
-    monkeypatch.setitem(sys.modules, "torchaudio", None)
-    import transformers
-    from transformers.utils import import_utils
-
-    import_utils.is_torchaudio_available.cache_clear()  # whoever imported it before has asked
-    return transformers
+    return import_transformers()
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import ctranslate2_engine
 from fairseq_mhe.deploy.loading import load_parts
@@ -64,6 +68,27 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
     assert Translator.load(exported, cpu=True).engine == "fairseq"
     with pytest.raises(UserError, match="ctranslate2 is not installed"):
         Translator.load(exported, engine="ctranslate2", cpu=True)
+
+
+def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
+    exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    convert = ctranslate2_engine.convert
+
+    def slightly_wrong(source: Source, *rest: Any) -> None:
+        other = copy.deepcopy(source.model)
+        with torch.no_grad():
+            other.decoder.layers[0].fc2.bias[0] += 0.1  # type: ignore[union-attr, index, operator]
+        convert(replace(source, model=other), *rest)
+
+    monkeypatch.setattr(ctranslate2_engine, "convert", slightly_wrong)
+    assert Translator.load(exported, cpu=True, threads=1).engine == "fairseq"
+    for int8 in (False, True):
+        with pytest.raises(
+            UserError, match=r"probabilities are not those of .* by 0\.\d+ of their"
+        ):
+            Translator.load(exported, engine="ctranslate2", int8=int8, cpu=True, threads=1)
 
 
 def test_int8_is_an_approximation(exported: Path) -> None:
@@ -157,7 +182,7 @@ def test_several_threads_may_translate(translator: Translator) -> None:
     ("words", "message"),
     [
         ({"direction": "de-en"}, "translates en-de, not de-en"),
-        ({"engine": "onnx"}, "unknown engine 'onnx'; choose of: auto, fairseq, ctranslate2"),
+        ({"engine": "onnx"}, "unknown engine 'onnx'; choose of: auto, fairseq, ctranslate2, hug"),
         ({"data": MADE / "data"}, "is a bundle, which needs no data folder"),
     ],
 )

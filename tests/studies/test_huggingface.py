@@ -38,9 +38,6 @@ def test_what_is_the_same_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_without_transformers_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def missing() -> None:
-        raise ImportError("No module named 'transformers'")
-
-    monkeypatch.setattr(huggingface, "_import_transformers", missing)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert main(["compare-huggingface", str(RUN), "--out", str(tmp_path / "out")]) == 2
     assert "pip install 'fairseq-mhe[huggingface]'" in capsys.readouterr().err
