@@ -7,6 +7,7 @@ import posixpath
 import shutil
 import tarfile
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Collection
 from pathlib import Path
@@ -26,11 +27,12 @@ _LONG_HEADERS = (
 _DAMAGED = (
     *(tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
     *(ValueError, IndexError, OverflowError),
+    *(zipfile.BadZipFile, NotImplementedError, RuntimeError),  # of zip: another packing, a password
 )
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
-    """Unpack ``members``, named as in the tar archive (compressed or not), into the folder ``out``.
+    """Unpack ``members``, named as in the archive (zip, or tar, compressed or not), into ``out``.
 
     Their content is copied into files of those names, so that no link, owner or mode of the
     archive's takes effect; tarfile's own filters for that are not in Python 3.11 before 3.11.4,
@@ -44,8 +46,12 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=out) as work:
         missing = set(members)
         try:
-            with tarfile.open(archive, tarinfo=_Member) as tar:
-                _copy_needed(archive, tar, missing, Path(work))
+            if archive.suffix == ".zip":
+                with zipfile.ZipFile(archive) as packed:
+                    _copy_zipped(archive, packed, missing, Path(work))
+            else:
+                with tarfile.open(archive, tarinfo=_Member) as tar:
+                    _copy_needed(archive, tar, missing, Path(work))
         except _DAMAGED as error:
             reason = " ".join(str(error).split())
             raise UserError(
@@ -93,6 +99,20 @@ def _copy_needed(archive: Path, tar: tarfile.TarFile, missing: set[str], work: P
         with content, path.open("wb") as file:
             shutil.copyfileobj(content, file)
         missing.discard(name)
+
+
+def _copy_zipped(archive: Path, packed: zipfile.ZipFile, missing: set[str], work: Path) -> None:
+    """The same of a zip archive; nothing else of it is looked at."""
+    found = [member for member in packed.infolist() if member.filename in missing]
+    most = _MOST_TIMES * archive.stat().st_size + _MOST_BYTES
+    if sum(member.file_size for member in found) > most:  # zipfile reads no more than it says
+        raise _unsafe(archive, f"it holds over {most:,} bytes, too many for its own size")
+    for member in found:
+        path = work / member.filename
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with packed.open(member) as content, path.open("wb") as file:
+            shutil.copyfileobj(content, file)
+        missing.discard(member.filename)
 
 
 def leads_out(name: str) -> bool:

@@ -19,13 +19,18 @@ Json = Mapping[str, Any]
 _VERSIONS = {"squad1": "-v1.1", "squad2": "-v2.0"}
 
 
+def official_name(task: Task, split: str) -> str:
+    """What the file of an official split is called where it is published."""
+    return f"{split}{_VERSIONS.get(task.name, '')}{task.suffix}"
+
+
 def task_file(task: Task, folder: Path, split: str) -> Path:
     """The file of an official split: CoLA/train.tsv, train.tsv or cola.train.tsv in ``folder``.
 
     Raises:
         UserError: there is none.
     """
-    official = f"{split}{_VERSIONS.get(task.name, '')}"
+    official = official_name(task, split).removesuffix(task.suffix)
     names = {official: None, split: None} | ({"dev": None} if split == "val" else {})
     for name in names:
         for place in (f"{task.folder}/{name}", name, f"{task.name}.{name}"):

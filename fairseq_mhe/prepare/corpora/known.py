@@ -26,6 +26,29 @@ def default_out(default: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Downloads:
+    """Where what is downloaded comes from, and where it is put."""
+
+    mirror: str | None = option(
+        None, "download from URL/NAME; checksums stay the same", metavar="URL"
+    )
+    archives: Path | None = option(
+        None,
+        f"where the downloads are, or are put (default: DATA/{ORIGINAL}/{ARCHIVES})",
+        type=Path,
+        metavar="FOLDER",
+    )
+
+    def obtained(self, files: Sequence[RemoteFile], original: Path, report: Report) -> list[Path]:
+        """The verified files, downloaded where they are missing, into a folder of ``original``.
+
+        Raises:
+            UserError: as `obtain_all`.
+        """
+        return obtain_all(files, self.archives or original / ARCHIVES, report, self.mirror)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Corpus(SubwordOptions, ABC):
     """A known corpus, to be made the data folder ``out``.
 
@@ -79,23 +102,12 @@ class Corpus(SubwordOptions, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DownloadedCorpus(Corpus):
+class DownloadedCorpus(Downloads, Corpus):
     """A corpus whose files are downloaded."""
-
-    mirror: str | None = option(
-        None, "download from URL/NAME; checksums stay the same", metavar="URL"
-    )
-    archives: Path | None = option(
-        None,
-        f"where the downloads are, or are put (default: DATA/{ORIGINAL}/{ARCHIVES})",
-        type=Path,
-        metavar="FOLDER",
-    )
 
     def obtain(self, files: Sequence[RemoteFile], report: Report) -> list[Path]:
         """The verified files, downloaded where they are missing."""
-        place = self.archives or self.original / ARCHIVES
-        return obtain_all(files, place, report, self.mirror)
+        return self.obtained(files, self.original, report)
 
 
 def with_known(found: Mapping[str, int], known: Mapping[str, int]) -> dict[str, dict[str, int]]:

@@ -41,28 +41,30 @@ class PublishedText(SubwordChoice):
     folder: Path = option(None, "where the published files are, unpacked", type=Path, required=True)
     out: Path
 
-    def files(self) -> dict[str, Path]:
+    def place(self, report: Report) -> Path:
+        """The folder of the files."""
+        return self.folder
+
+    def files(self, folder: Path) -> dict[str, Path]:
         """Split -> file.
 
         Raises:
             UserError: one is missing.
         """
         for names in self.names:
-            paths = [self.folder / name for name in names]
+            paths = [folder / name for name in names]
             if all(path.is_file() for path in paths):
                 return dict(zip(SPLITS, paths, strict=True))
         wanted = " or ".join(", ".join(names) for names in self.names)
-        raise UserError(
-            f"{self.folder} has not all of {wanted}: unpack the published archive there"
-        )
+        raise UserError(f"{folder} has not all of {wanted}: unpack the published archive there")
 
     def prepare(self, report: Report = silent) -> Path:
         """The folder of the corpus.
 
         Raises:
-            UserError: as `prepare_text`, or a file is missing.
+            UserError: as `prepare_text`, or a file is missing or cannot be had.
         """
-        files = self.files()
+        files = self.files(self.place(report))
         checksums = {path.name: sha256(path) for path in files.values()}
         source = {"corpus": self.script.removesuffix(".sh"), "archives": checksums}
         with tempfile.TemporaryDirectory() as place:
