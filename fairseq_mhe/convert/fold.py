@@ -16,6 +16,7 @@ from fairseq_mhe.convert.difference import BEAM, LogitDifference, quiet_fairseq,
 from fairseq_mhe.convert.options import add_data, add_files, check_files
 from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.models.families import TRANSLATION
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
@@ -77,7 +78,8 @@ def fold(
 ) -> Report:
     """Write ``source`` folded to ``output`` once what was written is found to compute the same.
 
-    It is compared on the first ``sentences`` of a split of ``data``, or on random words.
+    It is compared on the first ``sentences`` of a split of ``data``, or on random words; of
+    translation, by beam search too.
 
     Raises:
         UserError: the model has no exact stock form, ``output`` cannot be written, the data do not
@@ -93,10 +95,11 @@ def fold(
         stock = load_by_fairseq(temporary, task)
         with Board("batches", transient=True) as board:
             bar = "comparing"
-            board.add(bar, len(found) * (1 if data is None else 3))
+            searched = data is not None and source.family is TRANSLATION
+            board.add(bar, len(found) * (3 if searched else 1))
             advance = partial(board.advance, bar)
             logits = material.difference(stock, advance)
-            if data is not None:
+            if searched:
                 models = (source.model, stock)
                 one, other = (search(model, task, found, BEAM, advance) for model in models)
                 same = sum(one[index] == other[index] for index in one)
@@ -114,7 +117,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(
         parser, "checkpoint of any kind of attention", "the same model as fairseq's own transformer"
     )
-    use = "data folder to compare both on, beam search too (else random words)"
+    use = "data folder to compare both on, translation's beam search too (else random words)"
     add_data(parser, use, sentences=500, subset=True)
 
 

@@ -43,7 +43,7 @@ def add_data(
     if subset:
         help_ = "split of DATA to compare on (default: %(default)s)"
         parser.add_argument("--subset", default="test", help=help_)
-    of_them = "of it, the first N pairs" if subset else "pairs of each of its splits"
+    of_them = "of it, the first N" if subset else "sentences of each of its splits"
     help_ = f"{of_them} (default: %(default)s)"
     parser.add_argument("--sentences", type=positive, default=sentences, metavar="N", help=help_)
 

@@ -15,9 +15,11 @@ from fairseq_mhe.attention.fitting import Inputs
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
+from fairseq_mhe.convert.blocks import text_batches
 from fairseq_mhe.convert.difference import LogitDifference, logit_difference, loss
 from fairseq_mhe.convert.moments import measure_inputs
-from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_data
+from fairseq_mhe.models.families import TRANSLATION
+from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_data, open_text
 
 #: Sentences to a batch.
 _BATCH = 50
@@ -73,9 +75,9 @@ class Material:
 def open_material(
     source: Source, data: Path | None, sentences: int, subset: str = "valid", measured: bool = True
 ) -> Material:
-    """The first ``sentences`` pairs of ``subset`` and train, or random words without a data folder.
+    """The first ``sentences`` of ``subset`` and of train, or random words without a data folder.
 
-    ``measured``: whether train is wanted.
+    They are pairs; of a language model, blocks of text. ``measured``: whether train is wanted.
 
     Raises:
         UserError: the data cannot be read, or do not belong to the model.
@@ -83,10 +85,17 @@ def open_material(
     if data is None:
         task = source.task()
         return Material(source, task, random_batches(task))
+    splits = ("train" if measured else "", subset)
+    if source.family is not TRANSLATION:
+        text, task = open_text(data), source.task()
+        train, compared = (
+            text_batches(text, source, split, sentences) if split else [] for split in splits
+        )
+        return Material(source, task, compared, train, str(data), subset)
     task = task_of(open_data(data), source)
     train, compared = (
         batches(task, split, sentence_pairs(task, split, sentences)) if split else []
-        for split in ("train" if measured else "", subset)
+        for split in splits
     )
     return Material(source, task, compared, train, str(data), subset)
 

@@ -2,10 +2,10 @@
 
 import argparse
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from fairseq.data import Dictionary
@@ -13,18 +13,20 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
+from fairseq_mhe.convert.blocks import dictionary_of
 from fairseq_mhe.convert.sentences import task_of
 from fairseq_mhe.models.build import sublayers
+from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.options import MODEL_NAME, PLACES, kinds
 from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
-from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared, open_text
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 #: How a sentence is translated where no translation is given: Vaswani et al. 2017, section 6.1.
@@ -50,18 +52,15 @@ class AttentionMap:
     keys: tuple[str, ...]
 
 
-def load_model(checkpoint: Path, data: DataFolder) -> tuple[Any, FairseqTask]:
+def model_of(source: Source, data: DataFolder) -> tuple[Any, FairseqTask]:
     """A trained model on the CPU, for evaluation, and its task with the data folder's dictionaries.
 
     Raises:
-        UserError: the checkpoint cannot be read, is of another model, or does not fit the data
-        folder.
+        UserError: the checkpoint is of another model, or does not fit the data folder.
     """
-    source = open_source(checkpoint)
-    source.only_translation("attention-map")
     if source.stock:
         raise UserError(
-            f"{checkpoint} is a model {source.family.stock!r}, but attention maps are of "
+            f"{source.path} is a model {source.family.stock!r}, but attention maps are of "
             f"{MODEL_NAME} models only"
         )
     return source.model, task_of(data, source)
@@ -106,23 +105,10 @@ def attention_map(
 ) -> AttentionMap:
     """The weights of a place (of ``PLACES``) for a sentence (1, S) and a translation (1, T) of it.
 
-    They are what the sublayers themselves return for ``need_head_weights``. The encoder's need no
-    translation.
+    The encoder's need no translation.
     """
-    layers: list[Tensor] = []
-
-    def ask(module: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return args, {**kwargs, "need_head_weights": True}
-
-    def keep(module: Attention, args: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-        layers.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
-
     keys = queries = _symbols(source, task.source_dictionary)
-    with contextlib.ExitStack() as hooks:
-        for _, where, module in sublayers(model):
-            if where == place:
-                hooks.enter_context(module.register_forward_pre_hook(ask, with_kwargs=True))
-                hooks.enter_context(module.register_forward_hook(keep))
+    with _kept(model, place) as layers:
         memory = model.encoder(source, torch.tensor([source.size(1)]))
         if target is not None:
             read = target.roll(1, dims=1)  # the decoder reads the end first, then all but the end
@@ -131,6 +117,43 @@ def attention_map(
             if place == "decoder":
                 keys = _symbols(read, task.target_dictionary)
     return AttentionMap(tuple(layers), queries, keys)
+
+
+@torch.no_grad()
+def language_map(source: Source, dictionary: Dictionary, sentence: Tensor) -> AttentionMap:
+    """The weights of a language model for a sentence (1, T) with its end.
+
+    A masked model reads ``<s>`` before it; a causal one the end, and is shown with what it writes.
+    """
+    (place,) = source.family.places
+    masked = place == "encoder"
+    if masked:
+        read = torch.cat((torch.tensor([[dictionary.bos()]]), sentence), dim=1)  # (1, T + 1)
+    else:
+        read = sentence.roll(1, dims=1)
+    with _kept(source.model, place) as layers:
+        source.model(src_tokens=read)
+    written = _symbols(read if masked else sentence, dictionary)
+    return AttentionMap(tuple(layers), written, _symbols(read, dictionary))
+
+
+@contextlib.contextmanager
+def _kept(model: nn.Module, place: str) -> Iterator[list[Tensor]]:
+    """What the sublayers of a place return meanwhile for ``need_head_weights``: (H, T, S) each."""
+    layers: list[Tensor] = []
+
+    def ask(module: Attention, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return args, {**kwargs, "need_head_weights": True}
+
+    def keep(module: Attention, args: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        layers.append(output[1].squeeze(1))  # (H, 1, T, S) of one sentence
+
+    with contextlib.ExitStack() as hooks:
+        for _, where, module in sublayers(model):
+            if where == place:
+                hooks.enter_context(module.register_forward_pre_hook(ask, with_kwargs=True))
+                hooks.enter_context(module.register_forward_hook(keep))
+        yield layers
 
 
 def _symbols(tokens: Tensor, dictionary: Dictionary) -> tuple[str, ...]:
@@ -184,12 +207,14 @@ def _label(panel: Axes, axis: str, tokens: Sequence[str], size: float) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe attention-map``."""
     add = parser.add_argument
-    add("checkpoint", type=Path, metavar="CHECKPOINT", help=f"a trained {MODEL_NAME} model")
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help="a trained model of ours")
     add("--data", type=Path, required=True, help="the data folder that it was trained on")
-    add("--sentence", required=True, help="a sentence of the source language, as plain text")
+    told = "a sentence of the source language, as plain text; of a language model's"
+    add("--sentence", required=True, help=told)
     told = "its translation, as plain text (default: the model's own, by beam search)"
     add("--target", help=told)
-    add("--place", choices=PLACES, default="cross", help="which attention (default: %(default)s)")
+    told = "which attention (default: cross; a language model has one)"
+    add("--place", choices=PLACES, help=told)
     files = ", ".join(FORMATS)
     add("--out", type=Path, required=True, metavar="FILE", help=f"the picture: a {files} file")
 
@@ -198,20 +223,44 @@ def run(args: argparse.Namespace) -> None:
     """Draw the picture and say what is in it."""
     if args.out.suffix not in FORMATS:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
-    if args.place == "encoder" and args.target is not None:
+    source = open_source(args.checkpoint)
+    if source.family is TRANSLATION:
+        shown, place, kind = _of_translation(args, source)
+    else:
+        shown, place, kind = _of_language_model(args, source)
+    draw(shown, f"{place} attention, {kind}: {normalise(args.sentence)}", args.out)
+    layers, heads = len(shown.layers), shown.layers[0].size(0)
+    print(f"{args.out}: {place} attention ({kind}), {layers} layers, {heads} heads")
+
+
+def _of_translation(args: argparse.Namespace, opened: Source) -> tuple[AttentionMap, str, str]:
+    """The map, its place and kind; the translation is printed where it is the model's own."""
+    place = args.place or "cross"
+    if place == "encoder" and args.target is not None:
         raise UserError("--target has no effect on the encoder's attention: leave it out")
     data = open_prepared(args.data)
-    model, task = load_model(args.checkpoint, data)
+    model, task = model_of(opened, data)
     longest, processing = model.max_positions(), data.processing()
     source = encode(args.sentence, 0, processing, task.source_dictionary, longest[0])
     target = None
     if args.target is not None:
         target = encode(args.target, 1, processing, task.target_dictionary, longest[1])
-    elif args.place != "encoder":
+    elif place != "encoder":
         target = translate(model, task, source)
         print(*data.detokenise([task.target_dictionary.string(target[0])]))
-    shown = attention_map(model, task, args.place, source, target)
-    kind = kinds(model.cfg)[args.place]
-    draw(shown, f"{args.place} attention, {kind}: {normalise(args.sentence)}", args.out)
-    layers, heads = len(shown.layers), shown.layers[0].size(0)
-    print(f"{args.out}: {args.place} attention ({kind}), {layers} layers, {heads} heads")
+    return attention_map(model, task, place, source, target), place, kinds(model.cfg)[place]
+
+
+def _of_language_model(args: argparse.Namespace, source: Source) -> tuple[AttentionMap, str, str]:
+    (place,) = source.family.places
+    for option, value in (("place", args.place), ("target", args.target)):
+        if value not in (None, place):
+            raise UserError(
+                f"--{option} is for translation, and {args.checkpoint} is a "
+                f"{source.family.stock}: leave it out"
+            )
+    data = open_text(args.data)
+    dictionary, model = dictionary_of(data, source), source.model
+    longest: int = cast(Any, model).max_positions() - 1
+    sentence = encode(args.sentence, 0, data.processing(), dictionary, longest)
+    return language_map(source, dictionary, sentence), place, source.attention[place]

@@ -149,13 +149,12 @@ def test_trained_heads_stay(tmp_path: Path) -> None:
     assert torch.equal(folded[name], model.state_dict()[name])
 
 
-@pytest.mark.parametrize("command", ["to-ctranslate2", "attention-map"])
-def test_what_is_for_translation_only_says_so(command: str, tmp_path: Path) -> None:
+def test_what_is_for_translation_only_says_so(tmp_path: Path) -> None:
     source = open_source(make_checkpoint(tmp_path / "in.pt", LM[0]))
     with pytest.raises(
         UserError, match=r"is for translation models, but .*in.pt is a transformer_lm"
     ):
-        source.only_translation(command)
+        source.only_translation("to-ctranslate2")
 
 
 @pytest.mark.parametrize(

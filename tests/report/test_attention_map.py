@@ -21,12 +21,13 @@ from PIL import Image
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_bpe_model, segment
 from fairseq_mhe.prepare.tokenise import tokeniser
 from fairseq_mhe.report import attention_map as module
-from fairseq_mhe.report.attention_map import AttentionMap, attention_map, draw, encode, load_model
+from fairseq_mhe.report.attention_map import AttentionMap, attention_map, draw, encode, model_of
 from tests.attention.equations import EQUATIONS
 
 ENGLISH = [f"The lamp number {i}, in the hall was on for {i} hours." for i in range(20)]
@@ -132,7 +133,7 @@ def test_weights_are_those_of_the_equation(
     kind: str, place: str, data: DataFolder, checkpoint: Callable[[str], Path]
 ) -> None:
     """Each layer's weights equal the plain equation over its input; each row is a distribution."""
-    model, task = load_model(checkpoint(kind), data)
+    model, task = model_of(open_source(checkpoint(kind)), data)
     source = encode(SENTENCE, 0, data.processing(), task.source_dictionary, 40)
     target = (
         None
@@ -165,7 +166,7 @@ def test_weights_are_those_of_the_equation(
 
 
 def test_tokens_on_the_axes(data: DataFolder, checkpoint: Callable[[str], Path]) -> None:
-    model, task = load_model(checkpoint("mha"), data)
+    model, task = model_of(open_source(checkpoint("mha")), data)
     source = encode(SENTENCE, 0, data.processing(), task.source_dictionary, 40)
     target = encode(TRANSLATION, 1, data.processing(), task.target_dictionary, 40)
     maps = {
@@ -184,7 +185,7 @@ def test_tokens_on_the_axes(data: DataFolder, checkpoint: Callable[[str], Path])
 
 
 def test_no_hook_stays_behind(data: DataFolder, checkpoint: Callable[[str], Path]) -> None:
-    model, task = load_model(checkpoint("sha"), data)
+    model, task = model_of(open_source(checkpoint("sha")), data)
     source = encode(SENTENCE, 0, data.processing(), task.source_dictionary, 40)
     attention_map(model, task, "encoder", source, None)
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
@@ -240,7 +241,7 @@ def test_without_a_target_the_models_own_translation_is_shown(
     """The map's rows are the hypothesis of fairseq's beam search, and its text is printed."""
     out = tmp_path / "map.svg"
     printed, _ = run(capsys, checkpoint("mqa"), data.folder, out, "--sentence", "The lamp")
-    model, task = load_model(checkpoint("mqa"), data)
+    model, task = model_of(open_source(checkpoint("mqa")), data)
     source = encode("The lamp", 0, data.processing(), task.source_dictionary, 40)
     best = module.translate(model, task, source)
     text = data.detokenise([task.target_dictionary.string(best[0])])[0]
