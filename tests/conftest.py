@@ -17,6 +17,7 @@ pytest_plugins = [
     "tests.fixtures.sandbox",
     "tests.fixtures.trained",
     "tests.fixtures.text",
+    "tests.fixtures.workers",
 ]
 
 # To search for new examples instead: pytest --hypothesis-profile=default

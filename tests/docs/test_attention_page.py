@@ -8,10 +8,8 @@ import argparse
 import inspect
 import json
 import math
-import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +30,7 @@ from tests.attention import equations, test_variants
 from tests.attention.conftest import PLACES
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import make_batch, make_model, search
+from tests.fixtures.processes import python
 
 PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
 (EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -269,14 +268,7 @@ def test_nothing_is_converted_to_the_example(
 def test_the_documented_line_for_our_own_commands(registered: Path) -> None:
     """A fresh process, which knows the example by importing it."""
     (line,) = re.findall(r"^python -c (.*)$", PAGE, re.MULTILINE)
-    done = subprocess.run(
-        [sys.executable, "-c", *shlex.split(line)],
-        cwd=registered.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python(*shlex.split(line), cwd=registered.parent)
     assert done.returncode == 0, done.stderr
     assert f"encoder: {NEW}" in done.stdout
 

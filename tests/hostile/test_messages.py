@@ -138,11 +138,11 @@ def test_a_path_may_be_any_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("word", ["params", "--help", "--version"])
-def test_output_that_cannot_be_written_is_one_line(word: str, unbuffered: str) -> None:
+@pytest.mark.parametrize("words", ["params --setting bert-base", "--help", "--version"])
+def test_output_that_cannot_be_written_is_one_line(words: str, unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "fairseq_mhe.cli", word],
+            [sys.executable, "-m", "fairseq_mhe.cli", *words.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

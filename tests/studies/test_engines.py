@@ -12,7 +12,7 @@ from tests.fixtures.trained import run_folder
 from tests.studies.checks import reports, twice
 
 
-def test_engines(source: Path, tmp_path: Path) -> None:
+def test_engines(source: Path, tmp_path: Path, workers_here: None) -> None:
     out = tmp_path / "engines"
     mhe = run_folder(source.parent, "mhe_mul")
     twice(

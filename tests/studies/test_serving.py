@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from fairseq_mhe.bench.worker import Answer, Session
-from studies import serving
 from studies.__main__ import main
 from tests.deploy.conftest import MADE, run_of
 
 
-class Here:
-    """A worker in this process; tests/bench/ has those in their own."""
-
-    def __init__(self, *made_of: Any) -> None:
-        self._session = Session(*made_of)
-
-    def send(self, command: str, *arguments: Any) -> None:
-        self._answer = self._session.answer(command, *arguments)
-
-    def receive(self) -> Answer:
-        return self._answer
-
-    def ask(self, command: str, *arguments: Any) -> Answer:
-        self.send(command, *arguments)
-        return self.receive()
-
-
-@contextlib.contextmanager
-def workers(makes: Mapping[str, Any], settings: Any) -> Iterator[dict[str, Here]]:
-    yield {variant: Here(make, variant, settings) for variant, make in makes.items()}
-
-
-def test_serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serving(tmp_path: Path, workers_here: None) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     pytest.importorskip("safetensors", reason="safetensors is not installed")
-    monkeypatch.setattr(serving, "workers", workers)
     out = tmp_path / "serving"
     words = ["serving", "--run", str(run_of("mhe_mul")), "--data", str(MADE / "data")]
     words += ["--row", "tiny", "--lines", "2", "--repetitions", "1", "--threads", "1"]
