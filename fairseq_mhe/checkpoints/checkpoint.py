@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
@@ -27,6 +28,7 @@ from fairseq_mhe.checkpoints.safe_load import (
 from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.embeddings import HashedEmbedding, hashes_of
 from fairseq_mhe.models.checkpoint_options import check_transformer
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, build_ours, family_of
 from fairseq_mhe.models.options import OPTIONS, kinds
@@ -66,13 +68,29 @@ class Source:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """How many words its dictionaries have: the source's and the target's, or the one."""
-        return self.family.words(self.state["model"])
+        """How many words its dictionaries have: the source's and the target's, or the one.
+
+        A hashed embedding has those that it was made to know.
+        """
+        first, *others = self.family.words(self.state["model"])
+        return (len(self.hashed.symbols) if self.hashed is not None else first, *others)
+
+    @property
+    def hashed(self) -> HashedEmbedding | None:
+        """Its hashed token embedding; None where it has a table."""
+        modules = self.model.modules()
+        return next((m for m in modules if isinstance(m, HashedEmbedding)), None)
+
+    def know(self, dictionary: Dictionary) -> None:
+        """Give a hashed embedding the words that will be read; a table has its own."""
+        if self.hashed is not None:
+            self.hashed.know(hashes_of(dictionary, self.hashed.hash))
 
     @property
     def stock_options(self) -> dict[str, Any]:
         """The options of fairseq's own model of the same sizes."""
-        sizes = {name: value for name, value in self.options.items() if name not in OPTIONS}
+        ours = {*OPTIONS, "objective"}
+        sizes = {name: value for name, value in self.options.items() if name not in ours}
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
     def task(self) -> Any:
@@ -89,7 +107,7 @@ class Source:
 
     def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
-        kept = {"attention_head_dim": self.options["attention_head_dim"]}
+        kept = {name: self.options[name] for name in ("attention_head_dim", "embedding", "hash")}
         chosen = {"attention": kind, "attention_bias": bias, **own}
         ours = dict.fromkeys(name for name in OPTIONS if name in self.options)
         return {**self.options, **ours, **kept, **chosen}

@@ -35,7 +35,10 @@ _EMBEDDINGS = (
     "decoder.output_projection.weight",
     "encoder.sentence_encoder.embed_tokens.weight",
     "encoder.lm_head.weight",
+    "encoder.sentence_encoder.embed_tokens.table.weight",
 )
+#: Options that are shown beside those of kinds of attention, where they are not these.
+_BESIDE = {"embedding": "table", "hash": None, "objective": "masked_lm"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,10 @@ def inspect(path: Path) -> Summary:
         family = None
     weights = {name: value for name, value in state["model"].items() if isinstance(value, Tensor)}
     row = nearest_row(options) if family else None
-    given = {name: options[name] for name in kind_options() if options.get(name) is not None}
+    chosen = {name: options.get(name) for name in (*kind_options(), *_BESIDE)}
+    given = {
+        name: value for name, value in chosen.items() if value not in (None, _BESIDE.get(name))
+    }
     return Summary(
         path=str(path),
         model=model,

@@ -15,8 +15,10 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.convert.difference import BEAM, LogitDifference, quiet_fairseq, search
 from fairseq_mhe.convert.options import add_data, add_files, check_files
 from fairseq_mhe.convert.sentences import open_material
+from fairseq_mhe.embeddings import HashedEmbedding
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
+from fairseq_mhe.models.shuffle_random import ThreeClasses
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
@@ -42,6 +44,11 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     Raises:
         UserError: a sublayer has no exact stock form; the line says which and why.
     """
+    if any(isinstance(module, (HashedEmbedding, ThreeClasses)) for module in model.modules()):
+        raise UserError(
+            "a model with a hashed embedding, or of three classes, has no stock form: fairseq's "
+            "own has a table of words"
+        )
     attention = {f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)}
     parameters = {
         name: value.float() if value.is_floating_point() else value

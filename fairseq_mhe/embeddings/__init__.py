@@ -1,6 +1,10 @@
 """Token embeddings: fairseq's table, and those that are computed from hashes of words."""
 
+from pathlib import Path
+from typing import Any
+
 from fairseq.data import Dictionary
+from fairseq.utils import split_paths
 
 from fairseq_mhe.embeddings.base import HashedEmbedding
 from fairseq_mhe.embeddings.hash_add import HashAdd
@@ -8,6 +12,7 @@ from fairseq_mhe.embeddings.hash_emb import HashEmb
 from fairseq_mhe.embeddings.hash_pool import HashPool
 from fairseq_mhe.embeddings.hash_proj import HashProj
 from fairseq_mhe.embeddings.hashes import DEFAULT_HASH, HASHES, hash_of, hashes_of
+from fairseq_mhe.embeddings.stored import check_hash, hash_in, take_hashes, write_hashes
 
 #: One row a word, learnt: fairseq's own.
 TABLE = "table"
@@ -18,6 +23,8 @@ HASHED: dict[str, type[HashedEmbedding]] = {
     "hash_proj": HashProj,
 }
 EMBEDDINGS = (TABLE, *HASHED)
+#: Of each kind of ``HASHED``, the end of the name of a weight with rows as wide as the embedding.
+HASHED_ROWS = ("table.weight", "special")
 
 
 def check_embedding(kind: str, hash_name: str | None) -> None:
@@ -44,26 +51,48 @@ def build_hashed(
     embed_dim: int,
     std: float = 0.02,
     dropout: float = 0.0,
+    folder: Path | None = None,
 ) -> HashedEmbedding:
     """A hashed embedding of a dictionary (see :class:`HashedEmbedding`).
 
+    ``folder``: where the dictionary was read, and perhaps the hashes of its words.
+
     Raises:
         ValueError: there is no such kind or hash.
+        UserError: the folder has hashes of another kind or of other words.
     """
     check_embedding(kind, hash_name)
-    hashes = hashes_of(dictionary, hash_name or DEFAULT_HASH)
-    return HASHED[kind](hashes, embed_dim, std, dropout)
+    name = hash_name or DEFAULT_HASH
+    if folder is not None:
+        take_hashes(folder, dictionary, name)
+    return HASHED[kind](hashes_of(dictionary, name), embed_dim, std, dropout)
+
+
+def folder_of(task: Any) -> Path | None:
+    """Where a task of fairseq's reads its source's dictionary; None of one without data."""
+    data = getattr(getattr(task, "cfg", None), "data", None)
+    if not isinstance(data, str):
+        return None
+    first = Path(split_paths(data)[0])
+    inputs = first / "input0"  # of sentence_prediction
+    return inputs if inputs.is_dir() else first
 
 
 __all__ = [
     "DEFAULT_HASH",
     "EMBEDDINGS",
     "HASHED",
+    "HASHED_ROWS",
     "HASHES",
     "TABLE",
+    "HashEmb",
     "HashedEmbedding",
     "build_hashed",
     "check_embedding",
+    "check_hash",
+    "folder_of",
+    "hash_in",
     "hash_of",
     "hashes_of",
+    "write_hashes",
 ]

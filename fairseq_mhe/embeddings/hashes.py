@@ -40,24 +40,36 @@ MASK = "<mask>"
 DEFAULT_HASH = "md5"
 
 _KEY = b"en"
-#: How many words a process remembers the hashes of, and trigrams the vectors of.
-_WORDS, _FEATURES = 1 << 19, 1 << 15
+#: How many trigrams a process remembers the vectors of.
+_FEATURES = 1 << 15
 
 
-@dataclass(frozen=True)
 class Hash:
-    """One kind of hash.
+    """One kind of hash, computed once a word: a process remembers all that it was asked."""
 
-    ``bits``: word -> 16 bytes, the first bit of all the highest of the first byte; ``row``: word ->
-    a number below ``ROWS``.
-    """
+    def __init__(self, name: str, bits: Callable[[str], bytes], row: Callable[[str], int]) -> None:
+        self.name = name
+        self._compute_bits, self._compute_row = bits, row
+        self._bits: dict[str, bytes] = {}
+        self._rows: dict[str, int] = {}
 
-    name: str
-    bits: Callable[[str], bytes]
-    row: Callable[[str], int]
+    def bits(self, word: str) -> bytes:
+        """16 bytes; the first of the 128 bits is the highest of the first byte."""
+        if word not in self._bits:
+            self._bits[word] = self._compute_bits(word)
+        return self._bits[word]
+
+    def row(self, word: str) -> int:
+        """A number below ``ROWS``."""
+        if word not in self._rows:
+            self._rows[word] = self._compute_row(word)
+        return self._rows[word]
+
+    def remember(self, word: str, bits: bytes, row: int) -> None:
+        """Take what was computed before."""
+        self._bits[word], self._rows[word] = bits, row
 
 
-@lru_cache(_WORDS)
 def _digest(word: str) -> bytes:
     return hmac.digest(_KEY, word.encode(), "md5")
 
@@ -85,7 +97,6 @@ def _circulant() -> NDArray[np.float64]:
     return np.tile(np.random.RandomState(42).standard_normal(ROWS), 2)
 
 
-@lru_cache(_WORDS)
 def _near_bits(word: str) -> bytes:
     total = np.zeros(BITS)
     for feature, count in sorted(trigrams(word).items()):
@@ -93,7 +104,6 @@ def _near_bits(word: str) -> bytes:
     return np.packbits(total > 0).tobytes()
 
 
-@lru_cache(_WORDS)
 def _near_row(word: str) -> int:
     half, rotated = ROWS // 2, _circulant()
     total = np.zeros(half)

@@ -11,6 +11,7 @@ from typing import Any
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.embeddings import DEFAULT_HASH, EMBEDDINGS, HASHES, TABLE, check_embedding
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.prepare.data_folder import DataFolder
@@ -41,6 +42,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "tokens that a device takes at a time: less needs less memory"
     add("--max-tokens", help=told, **number)
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
+    embeddings = ", ".join(EMBEDDINGS)
+    told = f"kind of the source's token embedding: {embeddings} (default: %(default)s)"
+    add("--embedding", choices=EMBEDDINGS, default=TABLE, metavar="KIND", help=told)
+    add("--hash", choices=tuple(HASHES), help=f"of a hashed embedding (default: {DEFAULT_HASH})")
     told = "write logs for TensorBoard into each run folder"
     add("--tensorboard", action="store_true", help=told)
     devices.add_arguments(parser)
@@ -80,7 +85,8 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     """A row's recipe with what the options change.
 
     Raises:
-        UserError: an unknown row, a share that is none, or a batch that cannot be made.
+        UserError: an unknown row, a share that is none, a batch that cannot be made, or a hash that
+            would have no effect.
     """
     found = recipe(row)
     training = found.training
@@ -100,7 +106,12 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     if not args.max_tokens:
         training = training.shared_by(args.gpus or args.processes or 1)
     chosen = precision.chosen(args.precision, devices.on_gpu(args), args.out)
-    return replace(found, training=replace(training, precision=chosen))
+    try:
+        check_embedding(args.embedding, args.hash)
+    except ValueError as error:
+        raise UserError(error) from None
+    tokens = {"embedding": args.embedding, "hash": args.hash}
+    return replace(found, training=replace(training, precision=chosen, **tokens))
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:

@@ -11,9 +11,10 @@ from rich.table import Table
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.sublayer import Option
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
-from fairseq_mhe.models.counting import CacheBytes, Cost, cache_bytes, costs
+from fairseq_mhe.models.counting import CacheBytes, Cost, cache_bytes, costs, embedding_parameters
 from fairseq_mhe.models.families import TRANSLATION, build_language_on_meta, language_archs
 from fairseq_mhe.models.options import PLACES, kind_options, kinds
 
@@ -41,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             *flags, dest=name, type=int, metavar="N", help=f"{', '.join(users)}: {option.help}"
         )
+    told = f"kind of token embedding: {', '.join(EMBEDDINGS)} (default: {TABLE})"
+    parser.add_argument("--embedding", metavar="KIND", help=told)
     for name, default, what in (
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
@@ -60,16 +63,20 @@ def run(args: argparse.Namespace) -> None:
     for name in ("source", "target", "beam"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name} must be 1 or more, not {getattr(args, name)}")
-    names = (*PLACES.values(), *_sizes())
+    names = (*PLACES.values(), *_sizes(), "embedding")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    if given.get("embedding", TABLE) != TABLE and args.row not in language_archs():
+        # The source's alone is hashed; the target's stays the output's table.
+        given |= {"share_all_embeddings": False, "share_decoder_input_output_embed": True}
     build = build_language_on_meta if args.row in language_archs() else build_on_meta
     model = build(args.row, args.attention, args.vocab_size, **given)
     parts = costs(model, args.source, (args.target + 1) / 2)
     cache = cache_bytes(model, BYTES[args.dtype])
+    embedding = embedding_parameters(model)
     if args.json:
-        print(json.dumps(_report(args, parts, cache), indent=2))
+        print(json.dumps(_report(args, parts, cache, embedding), indent=2))
     else:
-        _show(args, parts, cache)
+        _show(args, parts, cache, embedding)
 
 
 def _sizes() -> dict[str, tuple[Option, list[str]]]:
@@ -90,7 +97,9 @@ def _totals(parts: dict[str, Cost]) -> tuple[Cost, Cost]:
     return attention, attention + parts["rest"]
 
 
-def _report(args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes) -> dict[str, Any]:
+def _report(
+    args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes, embedding: int
+) -> dict[str, Any]:
     """All numbers, as JSON has them."""
     attention, model = _totals(parts)
     return {
@@ -102,6 +111,8 @@ def _report(args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes)
         "dtype": args.dtype,
         "vocabulary": args.vocab_size,
         "attention_parameters": attention.parameters,
+        "embedding": args.embedding or TABLE,
+        "embedding_parameters": embedding,
         "total_parameters": model.parameters,
         "multiply_adds": {
             name: {"per_source_token": _plain(part.source), "per_target_token": _plain(part.target)}
@@ -121,7 +132,9 @@ def _plain(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
-def _show(args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes) -> None:
+def _show(
+    args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes, embedding: int
+) -> None:
     table = Table(title=f"{args.row} with a vocabulary of {args.vocab_size:,}")
     table.add_column("")
     for name in ("parameters", "multiply-adds\n/source token", "multiply-adds\n/target token"):
@@ -135,7 +148,9 @@ def _show(args: argparse.Namespace, parts: dict[str, Cost], cache: CacheBytes) -
     for place, kind in chosen.items():
         add(f"{place}: {kind}", parts[place], last=place == list(chosen)[-1])
     add("all attention", attention)
-    add("the rest", parts["rest"], last=True)
+    add("the rest", parts["rest"])
+    of_it = f"  of it, embedding: {args.embedding or TABLE}"
+    table.add_row(of_it, f"{embedding:,}", "", "", end_section=True)
     add("model", model)
     console = Console(highlight=False)
     console.print(table)

@@ -5,14 +5,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, write_text
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import fine_tune
-from fairseq_mhe.experiments.pretrain import add_pretraining, pretrain, recipe_of
-from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.experiments.pretrain import Tokens, add_pretraining, pretrain, recipe_of
+from fairseq_mhe.models.counting import attention_parameters, embedding_parameters, total_parameters
 from fairseq_mhe.models.families import ROBERTA, build_language_on_meta
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
@@ -20,7 +22,7 @@ from fairseq_mhe.report.published import peop, prr
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.language_recipes import Pretraining
 
-TABLE = "nlu-table.md"
+FILE = "nlu-table.md"
 #: The paper's, in its order.
 _KINDS = ("sha", "mha", "el", "mqa", "skv", "mhe_add", "mhe_mul")
 #: Task -> scores of the seeds.
@@ -40,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "seeds of fine-tuning (default: 1,2,3)"
     add("--seeds", type=some_of(seeds), default=["1", "2", "3"], metavar="N,...", help=told)
     add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
+    told = f"token embeddings, each with each kind: {', '.join(EMBEDDINGS)} (default: {TABLE})"
+    add("--embeddings", type=some_of(EMBEDDINGS), default=[TABLE], metavar="KIND,...", help=told)
     add_pretraining(parser)
     devices.add_arguments(parser)
 
@@ -59,68 +63,94 @@ def run(args: argparse.Namespace) -> None:
                 f"{data.folder}"
             )
     seeds = [int(word) for word in args.seeds]
-    print(train_all(args.arch, kinds, data, tasks, seeds, recipe_of(args), args))
+    models = [
+        (kind, Tokens(name, None if name == TABLE else args.hash, args.objective))
+        for name in args.embeddings
+        for kind in kinds
+    ]
+    print(train_all(args.arch, models, data, tasks, seeds, recipe_of(args), args))
 
 
 def train_all(
     arch: str,
-    kinds: Sequence[str],
+    models: Sequence[tuple[str, Tokens]],
     data: TextFolder,
     tasks: Sequence[TaskFolder],
     seeds: Sequence[int],
     recipe: Pretraining,
     args: argparse.Namespace,
 ) -> Path:
-    """Train what is not trained yet, write the table after each kind, print it; the table's file.
+    """Train what is not trained yet, write the table after each model, print it; the table's file.
 
-    ``args``: the folder ``out``, ``epochs`` where they are not the recipe's, and the options of
-    `devices`.
+    ``models``: kinds of attention and token embeddings; ``args``: the folder ``out``, ``epochs``
+    where they are not the recipe's, and the options of `devices`.
 
     Raises:
-        UserError: a training failed, or its folder has a run of other settings.
+        UserError: a model cannot be, a training failed, or its folder has a run of other settings.
     """
     out = output_folder(args.out)
     words = sum(1 for _ in data.dictionary().open(encoding="utf-8")) + 5
-    counts = {
-        kind: attention_parameters(build_language_on_meta(arch, kind, words)) for kind in kinds
-    }
+    attention: dict[str, int] = {}
+    embeddings: dict[str, tuple[int, int]] = {}
+    for kind, tokens in models:
+        model = build_language_on_meta(arch, kind, words, **tokens.options(arch, kind, data))
+        name = _name(kind, tokens)
+        attention[name] = attention_parameters(model)
+        embeddings[name] = embedding_parameters(model), total_parameters(model)
+    if all(tokens.embedding == TABLE for _, tokens in models):
+        embeddings = {}
     found: dict[str, Scores] = {}
-    for kind in kinds:
-        model = pretrain(arch, kind, 1, data, out, recipe, args)
+    for kind, tokens in models:
+        run = pretrain(arch, kind, tokens, 1, data, out, recipe, args)
         scores: dict[str, list[float]] = {}
         for task in tasks:
             for number in seeds:
-                _, result = fine_tune(model.folder, task, number, out, args.epochs, args)
+                _, result = fine_tune(run.folder, task, number, out, args.epochs, args)
                 scores.setdefault(task.task.name, []).append(result["scores"]["score"])
-        found[kind] = scores
-        write_text(out / TABLE, f"{table(found, counts)}\n")  # as far as it is
-    print(table(found, counts))
-    return out / TABLE
+        found[_name(kind, tokens)] = scores
+        write_text(out / FILE, f"{table(found, attention, embeddings)}\n")  # as far as it is
+    print(table(found, attention, embeddings))
+    return out / FILE
 
 
-def table(found: Mapping[str, Scores], parameters: Mapping[str, int]) -> str:
-    """A line a kind: attention parameters, the score of each task, their mean, PRR and PEoP.
+def _name(kind: str, tokens: Tokens) -> str:
+    """Of a model in the table."""
+    return kind if tokens.embedding == TABLE else f"{kind}, {tokens.embedding}"
+
+
+def table(
+    found: Mapping[str, Scores],
+    parameters: Mapping[str, int],
+    embeddings: Mapping[str, tuple[int, int]] | None = None,
+) -> str:
+    """A line a model: attention parameters, the score of each task, their mean, PRR and PEoP.
 
     A task's score is the mean over seeds, with the standard deviation where there are several. PRR
     is of mha's mean, PEoP of sha's mean and parameters, as the paper has them; a dash stands where
-    these were not trained.
+    these were not trained. Where ``embeddings`` says the parameters of each model's token embedding
+    and all of the model's, these and the weights' size stand there too, and PEoP, which is of
+    attention parameters, only with a table of words.
     """
     means = {
-        kind: statistics.mean(statistics.mean(values) for values in scores.values())
-        for kind, scores in found.items()
+        name: statistics.mean(statistics.mean(values) for values in scores.values())
+        for name, scores in found.items()
     }
     tasks = list(next(iter(found.values())))
+    sizes = ("embedding parameters", "all parameters", "MB in float32") if embeddings else ()
     rows = []
-    for kind, scores in found.items():
-        line = [kind, f"{parameters[kind]:,}", *(_with_deviation(scores[task]) for task in tasks)]
-        line.append(f"{means[kind]:.2f}")
-        line.append(f"{prr(means[kind], means['mha']):.1f}" if means.get("mha") else "-")
+    for name, scores in found.items():
+        line = [name, f"{parameters[name]:,}"]
+        if embeddings:
+            own, whole = embeddings[name]
+            line += [f"{own:,}", f"{whole:,}", f"{whole * 4 / 1e6:.1f}"]
+        line += [*(_with_deviation(scores[task]) for task in tasks), f"{means[name]:.2f}"]
+        line.append(f"{prr(means[name], means['mha']):.1f}" if means.get("mha") else "-")
         elastic = "-"
-        if means.get("sha") and parameters[kind] != parameters["sha"]:
-            value = peop(means[kind], means["sha"], parameters[kind], parameters["sha"])
+        if means.get("sha") and name in KINDS and parameters[name] != parameters["sha"]:
+            value = peop(means[name], means["sha"], parameters[name], parameters["sha"])
             elastic = f"{value:.2f}"
         rows.append([*line, elastic])
-    headings = ("attention", "attention parameters", *tasks, "mean", "PRR", "PEoP")
+    headings = ("attention", "attention parameters", *sizes, *tasks, "mean", "PRR", "PEoP")
     return align(headings, rows, "markdown")
 
 

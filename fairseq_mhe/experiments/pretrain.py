@@ -2,8 +2,9 @@
 
 import argparse
 import math
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
@@ -12,8 +13,10 @@ from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.embeddings import DEFAULT_HASH, EMBEDDINGS, HASHES, TABLE, check_hash, hash_in
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.models.families import ROBERTA, language_archs
+from fairseq_mhe.models.families import ANY, ROBERTA, build_language_on_meta, language_archs
+from fairseq_mhe.models.roberta import OBJECTIVES
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.language_recipes import PRETRAINING, Pretraining
@@ -33,12 +36,42 @@ _SCORED = Form(
 )
 
 
+@dataclass(frozen=True)
+class Tokens:
+    """A token embedding, and what a masked model learns to say; None is what fits the others."""
+
+    embedding: str = TABLE
+    hash: str | None = None
+    objective: str | None = None
+
+    def options(self, arch: str, kind: str, data: TextFolder) -> dict[str, str]:
+        """fairseq-train's options of a model with a ``kind`` of attention, but for its defaults.
+
+        Raises:
+            UserError: the model cannot be of such an embedding, or the data are of another hash.
+        """
+        asked = asdict(self)
+        if self.embedding != TABLE:
+            asked["hash"] = self.hash or hash_in(data.binary) or DEFAULT_HASH
+            check_hash(data.binary, asked["hash"])
+        if self.objective and language_archs()[arch] is not ROBERTA:
+            raise UserError(f"--objective is for masked models, not for {arch}: leave it out")
+        given = {name: value for name, value in asked.items() if value is not None}
+        model: Any = build_language_on_meta(arch, kind, ANY, **given)  # or say what does not fit
+        asked["objective"] = getattr(getattr(model, "args", None), "objective", None)
+        usual = (None, TABLE, OBJECTIVES[0])
+        return {name: value for name, value in asked.items() if value not in usual}
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe pretrain``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
     add("attention", metavar="ATTENTION", help="kind of attention, as fairseq-train's --attention")
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    embeddings = ", ".join(EMBEDDINGS)
+    told = f"kind of token embedding: {embeddings} (default: %(default)s)"
+    add("--embedding", choices=EMBEDDINGS, default=TABLE, metavar="KIND", help=told)
     add_pretraining(parser)
     devices.add_arguments(parser)
 
@@ -51,13 +84,19 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
     add("--updates", type=positive, metavar="N", help="another number than the recipe's")
     add("--tokens", type=positive, metavar="N", help="subwords of a block, not the recipe's")
     add("--batch", type=positive, metavar="N", help="blocks of an update, not the recipe's")
+    told = "of a hashed embedding (default: that of the data, or md5)"
+    add("--hash", choices=tuple(HASHES), help=told)
+    told = "what a masked model learns to say (default: masked_lm where its embedding can)"
+    add("--objective", choices=OBJECTIVES, help=told)
 
 
 def run(args: argparse.Namespace) -> None:
     """Train, or go on training, and name the run folder and the loss on the validation text."""
     kind = cells.kind(args.attention)
     data = open_text(args.data)
-    made = pretrain(args.arch, kind, args.seed, data, args.out, recipe_of(args), args)
+    recipe = recipe_of(args)
+    tokens = Tokens(args.embedding, args.hash, args.objective)
+    made = pretrain(args.arch, kind, tokens, args.seed, data, args.out, recipe, args)
     _tell(made)
     print(made.folder)
 
@@ -65,6 +104,7 @@ def run(args: argparse.Namespace) -> None:
 def pretrain(
     arch: str,
     kind: str,
+    tokens: Tokens,
     number: int,
     data: TextFolder,
     out: Path,
@@ -73,25 +113,30 @@ def pretrain(
 ) -> LanguageRun:
     """Train a model with the seed ``number`` in ``out``, or go on, or find it trained.
 
-    ``where``: the options of `devices`.
+    ``kind``: of attention; ``where``: the options of `devices`.
 
     Raises:
-        UserError: as `LanguageRun.train`.
+        UserError: as `LanguageRun.train`, or as `Tokens.options`.
     """
     device = devices.asked_for(where, models=1)
+    chosen = tokens.options(arch, kind, data)
     settings = {
         "arch": arch,
         "attention": kind,
         "data": data.fingerprint,
         "recipe": recipe.settings(),
         "seed": number,
+        **chosen,
     }
-    folder = output_folder(out / f"{arch}-{kind}-seed{number}")
+    folder = output_folder(out / "-".join([arch, kind, *chosen.values(), f"seed{number}"]))
     made = LanguageRun(folder, settings, recipe.updates)
     masked = language_archs()[arch] is ROBERTA
     words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
-    words += ["--task", "masked_lm" if masked else "language_modeling"]
-    words += ["--criterion", "masked_lm" if masked else "cross_entropy"]
+    objective = chosen.get("objective", OBJECTIVES[0])
+    words += ["--task", objective if masked else "language_modeling"]
+    words += ["--criterion", objective if masked else "cross_entropy"]
+    for name in {"embedding", "hash"} & chosen.keys():
+        words += [f"--{name}", chosen[name]]
     # A masked model's blocks begin and end with sentences; a causal one's are full.
     words += ["--sample-break-mode", "complete" if masked else "none"]
     words += [] if masked else ["--share-decoder-input-output-embed"]
@@ -131,7 +176,7 @@ def recipe_of(args: argparse.Namespace) -> Pretraining:
 def _tell(run: LanguageRun) -> None:
     """Print the loss on the validation text."""
     found = read_json(run.folder / SCORES, _SCORED)
-    of = "masked subword" if "masked" in found["of"] else "subword"
+    of = found["of"].removeprefix("all ").replace("subwords", "subword").replace("classes", "class")
     rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
     rows.append((f"perplexity of a {of}", f"{math.exp(found['nats']):.2f}"))
     print(align(("valid", run.folder.name), rows, "markdown", left=(0,)))

@@ -8,6 +8,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.nlu_table import train_all
+from fairseq_mhe.experiments.pretrain import Tokens
 from fairseq_mhe.prepare.corpora.home_assistant_language import prepare_language
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.progress import shown_progress
@@ -49,4 +50,5 @@ def run(args: argparse.Namespace) -> None:
         mini=_BATCH,
     )
     say("task: to which of ten integrations a message belongs; chance is about 13%")
-    print(train_all(_ARCH, _KINDS, open_text(text), [open_task(task)], [1], recipe, args))
+    models = [(kind, Tokens()) for kind in _KINDS]
+    print(train_all(_ARCH, models, open_text(text), [open_task(task)], [1], recipe, args))

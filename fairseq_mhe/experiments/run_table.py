@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
+from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.architectures import ROWS
@@ -68,7 +69,8 @@ def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]
     """The heading, which says so where it is of a rehearsal."""
     pairs = data.manifest["lines"]["train"]
     named = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
-    return f"{named}{rehearsal(recipes)}"
+    hashed = "" if args.embedding == TABLE else f", source embedding {args.embedding}"
+    return f"{named}{hashed}{rehearsal(recipes)}"
 
 
 def rehearsal(recipes: Sequence[Recipe]) -> str:

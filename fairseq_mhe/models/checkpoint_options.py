@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairseq_mhe.common.checkpoint_files import foreign, model_options
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.embeddings import HASHED_ROWS
 from fairseq_mhe.models.options import MODEL_NAME
 
 #: Largest number of layers, heads or positions.
@@ -61,8 +62,9 @@ def check_transformer(path: Path, state: dict[str, Any]) -> None:
 
 
 def _width(path: Path, stack: str, weights: Mapping[str, Tensor]) -> int:
-    """The width of a stack of layers: of its table of words, or of what reads adaptive inputs."""
-    table = weights.get(f"{stack}.embed_tokens.weight")
+    """The width of a stack of layers: of its token embedding, or of what reads adaptive inputs."""
+    names = [f"{stack}.embed_tokens.{name}" for name in ("weight", *HASHED_ROWS)]
+    table = next((weights[name] for name in names if name in weights), None)
     if table is None and any(n.startswith(f"{stack}.embed_tokens.embeddings.") for n in weights):
         table = weights.get(f"{stack}.layers.0.fc1.weight")
     if table is None or table.dim() != 2:

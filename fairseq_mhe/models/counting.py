@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe.attention import Attention
+from fairseq_mhe.embeddings import HashedEmbedding
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import PLACES
 
@@ -22,6 +24,18 @@ def attention_parameters(model: nn.Module) -> int:
 def total_parameters(model: nn.Module) -> int:
     """All parameters, shared ones once."""
     return sum(p.numel() for p in model.parameters())
+
+
+def embedding_parameters(model: nn.Module) -> int:
+    """Parameters of the token embedding that reads: the encoder's, or that of a lone decoder."""
+    return total_parameters(token_embedding(model))
+
+
+def token_embedding(model: Any) -> nn.Module:
+    """The module that makes vectors of the source's tokens, or of a language model's."""
+    side = getattr(model, "encoder", None) or model.decoder
+    found: nn.Module = getattr(side, "sentence_encoder", side).embed_tokens
+    return found
 
 
 @dataclass(frozen=True)
@@ -133,6 +147,9 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
             encoder = name.startswith("encoder.")
             parts["rest"] += Cost(source=size) if encoder else Cost(target=size)
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
+    embedding = token_embedding(model)
+    if isinstance(embedding, HashedEmbedding):
+        parts["rest"] += Cost(source=embedding.work * embedding.embedding_dim)
     return parts
 
 

@@ -19,7 +19,8 @@ from torch import nn
 
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
-from fairseq_mhe.models.options import OnePlaceConfig, check_options, flat
+from fairseq_mhe.embeddings import TABLE
+from fairseq_mhe.models.options import OnePlaceConfig, check_options, embedding_of, flat
 from fairseq_mhe.models.roberta import check_block
 from fairseq_mhe.models.stacks import AnyKind, Decoder
 
@@ -85,11 +86,17 @@ def check_lm(args: Any) -> None:
     """Refuse what cannot work, before any data is read.
 
     Raises:
-        ValueError: as `check_options`; embeddings that fairseq would build with ``eval`` or
-            without saying what is wrong; or a block is longer than the model's positions.
+        ValueError: as `check_options`; embeddings that no output can be tied to, or that fairseq
+            would build with ``eval`` or without saying what is wrong; or a block is longer than the
+            model's positions.
     """
     if getattr(args, "character_embeddings", False):
         raise ValueError(f"{NAME} does not support --character-embeddings: leave it out")
+    if embedding_of(args) != TABLE:
+        raise ValueError(
+            f"--embedding {embedding_of(args)} is for roberta_mhe and the source in translation: "
+            f"{NAME} predicts the words of a table, leave it out"
+        )
     if getattr(args, "tie_adaptive_weights", False):
         pairs = (("cutoff", None), ("factor", 4))
         for name, default in pairs:

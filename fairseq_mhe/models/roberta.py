@@ -1,4 +1,4 @@
-"""fairseq's RoBERTa, a masked language model, with its attention built by the registry."""
+"""fairseq's RoBERTa with its attention and its token embedding built by the registries."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from torch import Tensor, nn
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.embeddings import HASHED, TABLE, HashEmb, build_hashed, folder_of
+from fairseq_mhe.models import shuffle_random
 from fairseq_mhe.models.heads import HEADS
-from fairseq_mhe.models.options import OPTIONS, OnePlaceConfig, check_options
+from fairseq_mhe.models.options import OPTIONS, OnePlaceConfig, check_options, embedding_of
 from fairseq_mhe.models.stacks import AnyKind, Encoder
 
 NAME = "roberta_mhe"
@@ -29,8 +31,39 @@ PLACES = ("encoder",)
 _PRUNING = {"mha_reg_scale_factor": 0.0, "mha_heads_to_keep": -1}
 
 
+#: What a model is pre-trained to say, and what its output is.
+OBJECTIVES = ("masked_lm", shuffle_random.NAME)
+
+
 class _Encoder(RobertaEncoder):
-    """fairseq's embeddings and language model head around our encoder."""
+    """fairseq's embeddings and language model head, or ours, around our encoder."""
+
+    def __init__(self, args: argparse.Namespace, task: Any) -> None:
+        self._folder = folder_of(task)  # which fairseq's constructor has no place for
+        super().__init__(args, task.source_dictionary)
+
+    def build_embedding(self, vocab_size: int, embedding_dim: int, padding_idx: int) -> nn.Module:
+        """Called by fairseq's constructor."""
+        args = self.args
+        if args.embedding == TABLE:
+            return super().build_embedding(vocab_size, embedding_dim, padding_idx)
+        return build_hashed(
+            args.embedding,
+            args.hash,
+            self.dictionary,
+            embedding_dim,
+            dropout=args.dropout,
+            folder=self._folder,
+        )
+
+    def build_lm_head(
+        self, embed_dim: int, output_dim: int, activation_fn: str, weight: Tensor | None
+    ) -> nn.Module:
+        """Called by fairseq's constructor."""
+        if self.args.objective == shuffle_random.NAME:
+            return shuffle_random.ThreeClasses(embed_dim, self.args.dropout)
+        rows = self.sentence_encoder.embed_tokens.weight
+        return super().build_lm_head(embed_dim, len(rows), activation_fn, weight)
 
     def build_encoder(
         self, args: argparse.Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding
@@ -87,6 +120,13 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         """fairseq's options of RoBERTa and ours."""
         RobertaModel.add_args(parser)
         gen_parser_from_dataclass(parser, OnePlaceConfig(), delete_default=True)
+        parser.add_argument(
+            "--objective",
+            choices=OBJECTIVES,
+            help="what the model says: words of a vocabulary or, as --task "
+            f"{shuffle_random.NAME} has it, three classes (default: words, where the embedding "
+            "has rows to tell them by)",
+        )
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> RobertaMHEModel:
@@ -103,7 +143,15 @@ class RobertaMHEModel(AnyKind, RobertaModel):
                 if not hasattr(options, "tokens_per_sample"):
                     options.tokens_per_sample = task.max_positions()
                 options.max_positions = options.tokens_per_sample
-            return cls(options, _Encoder(options, task.source_dictionary))
+            return cls(options, _Encoder(options, task))
+
+    def get_targets(self, sample: dict[str, Any], net_output: Any) -> Tensor:
+        """(B, T): the rows of words where the output is tied to those, words where they are."""
+        target: Tensor = super().get_targets(sample, net_output)
+        embedding = self.encoder.sentence_encoder.embed_tokens
+        if isinstance(embedding, HashEmb) and self.args.objective == OBJECTIVES[0]:
+            return embedding.rows[target]
+        return target
 
 
 def fill(args: argparse.Namespace) -> None:
@@ -112,6 +160,15 @@ def fill(args: argparse.Namespace) -> None:
     for name, (_, field) in OPTIONS.items():
         if not hasattr(args, name):
             setattr(args, name, field.default)
+    args.embedding = embedding_of(args)  # None in a checkpoint of fairseq's own
+    if getattr(args, "objective", None) is None:
+        args.objective = OBJECTIVES[0] if _has_rows(args) else shuffle_random.NAME
+
+
+def _has_rows(args: argparse.Namespace) -> bool:
+    """Whether the token embedding has rows that an output can be tied to."""
+    kind = embedding_of(args)
+    return kind not in HASHED or HASHED[kind].has_rows
 
 
 def check_roberta(args: Any) -> None:
@@ -119,7 +176,8 @@ def check_roberta(args: Any) -> None:
 
     Raises:
         ValueError: as `check_options`; heads are to be pruned; a block is longer than the model's
-            positions; or an option would have no effect.
+            positions; an option would have no effect; or words are to be predicted that have no
+            rows.
     """
     for name, default in _PRUNING.items():
         if getattr(args, name, default) != default:
@@ -135,6 +193,13 @@ def check_roberta(args: Any) -> None:
     block, positions = (getattr(args, n, None) for n in ("tokens_per_sample", "max_positions"))
     check_block("--tokens-per-sample", block, "--max-positions", positions)
     check_options(args, PLACES, NAME)
+    masked = OBJECTIVES[0] in (getattr(args, "task", None), getattr(args, "objective", None))
+    if masked and not _has_rows(args):
+        raise ValueError(
+            f"--embedding {args.embedding} has no output vocabulary, which masked_lm predicts: "
+            f"give --task {shuffle_random.NAME} --criterion {shuffle_random.NAME}, or --embedding "
+            "table or hash_emb"
+        )
 
 
 def check_block(option: str, block: Any, limit: str, positions: Any) -> None:

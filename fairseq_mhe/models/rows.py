@@ -23,6 +23,7 @@ _OTHERS = {
     "no_cross_attention": False,
     "no_token_positional_embeddings": False,
     "no_decoder_final_norm": False,
+    "objective": "masked_lm",
 }
 
 

@@ -12,8 +12,15 @@ from torch import nn
 
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.embeddings import TABLE, build_hashed
 from fairseq_mhe.models.dropout import quicken_dropout
-from fairseq_mhe.models.options import MODEL_NAME, TransformerMHEConfig, check_options, flat
+from fairseq_mhe.models.options import (
+    MODEL_NAME,
+    TransformerMHEConfig,
+    check_options,
+    embedding_of,
+    flat,
+)
 from fairseq_mhe.models.stacks import AnyKind, Decoder, Encoder
 
 
@@ -45,6 +52,12 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:
         """Called by fairseq's build_model."""
+        if embedding_of(cfg) != TABLE:
+            # It starts as wide as fairseq's table does, which has been made and is dropped.
+            width = cfg.encoder.embed_dim
+            embed_tokens = build_hashed(
+                cfg.embedding, cfg.hash, src_dict, width, std=width**-0.5, dropout=cfg.dropout
+            )
         return Encoder(cfg, src_dict, embed_tokens)
 
     @classmethod

@@ -31,12 +31,18 @@ _dictionary: Dictionary
 
 
 def binarise(
-    texts: Mapping[str, Path], dictionaries: Iterable[str], out: Path, workers: int, log: Path
+    texts: Mapping[str, Path],
+    dictionaries: Iterable[str],
+    out: Path,
+    workers: int,
+    log: Path,
+    every: bool = False,
 ) -> int:
     """Binarise ``texts`` in subwords (name of the result -> text) into the folder ``out``.
 
-    The dictionary is of the words of the texts called train; it is written under each of the names
-    ``dictionaries``. ``log``: the file for how many lines, tokens and unknown tokens each text has.
+    The dictionary is of the words of the texts called train, or of ``every`` text; it is written
+    under each of the names ``dictionaries``. ``log``: the file for how many lines, tokens and
+    unknown tokens each text has.
 
     Returns:
         The words of the dictionary.
@@ -44,8 +50,8 @@ def binarise(
     global _dictionary
     out.mkdir()
     _dictionary = Dictionary()
-    train = [text for text in texts.values() if text.stem == "train"]
-    for word, count in count_words(train, workers).items():
+    counted = [text for text in texts.values() if every or text.stem == "train"]
+    for word, count in count_words(counted, workers).items():
         _dictionary.add_symbol(word, count)
     _dictionary.finalize()
     for name in dictionaries:

@@ -9,7 +9,8 @@ from typing import Any
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
+from fairseq_mhe.embeddings import HASHES
+from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS, WORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
 from fairseq_mhe.prepare.tokenise import TOKENIZERS, UNSPACED
 
@@ -79,7 +80,16 @@ class SubwordOptions:
 class SubwordChoice:
     """The options that every corpus of running text has."""
 
-    subword: str = option("sentencepiece", "kind of subwords", choices=SUBWORDS)
+    subword: str = option(
+        "sentencepiece",
+        "kind of subwords; words: none, for embeddings that are made of hashes",
+        choices=(*SUBWORDS, WORDS),
+    )
+    hash: str | None = option(
+        None,
+        "keep the hashes of all words with the data, for this one alone",
+        choices=tuple(HASHES),
+    )
     vocab_size: int = option(8000, "pieces (sentencepiece) or merges (bpe)", type=int, metavar="N")
     model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
     block: int = option(

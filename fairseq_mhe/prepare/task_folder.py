@@ -14,6 +14,8 @@ from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
+from fairseq_mhe.embeddings import write_hashes
+from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import binarise_with
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
@@ -166,21 +168,20 @@ def _make(
     task: Task, files: dict[str, Path], data: TextFolder, block: int, stride: int, work: Path
 ) -> Counts:
     counts: dict[str, Any] = {}
-    words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
-    for label in task.labels or ():
-        labels.add_symbol(label)
     inputs = [f"input{index}" for index in range(len(task.columns))]
-    for name in (*inputs, "label"):
-        (work / "bin" / name).mkdir(parents=True)
-        (words if name != "label" else labels).save(str(work / "bin" / name / "dict.txt"))
     (work / "raw").mkdir()
     processing = data.processing()
-    for split, path in files.items():
-        made = read_inputs(task, path, processing, block, stride)
+    made_of = {
+        split: read_inputs(task, path, processing, block, stride) for split, path in files.items()
+    }
+    texts = {(split, name): work / "raw" / f"{split}.{name}" for split in files for name in inputs}
+    for split, made in made_of.items():
         for name, lines in zip(inputs, made.columns, strict=True):
-            written = work / "raw" / f"{split}.{name}"
-            write_lines(written, lines)
-            binarise_with(words, written, work / "bin" / name / split)
+            write_lines(texts[split, name], lines)
+    words, labels = _dictionaries(task, data, list(texts.values()), work / "bin")
+    for (split, name), text in texts.items():
+        binarise_with(words, text, work / "bin" / name / split)
+    for split, made in made_of.items():
         _write_labels(task, made.labels, labels, work, split)
         if made.spans:
             (work / "bin" / SPANS).mkdir(exist_ok=True)
@@ -189,8 +190,33 @@ def _make(
         if split != TRAIN:
             write_json(work / "raw" / f"{split}.{_EXAMPLES}", made.facts)
             if task.form == ANSWERS:
-                (work / "raw" / f"{split}.{_OFFICIAL}").write_text(read_whole(path), "utf-8")
+                official = read_whole(files[split])
+                (work / "raw" / f"{split}.{_OFFICIAL}").write_text(official, "utf-8")
     return counts
+
+
+def _dictionaries(
+    task: Task, data: TextFolder, texts: Sequence[Path], out: Path
+) -> tuple[Dictionary, Dictionary]:
+    """The dictionaries of the inputs and of the labels, written into the folder of each.
+
+    The former is the language model's. Where that is of words, those of the task's ``texts`` that
+    it has not come after its own: a hashed embedding knows them too.
+    """
+    words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
+    for label in task.labels or ():
+        labels.add_symbol(label)
+    if data.manifest["subword"] == subword.WORDS:
+        for word in subword.count_words(texts, workers=1):
+            words.add_symbol(word, 0)
+    for index in range(len(task.columns)):
+        (out / f"input{index}").mkdir(parents=True)
+        words.save(str(out / f"input{index}" / "dict.txt"))
+    (out / "label").mkdir()
+    labels.save(str(out / "label" / "dict.txt"))
+    if data.manifest.get("hash"):
+        write_hashes(out / "input0", words, data.manifest["hash"])
+    return words, labels
 
 
 def _write_labels(

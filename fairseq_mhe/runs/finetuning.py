@@ -6,6 +6,7 @@ from typing import Any
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.embeddings import check_hash
 from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.rows import nearest_row, training_flags
 from fairseq_mhe.prepare.task_folder import TaskFolder
@@ -21,7 +22,7 @@ def open_pretrained(checkpoint: Path, data: TaskFolder) -> Source:
 
     Raises:
         UserError: it is no masked language model, has fewer positions than examples may be long, or
-            its vocabulary is not that of the task's data.
+            its vocabulary or hash is not that of the task's data.
     """
     source = open_source(checkpoint)
     if source.family is not ROBERTA:
@@ -38,7 +39,9 @@ def open_pretrained(checkpoint: Path, data: TaskFolder) -> Source:
     dictionary = data.binary / "input0" / "dict.txt"
     with dictionary.open(encoding="utf-8") as lines:
         words = sum(1 for _ in lines) + 4 + 1  # fairseq's special symbols, and <mask>
-    if (words,) != source.words:
+    if source.hashed is not None:
+        check_hash(data.binary / "input0", source.hashed.hash)
+    elif (words,) != source.words:
         raise UserError(
             f"{data.folder} does not belong to {checkpoint}: its dictionary has {words} words with "
             f"the special ones, the model {source.words[0]}; prepare the task with --text of the "

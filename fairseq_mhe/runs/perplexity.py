@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_mhe.models.shuffle_random import NOT_ASKED
+
 _AT_ONCE = 32
 
 
@@ -14,7 +16,8 @@ def nats_of(checkpoint: Path, subset: str = "valid") -> dict[str, Any]:
     """Mean negative log-likelihood of what the model has to say: in nats, of how many subwords.
 
     A masked model is asked for those that its task masks, drawn by the seed that it was trained
-    with; a causal one for all.
+    with; one of three classes for the class of each subword that may be replaced; a causal one for
+    all.
 
     Raises:
         ErrorExit: the checkpoint or its data cannot be read.
@@ -22,19 +25,21 @@ def nats_of(checkpoint: Path, subset: str = "valid") -> dict[str, Any]:
     models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
     model = models[0].eval()
     task.load_dataset(subset)
-    masked = hasattr(task, "mask_idx")
+    ignored = getattr(task, "ignored", task.source_dictionary.pad())
+    of = "masked subwords" if hasattr(task, "mask_idx") else "all subwords"
+    if ignored == NOT_ASKED:
+        of = "classes of subwords"
     batches = task.get_batch_iterator(
         task.dataset(subset), max_sentences=_AT_ONCE, required_batch_size_multiple=1
     ).next_epoch_itr(shuffle=False)
     total = torch.zeros((), dtype=torch.float64)
     subwords = 0
     for batch in batches:
-        target = batch["target"]  # (B, T)
-        asked = target.ne(task.source_dictionary.pad())
         logits = model(**batch["net_input"])  # (B, T, vocabulary) first
+        target = model.get_targets(batch, logits)  # (B, T)
+        asked = target.ne(ignored)
         scores = model.get_normalized_probs(logits, log_probs=True, sample=batch)
-        said = scores.float().gather(-1, target.unsqueeze(-1)).squeeze(-1)  # (B, T)
-        total -= said[asked].double().sum()
+        said = scores.float()[asked].gather(-1, target[asked].unsqueeze(-1))
+        total -= said.double().sum()
         subwords += int(asked.sum())
-    of = "masked subwords" if masked else "all subwords"
     return {"of": of, "nats": float(total) / max(1, subwords), "subwords": subwords}
