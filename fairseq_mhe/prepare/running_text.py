@@ -141,14 +141,8 @@ class _Preparation:
         steps.run("segment", made_from, partial(self._segment, model))
         self.report("segment", lines, lines)
         texts = {split: steps.folder / "subword" / f"{split}.txt" for split in SPLITS}
-        make_binary(
-            steps,
-            texts,
-            ["dict.txt"],
-            config.cores,
-            every=config.subword == WORDS,
-            hash=config.hash,
-        )
+        every = config.subword == WORDS  # those that are in no training text have hashes too
+        make_binary(steps, texts, ["dict.txt"], config.cores, every=every, hash=config.hash)
         self.report("binarise", lines, lines)
         steps.content["lines"] = {split: count["kept"] for split, count in counts.items()}
         steps.write("complete")
