@@ -38,7 +38,7 @@ from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_sc
 KINDS = ("mha", "mhe_mul")
 #: How often the table is killed; the seconds that a start has at most until then, and how many more
 #: the next one has after one that came to nothing, as on a slow machine.
-KILLS, LONGEST, MORE = 20, 5.0, 1.5
+KILLS, LONGEST, MORE = 20, 2.5, 1.5
 #: What depends on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
 
