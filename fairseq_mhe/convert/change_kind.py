@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +101,7 @@ def conversion(
 
     def candidate(method: str) -> Candidate:
         inputs = material.inputs() if method == "fit" and weighted else {}
-
-        def convert(name: str, old: Attention, new: Attention, advance: Advance) -> Fitted:
-            heads = old.written_out()
-            if method == "fit":
-                known = inputs.get(name) or Inputs.unknown(old)
-                return new.fitted(Trained(heads, known, advance, iterations))
-            try:
-                return Fitted(new.pooled(heads))
-            except ValueError as error:
-                raise UserError(f"{name}: {error}; use --method fit") from None
-
+        convert = partial(_converted, method, inputs, iterations)
         settings = {
             "method": method,
             "iterations": iterations,
@@ -125,6 +116,26 @@ def conversion(
 
     made = sorted(map(candidate, methods), key=lambda candidate: candidate.loss or 0.0)
     return Conversion(material, made, options, material.loss(source.model))
+
+
+def _converted(
+    method: str,
+    inputs: Mapping[str, Inputs],
+    iterations: int,
+    name: str,
+    old: Attention,
+    new: Attention,
+    advance: Advance,
+) -> Fitted:
+    """The parameters of the sublayer ``new`` that takes the place of ``old``, by a method."""
+    heads = old.written_out()
+    if method == "fit":
+        known = inputs.get(name) or Inputs.unknown(old)
+        return new.fitted(Trained(heads, known, advance, iterations))
+    try:
+        return Fitted(new.pooled(heads))
+    except ValueError as error:
+        raise UserError(f"{name}: {error}; use --method fit") from None
 
 
 def convert_kind(

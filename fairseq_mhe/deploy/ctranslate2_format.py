@@ -1,11 +1,13 @@
 """The format that CTranslate2 reads, with heads that are shared stored once."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.convert.sentences import task_of
 from fairseq_mhe.convert.to_ctranslate2 import agreement, convert
 from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.prepare.text_processing import TextProcessing
 
 #: Sentences of the test set that are translated by both.
 _COMPARED = 50
@@ -35,9 +37,22 @@ def write(trained: Trained, folder: Path) -> None:
         )
 
 
-def example(trained: Trained) -> str:
-    """A program that translates with CTranslate2 and the packages for text alone."""
-    text, decoding = trained.text, trained.decoding
+@dataclass(frozen=True)
+class _Text:
+    """How a program turns text into words of the model and back, in Python.
+
+    ``packages``: that it installs; ``imports``, ``tools``: lines; ``cut``: of ``line``, its words;
+    ``shown``: of ``best``, the words of a translation, the text.
+    """
+
+    packages: list[str]
+    imports: list[str]
+    tools: list[str]
+    cut: str
+    shown: str
+
+
+def _of_text(text: TextProcessing) -> _Text:
     source, target = text.languages
     packages, imports, tools = ["ctranslate2"], [], []
     line = "line"
@@ -69,27 +84,34 @@ def example(trained: Trained) -> str:
     shown = f"{back}.strip()"
     if text.tokenizer == "moses":
         shown = f"plain.detokenize({back}.split(), unescape=False)"
+    return _Text(packages, imports, tools, cut, shown)
+
+
+def example(trained: Trained) -> str:
+    """A program that translates with CTranslate2 and the packages for text alone."""
+    text, decoding = _of_text(trained.text), trained.decoding
+    source, target = trained.text.languages
     longest = f"int({decoding.max_len_a:g} * (len(words) + 1) + {decoding.max_len_b})"
     search = f"beam_size={decoding.beam}, length_penalty={decoding.lenpen:g}"
     lines = [
-        f'"""Translate lines of {source} into {target}: pip install {" ".join(packages)}."""',
+        f'"""Translate lines of {source} into {target}: pip install {" ".join(text.packages)}."""',
         "",
         "import sys",
         "import unicodedata",
         "from pathlib import Path",
         "",
         "import ctranslate2",
-        *imports,
+        *text.imports,
         "",
         "folder = Path(__file__).parent",
-        *tools,
+        *text.tools,
         "translator = ctranslate2.Translator(str(folder))",
         'for line in sys.argv[1:] or ["Hello."]:',
         '    line = " ".join(unicodedata.normalize("NFC", line).split())',
-        f"    words = {cut}",
+        f"    words = {text.cut}",
         f"    longest = {longest}",
         f"    search = dict({search}, max_input_length=0, max_decoding_length=longest)",
         "    best = translator.translate_batch([words], **search)[0].hypotheses[0]",
-        f"    print({shown})",
+        f"    print({text.shown})",
     ]
     return "\n".join([*lines, ""])

@@ -67,10 +67,7 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
         checkpoint = run.model
         folder = folder or Path(run.config["surroundings"]["data"])
         if not checkpoint.is_file():
-            raise UserError(
-                f"{path} is not trained to its end: it has no {checkpoint.name}; run the command "
-                "that trained it again, which goes on from where it was"
-            )
+            raise run.unfinished(checkpoint.name)
     if folder is None:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
     source = open_source(checkpoint)

@@ -67,10 +67,7 @@ def evaluate(
     check_data(run, data)
     cells.check_subset(data, subset, tokenise)
     if "average" not in run.steps.status()["steps"] or not run.model.is_file():
-        raise UserError(
-            f"{run.folder} is not trained to its end ({run.training.updates:,} updates): run the "
-            "command that trained it again, which goes on from where it was"
-        )
+        raise run.unfinished(f"{run.model.name} of all {run.training.updates:,} updates")
     with Board("sentences") as board:
         pipeline.translate(run, data, subset, device, board)
     pipeline.score(run, subset, tokenise)

@@ -58,8 +58,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         run = read_run(folder)
         for path in (run.metrics, run.counts, run.subset(subset) / "scores.json"):
             if not path.is_file():
-                missing = path.relative_to(folder)
-                raise UserError(f"{folder} is not finished: it has no {missing}")
+                raise run.unfinished(str(path.relative_to(folder)))
         groups.setdefault((run.row, run.kind), []).append(run)
     if not groups:
         raise UserError("no runs: give the folders of finished runs")

@@ -102,11 +102,15 @@ class Run:
         """
         found = self.steps.status()["steps"].get(step)
         if found is None:
-            raise UserError(
-                f"{self.folder} is not finished: its status.json has no step {step!r}; run the "
-                "command that made the run again"
-            )
+            raise self.unfinished(f"step {step!r} in its status.json")
         return str(found["key"])
+
+    def unfinished(self, missing: str) -> UserError:
+        """The error of what needs a finished run, for a folder where something is ``missing``."""
+        return UserError(
+            f"{self.folder} is not finished: it has no {missing}; run the command that made it "
+            "again, which goes on from where it was"
+        )
 
 
 def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:

@@ -18,7 +18,7 @@ from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
 from studies.budget_sizes import Size
 from studies.study import Report, Study, or_dash
-from studies.trainings import REFERENCE, Done
+from studies.trainings import REFERENCE, Done, by_question, heading
 
 MHA, MHE = "mha", "mhe_mul"
 QUESTIONS = {
@@ -51,25 +51,11 @@ def report(
     """
     summaries = summarise(study, done)
     columns = [*_COLUMNS, *(f"loss {seed}" for seed in summaries[0]["seeds"])]
-    tables = []
-    for question, told in QUESTIONS.items():
-        rows = [_row(summary, budget) for summary in summaries if summary["question"] == question]
-        if rows:
-            tables.append((f"{question}: {told}", columns, rows))
-    title = f"Equal budget: {recipe.row}, {budget:,} attention parameters"
-    title += f", {recipe.training.updates:,} updates"
-    if left:
-        title += " (unfinished)"
-    results = {
-        "row": recipe.row,
-        "budget": budget,
-        "training": recipe.training.settings(),
-        "data": str(study.data.folder),
-        "signature": study.signature(next(iter(done.values()))[0]),
-        "variants": summaries,
-        "unmet": [{"size": size.name, "parameters": size.parameters} for size in unmet],
-        "unfinished": list(left),
-    }
+    tables = by_question(QUESTIONS, columns, summaries, partial(_row, budget=budget))
+    about = f"Equal budget: {recipe.row}, {budget:,} attention parameters"
+    title, results = heading(about, study, recipe, done, left, summaries)
+    results["budget"] = budget
+    results["unmet"] = [{"size": size.name, "parameters": size.parameters} for size in unmet]
     notes = _notes(summaries, results, recipe, study.subset)
     draw = partial(_draw, summaries=summaries, title=title)
     return Report("equal-budget", title, results, tables, notes, draw)

@@ -23,7 +23,7 @@ from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
 from studies.gap_variants import MHA, MHE, QUESTIONS, is_mhe
 from studies.study import Report, Study, or_dash
-from studies.trainings import Done
+from studies.trainings import Done, by_question, heading
 
 #: The share of false ones among the differences that are called real.
 LEVEL = 0.05
@@ -40,26 +40,11 @@ def report(study: Study, recipe: Recipe, done: Done, left: Sequence[str]) -> Rep
     summaries = summarise(study, done)
     noise = _noise(summaries)
     columns = [*_COLUMNS, *map(str, summaries[0]["seeds"])]
-    tables = []
-    for question, told in QUESTIONS.items():
-        rows = [_row(summary) for summary in summaries if summary["question"] == question]
-        if rows:
-            tables.append((f"{question}: {told}", columns, rows))
-    title = f"Why the gap? {recipe.row}, {recipe.training.updates:,} updates"
-    if left:
-        title += " (unfinished)"
-    signature = study.signature(next(iter(done.values()))[0])
-    results = {
-        "row": recipe.row,
-        "training": recipe.training.settings(),
-        "data": str(study.data.folder),
-        "signature": signature,
-        "noise": None,
-        "variants": summaries,
-        "unfinished": list(left),
-    }
+    tables = by_question(QUESTIONS, columns, summaries, _row)
+    title, results = heading(f"Why the gap? {recipe.row}", study, recipe, done, left, summaries)
+    results["noise"] = None
     notes = [
-        f"BLEU `{signature}` on {study.subset}; everything but what a variant names "
+        f"BLEU `{results['signature']}` on {study.subset}; everything but what a variant names "
         f"is the recipe of {recipe.row} over {recipe.training.updates:,} updates, batches of "
         f"{recipe.training.batch_tokens:,} tokens.",
         "PRR: mean BLEU in percent of MHA's with the row's learning rate; its interval is a "

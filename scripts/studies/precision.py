@@ -60,25 +60,15 @@ def report(study: Study, recipe: Recipe, done: Done, left: Sequence[str]) -> Rep
     _compare(summaries, noises)
     seeds = [f"{what} {seed}" for what in ("loss", "BLEU") for seed in summaries[0]["seeds"]]
     rows = [_row(summary) for summary in summaries]
-    title = f"bf16 against float32: {recipe.row}, {recipe.training.updates:,} updates"
-    if left:
-        title += " (unfinished)"
-    signature = study.signature(next(iter(done.values()))[0])
+    about = f"bf16 against float32: {recipe.row}"
+    title, results = trainings.heading(about, study, recipe, done, left, summaries)
     notes = [
-        f"BLEU `{signature}` on {study.subset}; valid loss: the lowest of a training, in bits per "
-        "target token. Both are means over the seeds; p: t-test with the standard deviation "
-        "between seeds, pooled over all four.",
+        f"BLEU `{results['signature']}` on {study.subset}; valid loss: the lowest of a "
+        "training, in bits per target token. Both are means over the seeds; p: t-test with the "
+        "standard deviation between seeds, pooled over all four.",
         "Training tokens/s: target tokens, by the median of the log; models train side by side.",
     ]
     notes += [_of_noise(name, noises[name]) for name in ("losses", "bleus")]
-    results = {
-        "row": recipe.row,
-        "training": recipe.training.settings(),
-        "data": str(study.data.folder),
-        "signature": signature,
-        "variants": summaries,
-        "unfinished": list(left),
-    }
     tables = [("Losses and scores", [*_COLUMNS, *seeds], rows)]
     draw = partial(_draw, summaries=summaries, title=title)
     return Report("precision", title, results, tables, notes, draw)

@@ -208,10 +208,7 @@ def finished_run(folder: Path, kind: str | None = None) -> Run:
     """
     run = read_run(folder)
     if not run.model.is_file():
-        raise UserError(
-            f"{folder} is not finished: it has no {run.model.name}; "
-            "run the command that trains it again"
-        )
+        raise run.unfinished(run.model.name)
     if kind is not None and run.kind != kind:
         raise UserError(f"{folder} is of {run.kind}, and a run of {kind} is needed")
     return run
@@ -229,18 +226,22 @@ def or_dash(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
+#: Heading, column titles and rows.
+Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+
+
 @dataclass(frozen=True)
 class Report:
     """What a study found.
 
-    ``name``: of its files; ``results``: for the JSON; ``tables``: heading, column titles and rows
-    of each; ``notes``: sentences below them; ``draw``: draws the picture, where there is one.
+    ``name``: of its files; ``results``: for the JSON; ``notes``: sentences below the tables;
+    ``draw``: draws the picture, where there is one.
     """
 
     name: str
     title: str
     results: Mapping[str, Any]
-    tables: Sequence[tuple[str, Sequence[str], Sequence[Sequence[str]]]]
+    tables: Sequence[Table]
     notes: Sequence[str]
     draw: Callable[[Figure], None] | None = None
 

@@ -17,7 +17,7 @@ from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run, plan_run, settings_of
-from studies.study import Report, Study
+from studies.study import Report, Study, Table
 
 #: The question of variants that others are compared with: they are always trained.
 REFERENCE = "reference"
@@ -137,6 +137,45 @@ def _tidy(run: Run) -> None:
         for path in run.checkpoints.glob(names):
             path.unlink()
     (run.checkpoints / "checkpoint_best.pt").unlink(missing_ok=True)
+
+
+def heading(
+    about: str,
+    study: Study,
+    recipe: Recipe,
+    done: Done,
+    left: Sequence[str],
+    summaries: Sequence[Mapping[str, Any]],
+) -> tuple[str, dict[str, Any]]:
+    """The title of a report ``about`` trainings, and its results but for what is the study's own.
+
+    ``done``, ``left``: as of `Reporter`; ``summaries``: of the variants that are done.
+    """
+    unfinished = " (unfinished)" if left else ""
+    title = f"{about}, {recipe.training.updates:,} updates{unfinished}"
+    return title, {
+        "row": recipe.row,
+        "training": recipe.training.settings(),
+        "data": str(study.data.folder),
+        "signature": study.signature(next(iter(done.values()))[0]),
+        "variants": summaries,
+        "unfinished": list(left),
+    }
+
+
+def by_question(
+    questions: Mapping[str, str],
+    columns: Sequence[str],
+    summaries: Sequence[Mapping[str, Any]],
+    row: Callable[[Mapping[str, Any]], Sequence[str]],
+) -> list[Table]:
+    """A report's table for each question (name -> what it means) that a summary is of."""
+    tables: list[Table] = []
+    for question, told in questions.items():
+        rows = [row(summary) for summary in summaries if summary["question"] == question]
+        if rows:
+            tables.append((f"{question}: {told}", columns, rows))
+    return tables
 
 
 def _report(study: Study, recipe: Recipe, runs: Done, report: Reporter, show: bool) -> bool:

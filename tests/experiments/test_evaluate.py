@@ -83,8 +83,8 @@ def test_a_half_trained_run_is_refused(
     (run / "model.pt").unlink()
     assert cli.main(["evaluate", str(run), "--cpu"]) == 2
     assert (
-        f"is not trained to its end ({TABLE_UPDATES} updates): "
-        "run the command that trained it again" in capsys.readouterr().err
+        f"is not finished: it has no model.pt of all {TABLE_UPDATES} updates; "
+        "run the command that made it again" in capsys.readouterr().err
     )
     assert cli.main(["evaluate", str(tmp_path), "--cpu"]) == 2
     assert "is no run folder" in capsys.readouterr().err

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from studies.budget import NEW, plan
 from studies.budget_report import MHA, MHE, QUESTIONS
 from studies.budget_sizes import fitting, of_row
 from studies.trainings import Variant
-from tests.fixtures.trained import TABLE_SIZE, snapshot
+from tests.fixtures.trained import snapshot
 from tests.studies.checks import reports
 
 
@@ -63,14 +63,11 @@ def test_sizes_by_rule() -> None:
 
 
 def test_from_data_to_the_report_each_model_once(
-    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    references: Path, of_trainings: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The references' runs are those of run-table, whose folders are taken."""
-    out = tmp_path / "budget"
-    for kind in (MHA, MHE):
-        shutil.copytree(table / f"tiny-{kind}-seed1", out / f"tiny-{kind}-seed1")
-    line = ["equal-budget", "--data", str(miniature), "--out", str(out), "--seeds", "1"]
-    line += [*TABLE_SIZE, "--only", "mhe_turn-2x45"]
+    out = references
+    line = of_trainings("equal-budget", out, "--seeds", "1", "--only", "mhe_turn-2x45")
     assert main(line) == 0
     screen = capsys.readouterr()
     assert screen.out == (out / "equal-budget.md").read_text(), "once, at the end"
@@ -102,16 +99,5 @@ def test_from_data_to_the_report_each_model_once(
         (["--row", "huge"], "unknown row 'huge'; choose of: base"),
     ],
 )
-def test_bad_input_is_one_line(
-    miniature: Path,
-    tmp_path: Path,
-    more: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    out = ["--out", str(tmp_path / "out")]
-    assert main(["equal-budget", "--data", str(miniature), *out, *TABLE_SIZE, *more]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-    assert not list(tmp_path.rglob("train.log"))
+def test_bad_input_is_one_line(refused: Callable[..., None], more: list[str], message: str) -> None:
+    refused("equal-budget", more, message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from studies.gap_report import report, summarise
 from studies.gap_variants import MHA, MHE, QUESTIONS, variants
 from studies.study import Study
 from studies.trainings import Variant, chosen
-from tests.fixtures.trained import TABLE_SIZE, snapshot
+from tests.fixtures.trained import snapshot
 
 
 def every(row: str = "tiny") -> list[Variant]:
@@ -139,22 +138,19 @@ def test_the_report_says_what_is_beyond_the_noise(
 
 
 def test_from_data_to_the_report_each_model_once(
-    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    references: Path, of_trainings: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The references' runs are those of run-table, whose folders are taken."""
-    out = tmp_path / "gap"
-    for kind in (MHA, MHE):
-        shutil.copytree(table / f"tiny-{kind}-seed1", out / f"tiny-{kind}-seed1")
-    references = snapshot(out)
-    line = ["gap-study", "--data", str(miniature), "--out", str(out), "--seeds", "1", *TABLE_SIZE]
+    out, before = references, snapshot(references)
+    line = of_trainings("gap-study", out, "--seeds", "1")
     assert main([*line, "--finished-only"]) == 0
     assert "Not done yet: init-head, init-xavier" in capsys.readouterr().out
-    assert references.items() <= snapshot(out).items()
+    assert before.items() <= snapshot(out).items()
     assert main([*line, "--only", "init-head,decay-1,only-cross"]) == 0
     screen = capsys.readouterr()
     assert screen.out == (out / "gap.md").read_text(), "once, at the end"
     assert "3 of 5 models to do" in screen.err
-    assert references.items() <= snapshot(out).items()
+    assert before.items() <= snapshot(out).items()
     found = {
         summary["variant"]: summary
         for summary in json.loads((out / "gap.json").read_text())["variants"]
@@ -190,24 +186,5 @@ def test_from_data_to_the_report_each_model_once(
         (["--finished-only"], "mha and mhe_mul are not finished: there is nothing to compare with"),
     ],
 )
-def test_bad_input_is_one_line(
-    miniature: Path,
-    tmp_path: Path,
-    more: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    line = [
-        "gap-study",
-        "--data",
-        str(miniature),
-        "--out",
-        str(tmp_path / "out"),
-        *TABLE_SIZE,
-        *more,
-    ]
-    assert main(line) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-    assert not list(tmp_path.rglob("train.log"))
+def test_bad_input_is_one_line(refused: Callable[..., None], more: list[str], message: str) -> None:
+    refused("gap-study", more, message)
