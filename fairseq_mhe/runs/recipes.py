@@ -9,6 +9,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.loss import criterion_for
+from fairseq_mhe.models.optimizer import optimizer_for
 
 #: fairseq's --lr-scheduler and what it needs beside --lr and --warmup-updates.
 _SCHEDULES = {
@@ -140,7 +141,7 @@ class Training:
             words += ["--optimizer", "adam_mhe"]
             words += ["--head-embedding-weight-decay", str(self.head_embedding_weight_decay)]
         else:
-            words += ["--optimizer", "adam"]
+            words += ["--optimizer", optimizer_for(self.precision)]
         words += ["--adam-betas", "(0.9, 0.98)", "--weight-decay", str(self.weight_decay)]
         words += ["--clip-norm", str(self.clip_norm)] if self.clip_norm else []
         words += [] if self.precision == "float32" else [f"--{self.precision}"]

@@ -1,5 +1,5 @@
-"""``adam_mhe`` is fairseq's Adam but for the weight decay of head embeddings, in every precision,
-and resumes.
+"""``adam_fused`` is fairseq's Adam; ``adam_mhe`` is, but for the weight decay of head embeddings;
+in every precision, and they resume.
 """
 
 from __future__ import annotations
@@ -42,6 +42,47 @@ def step(model: nn.Module, cfg: DictConfig) -> Any:
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
     return optimizer
+
+
+def trained(optimizer: Any, model: nn.Module, updates: range) -> list[torch.Tensor]:
+    """The parameters after updates with gradients that depend on the number of the update alone."""
+    for number in updates:
+        drawn = torch.Generator().manual_seed(number)
+        parameters = list(model.parameters())
+        gradients = [torch.randn(p.shape, generator=drawn).to(p) for p in parameters]
+        optimizer.zero_grad()
+        optimizer.backward(sum((p * g).sum() for p, g in zip(parameters, gradients, strict=True)))
+        optimizer.step()
+        optimizer.set_lr(0.001 * (number + 1))
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("more", [[], ["--bf16", "--cpu"]])
+def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(more: list[str]) -> None:
+    """All differ in rounding and the place of eps: 1e-8 beside gradients of about 1."""
+    found = []
+    for names in (("adam", "adam"), ("adam_fused", "adam_fused"), ("adam", "adam_fused")):
+        model, saved = make_model(attention="mhe_mul"), None
+        model = model.bfloat16() if more else model
+        for name, updates in zip(names, (range(3), range(3, 6)), strict=True):
+            cfg = configuration(name, "--weight-decay", "0.1", "--adam-betas", "(0.9, 0.98)", *more)
+            parameters = list(model.parameters())
+            optimizer = (
+                FP16Optimizer.build_optimizer(cfg, parameters)
+                if more
+                else optim.build_optimizer(cfg.optimizer, parameters)
+            )
+            if saved:
+                optimizer.load_state_dict(saved)
+            values = trained(optimizer, model, updates)
+            saved = optimizer.state_dict()
+        found.append(values)
+    start = list(make_model(attention="mhe_mul").parameters())
+    for theirs, ours, went_on, first in zip(*found, start, strict=True):
+        assert (theirs - first).abs().max() > 0.01
+        tolerance = {"rtol": 2**-7, "atol": 1e-4} if more else {"rtol": 1e-5, "atol": 1e-6}
+        torch.testing.assert_close(ours, theirs, **tolerance)
+        torch.testing.assert_close(went_on, theirs, **tolerance)
 
 
 def test_only_head_embeddings_decay_by_their_own_rate() -> None:
