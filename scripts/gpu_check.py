@@ -3,8 +3,6 @@
 Exit status: 0 where all holds, 1 where something does not, 2 where there is no GPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

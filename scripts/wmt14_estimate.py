@@ -6,8 +6,6 @@ Korthikanti et al. 2022 (arXiv 2205.05198, equation 2, with fused attention). ``
 scripts/wmt14_estimate.py`` prints the tables of docs/wmt14.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 

@@ -4,8 +4,6 @@ The text is then made a data folder, unless --text-only ends before that. What t
 (requirements.txt) is imported when it is needed, so that --help works without it.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import shlex

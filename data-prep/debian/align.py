@@ -1,7 +1,5 @@
 """Blocks of text in two languages that belong together, by order, kind and lengths."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Packages through apt, with lists and a cache of its own, without rights over the system."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

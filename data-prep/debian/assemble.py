@@ -1,7 +1,5 @@
 """From packages to train, valid and test: parallel text that own_corpus.sh takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

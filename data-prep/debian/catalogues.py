@@ -1,7 +1,5 @@
 """gettext's catalogues: messages of programs and their translations, as plain text."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Iterator

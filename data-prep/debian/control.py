@@ -1,7 +1,5 @@
 """Debian's control data: stanzas of fields, in control, Packages and Translation files."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import io

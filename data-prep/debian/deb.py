@@ -1,7 +1,5 @@
 """What is inside a .deb file, read in memory: no name in it decides where a file is written."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """Package descriptions: Debian's English ones and those of its Description Translation Project."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which files of a package are read, and which English document belongs to which German one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Packages and translated descriptions, through apt, from a mirror, or from a folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Which pairs are likely to be translations of each other, and worth learning from."""
 
-from __future__ import annotations
-
 import re
 
 from debian.text import OBJECT, Pair

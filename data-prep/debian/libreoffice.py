@@ -1,7 +1,5 @@
 """LibreOffice's help: paragraphs of the English and the German page that have the same number."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from lxml import etree

@@ -1,7 +1,5 @@
 """LyX's manuals: paragraphs of both languages, without formulas, notes and commands."""
 
-from __future__ import annotations
-
 import re
 
 from debian.align import Block, align

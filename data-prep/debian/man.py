@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF001 - typographic characters are what the names stand for
 
-from __future__ import annotations
-
 import gzip
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What interface texts have besides text: accelerators, markup, places to be filled in."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Help texts and books in DocBook, Mallard and HTML: paragraphs of both languages."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from html import entities as html_entities

@@ -1,7 +1,5 @@
 """Packages from a Debian mirror, without apt, each file verified by the release's checksums."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

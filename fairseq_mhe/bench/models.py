@@ -1,7 +1,5 @@
 """The models that are compared, built by fairseq from the command line that would train them."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from collections.abc import Sequence

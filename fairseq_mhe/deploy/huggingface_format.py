@@ -10,8 +10,6 @@ whose class is post-norm only; M2M100, which is pre-norm too, but has no bias of
 its positions.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """From a bundle, a run or a checkpoint to the parts of a `Translator`, the engine among them."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

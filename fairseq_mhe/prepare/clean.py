@@ -1,7 +1,5 @@
 """Which sentence pairs are kept: white space in order, sides neither empty, too long nor unlike."""
 
-from __future__ import annotations
-
 import re
 import statistics
 import unicodedata

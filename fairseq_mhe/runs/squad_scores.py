@@ -5,8 +5,6 @@ letters, without punctuation, the articles a, an and the, and surplus spaces; a 
 its best over the right answers; one without any wants an empty answer.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

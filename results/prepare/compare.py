@@ -6,8 +6,6 @@ The classic one is that of fairseq's prepare-wmt14en2de.sh: Moses' perl scripts 
 the package mosestokenizer), subword-nmt, fairseq-preprocess.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

@@ -4,8 +4,6 @@ Sentences are the corpus' own, joined to the length of those in news and parliam
 slow by its vocabulary, which goes on growing: a part of the words is exchanged for made-up ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random

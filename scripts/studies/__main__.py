@@ -1,7 +1,5 @@
 """Runs a study: ``bash scripts/study.sh STUDY``, or ``python -m studies STUDY`` in scripts/."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 

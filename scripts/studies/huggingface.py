@@ -3,8 +3,6 @@
 Greedily and by beam search, over the first sentences of a test set, from plain text to plain text.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Iterator, Sequence

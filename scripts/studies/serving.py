@@ -4,8 +4,6 @@ All ways of one row take turns in one run, each in a process of its own: lines a
 load, memory, size of the weights.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Mapping
