@@ -19,6 +19,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 [[ " $* " =~ \ (collaborative-curve|uptrain|compare-engines|compare-huggingface|serving|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
     fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, serving, gap-study, equal-budget or precision-study (--help says more)"
-set_up fairseq,convert "$@"
+extras=fairseq,convert
+[[ ! " $* " =~ \ (compare-huggingface|serving)\  ]] || extras+=,huggingface
+set_up "$extras" "$@"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 run -m studies

@@ -11,6 +11,7 @@ Whatever its format, a bundle has
 - the weights and dictionaries of its format. There is no pickle among them.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,20 +20,36 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256, write_json, write_text
+from fairseq_mhe.common.forms import Form
+from fairseq_mhe.prepare.subword import SUBWORDS
 from fairseq_mhe.prepare.text_processing import TextProcessing, processing_of
+from fairseq_mhe.prepare.tokenise import ESCAPED, TOKENIZERS
 from fairseq_mhe.runs.recipes import Decoding
 
 VERSION = 1
 CONFIG, CHECKSUMS, CARD, EXAMPLE = "bundle.json", "SHA256SUMS", "README.md", "example.py"
-#: Keys of bundle.json -> the type that each value has.
-_KEYS = {
-    "bundle": int,
-    "format": str,
-    "text": dict,
-    "decoding": dict,
-    "positions": list,
-    "facts": dict,
-}
+#: What to do where a bundle is damaged.
+ADVICE = "get the bundle again, or export the model again"
+_LANGUAGE = re.compile("[A-Za-z_]+")
+_FORM = Form(
+    {
+        "bundle": int,
+        "format": str,
+        "text": {
+            "source_lang": _LANGUAGE,
+            "target_lang": _LANGUAGE,
+            "tokenizer": (*TOKENIZERS, ESCAPED),
+            "subword": SUBWORDS,
+            "?punctuation": bool,
+            "?lowercase": bool,
+        },
+        "decoding": {"beam": int, "lenpen": float, "max_len_a": float, "max_len_b": int}
+        | {"max_tokens": int},
+        "positions": [int, int],
+        "facts": dict,
+    },
+    ADVICE,
+)
 
 
 @dataclass(frozen=True)
@@ -90,18 +107,15 @@ def open_bundle(folder: Path) -> Bundle:
     """
     if not is_bundle(folder):
         raise UserError(f"{folder} is no bundle: it has no {CONFIG}; make one with export")
-    config = read_json(folder / CONFIG)
+    config = read_json(folder / CONFIG, Form({}, ADVICE))
     version = config.get("bundle")
     if isinstance(version, int) and version > VERSION:
         raise UserError(
             f"{folder} is a bundle of layout {version}, newer than this fairseq-mhe, which reads "
             f"up to {VERSION}: install a newer fairseq-mhe, or export the model again"
         )
-    for name, kind in _KEYS.items():
-        if not isinstance(config.get(name), kind):
-            raise UserError(f"{folder / CONFIG} is damaged: it has no {name}; get the bundle again")
     _check_files(folder)
-    return Bundle(folder, config)
+    return Bundle(folder, read_json(folder / CONFIG, _FORM))
 
 
 def _check_files(folder: Path) -> None:
@@ -122,8 +136,7 @@ def _check_files(folder: Path) -> None:
             raise UserError(f"{path} is missing from the bundle: get the bundle again")
         if sha256(path) != checksum:
             raise UserError(
-                f"{path} is not the file that was exported (its checksum differs): get the bundle "
-                "again, or export the model again"
+                f"{path} is not the file that was exported (its checksum differs): {ADVICE}"
             )
         listed.add(name)
     if CONFIG not in listed:

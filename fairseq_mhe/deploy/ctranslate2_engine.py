@@ -7,10 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.forms import Form
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, check_installed, convert
+from fairseq_mhe.deploy.bundle import ADVICE
 from fairseq_mhe.deploy.engine import Engine, Hypothesis
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.runs.recipes import Decoding
+
+#: Files of the words that a model says: the source's too, or its own.
+_VOCABULARIES = ("shared_vocabulary.json", "target_vocabulary.json")
 
 
 class CTranslate2Engine(Engine):
@@ -24,7 +30,8 @@ class CTranslate2Engine(Engine):
         """Load the model in ``folder``; ``threads`` None: all cores.
 
         Raises:
-            UserError: CTranslate2 is not installed, or cannot read it.
+            UserError: CTranslate2 is not installed or cannot read it, or its words are not those of
+                the weights.
         """
         check_installed()
         import ctranslate2
@@ -39,7 +46,25 @@ class CTranslate2Engine(Engine):
             )
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
-            raise UserError(f"CTranslate2 cannot load {folder}: {reason}") from None
+            raise UserError(f"CTranslate2 cannot load {folder}: {reason}; {ADVICE}") from None
+        self._check_words(folder)
+
+    def _check_words(self, folder: Path) -> None:
+        """See that there is a row of weights for each word that can be said: CTranslate2 does not
+        look.
+        """
+        for name in _VOCABULARIES:
+            if (folder / name).is_file():
+                words = len(read_json(folder / name, Form([str], ADVICE)))
+                result = self._translator.translate_batch(
+                    [["<unk>"]], beam_size=1, max_decoding_length=1, return_logits_vocab=True
+                )
+                rows = result[0].logits[0][0].shape[-1]
+                if rows != words:
+                    raise UserError(
+                        f"{folder / name} has {words} words, the weights {rows}: they are of "
+                        f"different models; {ADVICE}"
+                    )
 
     @classmethod
     def converted(

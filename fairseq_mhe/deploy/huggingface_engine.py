@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import huggingface_format
+from fairseq_mhe.deploy.bundle import ADVICE
 from fairseq_mhe.deploy.engine import Engine, Hypothesis
 from fairseq_mhe.deploy.tokenizer_json import Subwords
 from fairseq_mhe.deploy.trained import Trained
@@ -23,7 +24,7 @@ from fairseq_mhe.models.packed import int8_available, pack_linears
 from fairseq_mhe.runs.recipes import Decoding
 
 #: Logits that are looked at together when hypotheses are scored.
-_TOGETHER = 2**25
+_TOGETHER = 2**23
 
 
 class HuggingFaceEngine(Engine):
@@ -216,7 +217,6 @@ def quiet_transformers(transformers: Any) -> Iterator[None]:
 
 def _load(transformers: Any, folder: Path, words: int) -> Any:
     """The model in evaluation mode, each of whose weights is in its file, and of as many words."""
-    damaged = "get the bundle again, or export the model again"
     try:
         with quiet_transformers(transformers):
             model, told = transformers.AutoModelForSeq2SeqLM.from_pretrained(
@@ -228,17 +228,17 @@ def _load(transformers: Any, folder: Path, words: int) -> Any:
             )
     except Exception as error:  # whatever it meets in another's files
         reason = " ".join(str(error).split())
-        raise UserError(f"transformers cannot load {folder}: {reason:.300}; {damaged}") from None
+        raise UserError(f"transformers cannot load {folder}: {reason:.300}; {ADVICE}") from None
     wrong = [
         name if isinstance(name, str) else name[0] for names in told.values() for name in names
     ]
     if wrong:
         raise UserError(
-            f"the weights in {folder} do not fit its config.json ({wrong[0]}): {damaged}"
+            f"the weights in {folder} do not fit its config.json ({wrong[0]}): {ADVICE}"
         )
     if model.config.vocab_size != words:
         raise UserError(
             f"tokenizer.json in {folder} has {words} words, the weights "
-            f"{model.config.vocab_size}: they are of different models; {damaged}"
+            f"{model.config.vocab_size}: they are of different models; {ADVICE}"
         )
     return model.eval()

@@ -11,6 +11,7 @@ from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
 from fairseq_mhe.deploy.engine import Engine
 from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
+from fairseq_mhe.deploy.formats import FORMATS
 from fairseq_mhe.deploy.huggingface_engine import HuggingFaceEngine
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.prepare.text_processing import TextProcessing
@@ -42,6 +43,11 @@ def load_parts(
     if data is not None:
         raise UserError(f"{path} is a bundle, which needs no data folder: leave it out")
     bundle = open_bundle(path)
+    if bundle.format not in FORMATS:
+        raise UserError(
+            f"{path} is a bundle for {bundle.format!r}, which this fairseq-mhe does not know: "
+            "install a newer one, or export the model again"
+        )
     _check_direction(path, bundle.languages, direction)
     if bundle.format == "fairseq":
         trained = fairseq_format.read(bundle)

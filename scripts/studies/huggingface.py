@@ -1,10 +1,13 @@
 """``compare-huggingface``: models exported for transformers, translating as fairseq does or not.
 
-Greedily and by beam search, over the first sentences of a test set, from plain text to plain text.
+Greedily and by beam search, over the first sentences of a test set, from plain text to plain text;
+as they are, by torch, and as ONNX models, which optimum makes of them, by onnxruntime.
 """
 
 import argparse
+import importlib.util
 import tempfile
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,6 +18,7 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import SequenceGenerator
 
 from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import installed
@@ -26,6 +30,7 @@ from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.prepare.text import read_lines
 from studies.study import Report, Study
 
+_PACKAGES = ("transformers", "tokenizers", "optimum", "optimum-onnx", "onnxruntime")
 _BEAMS = (1, 5)
 _BATCH = 32
 #: Most tokens of a translation, for both: fairseq's limit depends on the source's length.
@@ -48,18 +53,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--subset", default="test", help="what is translated (default: %(default)s)")
     told = "the first N of it (default: %(default)s)"
     add("--sentences", type=positive, default=500, metavar="N", help=told)
+    told = "as ONNX models by onnxruntime too (pip install 'optimum[onnxruntime]')"
+    add("--onnx", action="store_true", help=told)
     out = Path("runs/huggingface")
     add("--out", type=Path, default=out, help="its folder (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:
     """Export, translate by both, and report."""
-    import_transformers()
+    transformers = import_transformers()
+    if args.onnx and importlib.util.find_spec("optimum") is None:
+        raise UserError(
+            "optimum is not installed, which makes ONNX models: pip install 'optimum[onnxruntime]' "
+            "in an environment of its own (docs/deploy.md says with which transformers)"
+        )
     out, results, rows = output_folder(args.out), [], []
     with quiet_fairseq():
         for path in args.models:
             trained = open_trained(path, args.data)
-            for found in _compare(trained, args.subset, args.sentences):
+            for found in _compare(transformers, trained, args):
                 results.append({"model": path.name, **found})
                 rows.append([str(value) for value in list(results[-1].values())[: len(_TITLES)]])
                 say(
@@ -72,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
         "are letter by letter fairseq's; ties: of the others, those that fairseq's model finds "
         f"equal but for {_TIE} in logarithms of probabilities; endless: those that fairseq cuts at "
         f"{_LONGEST} tokens, where it counts the end's probability and transformers does not",
-        ", ".join(f"{k} {v}" for k, v in installed(("transformers", "tokenizers")).items()),
+        ", ".join(f"{name} {version}" for name, version in installed(_PACKAGES).items()),
     ]
     title = "Translations of exported models by transformers, beside fairseq's"
     tables = [("Translations", _TITLES, rows)]
@@ -80,20 +92,22 @@ def run(args: argparse.Namespace) -> None:
     Report("huggingface", title, {"models": results}, tables, notes).write(study)
 
 
-def _compare(trained: Trained, subset: str, sentences: int) -> Iterator[dict[str, Any]]:
-    """What is the same, for each beam."""
+def _compare(
+    transformers: Any, trained: Trained, args: argparse.Namespace
+) -> Iterator[dict[str, Any]]:
+    """What is the same, for each beam, of each form of the model."""
     assert trained.data is not None  # noqa: S101 - open_trained has opened it
-    lines = list(islice(read_lines(trained.data.text(subset, 0)), sentences))
+    lines = list(islice(read_lines(trained.data.text(args.subset, 0)), args.sentences))
     words = trained.dictionaries[0]
     segmented = trained.text.segment(lines)
     sources = [words.encode_line(line, add_if_not_exist=False).long() for line in segmented]
-    transformers = import_transformers()
     with tempfile.TemporaryDirectory() as folder:
         bundle = Path(folder) / "bundle"
         export(trained, "huggingface", bundle)
         with quiet_transformers(transformers):
             tokenizer = transformers.AutoTokenizer.from_pretrained(bundle)
-            model = transformers.AutoModelForSeq2SeqLM.from_pretrained(bundle).eval()
+            models = [transformers.AutoModelForSeq2SeqLM.from_pretrained(bundle).eval()]
+            models += [_onnx(bundle)] if args.onnx else []
     rows = make_tokenizer(trained.text, words).rows
     read = [
         [words.unk() if rows[token] is None else rows[token] for token in tokens]
@@ -102,32 +116,69 @@ def _compare(trained: Trained, subset: str, sentences: int) -> Iterator[dict[str
     same_input = sum(one == other.tolist() for one, other in zip(read, sources, strict=True))
     for beam in _BEAMS:
         ours = _by_fairseq(trained, sources, beam)
-        theirs = _by_transformers(tokenizer, model, lines, beam)
-        text = trained.text.plain(" ".join(words[word] for word in line[:-1]) for line in ours)
-        differ = [place for place in range(len(lines)) if text[place] != theirs[place][0]]
-        margins = []
-        for place in differ:
-            tokens = [rows[token] for token in theirs[place][1]]
-            exponent = trained.decoding.lenpen if beam > 1 else None
-            margins.append(_margin(trained, sources[place], ours[place], tokens, exponent))
-        yield {
-            "class": type(model).__name__,
-            "subwords": trained.text.model.kind,
-            "beam": beam,
-            "sentences": len(lines),
-            "same_input": same_input,
-            "same_text": len(lines) - len(differ),
-            "ties": sum(
-                margin < _TIE and len(ours[place]) <= _LONGEST
-                for margin, place in zip(margins, differ, strict=True)
-            ),
-            "endless": sum(len(ours[place]) > _LONGEST for place in differ),
-            "differing": [
-                {"source": lines[place], "fairseq": text[place], "transformers": theirs[place][0]}
-                for place in differ
-            ],
-            "margins": margins,
-        }
+        for model in models:
+            theirs = _by_transformers(tokenizer, model, lines, beam)
+            yield {
+                "class": type(model).__name__,
+                "subwords": trained.text.model.kind,
+                "beam": beam,
+                "sentences": len(lines),
+                "same_input": same_input,
+                **_same(
+                    trained,
+                    beam,
+                    lines,
+                    sources,
+                    ours,
+                    [text for text, _ in theirs],
+                    [[rows[token] for token in tokens] for _, tokens in theirs],
+                ),
+            }
+
+
+def _onnx(bundle: Path) -> Any:
+    """The bundle's model for onnxruntime."""
+    from optimum.onnxruntime import ORTModelForSeq2SeqLM
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's tracer on transformers' code
+        return ORTModelForSeq2SeqLM.from_pretrained(bundle, export=True)
+
+
+def _same(
+    trained: Trained,
+    beam: int,
+    lines: Sequence[str],
+    sources: Sequence[torch.Tensor],
+    ours: Sequence[list[int]],
+    theirs: Sequence[str],
+    tokens: Sequence[list[int | None]],
+) -> dict[str, Any]:
+    """How many translations are fairseq's, and how the others differ.
+
+    ``ours`` and ``tokens`` are numbers of fairseq's dictionary, their ends included.
+    """
+    words = trained.dictionaries[0]
+    text = trained.text.plain(" ".join(words[word] for word in line[:-1]) for line in ours)
+    differ = [place for place in range(len(lines)) if text[place] != theirs[place]]
+    exponent = trained.decoding.lenpen if beam > 1 else None
+    margins = [
+        _margin(trained, sources[place], ours[place], tokens[place], exponent) for place in differ
+    ]
+    endless = [place for place in differ if len(ours[place]) > _LONGEST]
+    return {
+        "same_text": len(lines) - len(differ),
+        "ties": sum(
+            margin < _TIE and place not in endless
+            for margin, place in zip(margins, differ, strict=True)
+        ),
+        "endless": len(endless),
+        "differing": [
+            {"source": lines[place], "fairseq": text[place], "transformers": theirs[place]}
+            for place in differ
+        ],
+        "margins": margins,
+    }
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:

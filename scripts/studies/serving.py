@@ -31,6 +31,8 @@ from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.to_ctranslate2 import check_installed
 from fairseq_mhe.deploy import fairseq_format
 from fairseq_mhe.deploy.export import export
+from fairseq_mhe.deploy.formats import FORMATS
+from fairseq_mhe.deploy.huggingface_engine import import_transformers
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
@@ -42,8 +44,6 @@ from fairseq_mhe.runs.run import Run
 from studies import study as shared
 from studies.study import Report, Study
 
-#: The formats of bundles that translate reads, and the engine of each.
-_FORMATS = {"fairseq": "fairseq", "ctranslate2": "ctranslate2"}
 _COLUMNS: tuple[Column, ...] = (
     number("lines/s", "rate", ",.1f"),
     ("vs fairseq", RATIO[1]),
@@ -55,7 +55,7 @@ _COLUMNS: tuple[Column, ...] = (
 
 @dataclass(frozen=True)
 class Way:
-    """A bundle, and how it is loaded."""
+    """A bundle, whose format has an engine of the same name, and how it is loaded."""
 
     bundle: Path
     engine: str
@@ -117,6 +117,7 @@ def run(args: argparse.Namespace) -> None:
     """Export, measure and report."""
     check_installed()
     fairseq_format.check_installed()
+    import_transformers()
     args.cpu = True
     found = shared.finished_run(args.model)
     study = shared.open_study(args, found)
@@ -155,11 +156,11 @@ def _measured(
 ) -> dict[str, dict[str, Any]]:
     """Each way's speed, memory and size."""
     ways = {}
-    for (form, engine), int8 in product(_FORMATS.items(), (False, True)):
+    for form, int8 in product(FORMATS, (False, True)):
         folder = study.out / f"{model.stem}-{form}"
         with quiet_fairseq():
             _exported(study, model, form, folder)
-        ways[f"{engine}{', int8' if int8 else ''}"] = Way(folder, engine, int8)
+        ways[f"{form}{', int8' if int8 else ''}"] = Way(folder, form, int8)
     ways = {STOCK if name == "fairseq" else name: way for name, way in ways.items()}
     settings = ServingSettings(device="cpu", threads=args.threads, lines=lines, ways=ways)
     with (
@@ -187,7 +188,8 @@ def _report(
         f"and limits are the recipes'; threads {args.threads}; median of {args.repetitions} rounds "
         "in which all take turns, the ratio's quartiles in brackets.",
         "Memory: above what the process held with the model loaded. Weights: model.safetensors or "
-        "model.bin; int8 is rounded when it is loaded. CTranslate2 keeps shared heads once.",
+        "model.bin; int8 is rounded when it is loaded. CTranslate2 keeps shared heads once, "
+        "transformers' classes (huggingface) keep all heads.",
     ]
     headings = ["way", *(heading for heading, _ in _COLUMNS)]
     tables = [(row, headings, rows_of(_COLUMNS, ways)) for row, ways in found.items()]

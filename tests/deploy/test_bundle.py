@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +28,17 @@ def bundle(tmp_path: Path) -> Path:
     facts = {"format": "fairseq", "positions": [64, 32], "facts": {}}
     seal(folder, {"text": TEXT, "decoding": decoding, **facts})
     return folder
+
+
+def described_anew(bundle: Path, without: str | None = None, **change: Any) -> None:
+    """Another bundle.json, with its checksum."""
+    config = json.loads((bundle / CONFIG).read_text()) | change
+    config.pop(without, None)
+    (bundle / CONFIG).write_text(json.dumps(config))
+    made = hashlib.sha256((bundle / CONFIG).read_bytes()).hexdigest()
+    lines = (bundle / CHECKSUMS).read_text().splitlines(keepends=True)
+    lines = [line for line in lines if not line.endswith(f"  {CONFIG}\n")]
+    (bundle / CHECKSUMS).write_text("".join([*lines, f"{made}  {CONFIG}\n"]))
 
 
 def test_what_was_written_is_read(bundle: Path) -> None:
@@ -61,10 +75,25 @@ def test_a_newer_layout_is_refused(bundle: Path) -> None:
 
 @pytest.mark.parametrize("key", ["bundle", "format", "text", "decoding", "positions", "facts"])
 def test_a_damaged_description_is_refused(bundle: Path, key: str) -> None:
-    config = json.loads((bundle / CONFIG).read_text())
-    del config[key]
-    (bundle / CONFIG).write_text(json.dumps(config))
-    with pytest.raises(UserError, match=rf"it has no {key}"):
+    described_anew(bundle, without=key)
+    with pytest.raises(UserError, match=rf"bundle\.json: it has no '{key}'; get the bundle again"):
+        open_bundle(bundle)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"decoding": {"beam": 5}}, "decoding has no 'lenpen'"),
+        ({"positions": [64]}, "positions has 1 values, not 2"),
+        ({"text": {**TEXT, "source_lang": "../en"}}, "text.source_lang is '../en', not text like"),
+        ({"text": {**TEXT, "subword": "words"}}, "text.subword is 'words', not \"bpe\" or"),
+    ],
+)
+def test_a_description_of_another_form_is_refused(
+    bundle: Path, change: dict[str, Any], fault: str
+) -> None:
+    described_anew(bundle, **change)
+    with pytest.raises(UserError, match=re.escape(f"bundle.json: {fault}")):
         open_bundle(bundle)
 
 

@@ -181,6 +181,16 @@ def test_a_tokenizer_that_does_not_fit_the_weights_is_refused(own: Path) -> None
         Translator.load(own)
 
 
+def test_a_format_of_later_is_refused(own: Path) -> None:
+    config = open_config(own)
+    (own / "bundle.json").write_text(json.dumps({**config, "format": "later"}))
+    sealed_again(own)
+    with pytest.raises(
+        UserError, match="a bundle for 'later', which this fairseq-mhe does not kno"
+    ):
+        Translator.load(own)
+
+
 def test_a_file_that_is_missing_or_changed_is_named(own: Path) -> None:
     path = own / "generation_config.json"
     path.write_text("{}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import subprocess
 import threading
 from dataclasses import replace
@@ -15,10 +16,11 @@ import torch
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import ctranslate2_engine
+from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.loading import load_parts
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.deploy.translator import LongSentenceError, Translator
-from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of
+from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of, trained
 from tests.fixtures.processes import python
 
 
@@ -191,15 +193,33 @@ def test_what_does_not_fit_is_refused(exported: Path, words: dict[str, str], mes
         Translator.load(exported, **words)
 
 
+def sum_anew(bundle: Path, name: str) -> None:
+    """With the checksum that the file has now."""
+    sums = subprocess.run(
+        ["sha256sum", name], cwd=bundle, capture_output=True, text=True, check=True
+    ).stdout
+    listed = (bundle / "SHA256SUMS").read_text().splitlines(keepends=True)
+    listed = [sums if line.endswith(f" {name}\n") else line for line in listed]
+    (bundle / "SHA256SUMS").write_text("".join(listed))
+
+
+def test_a_vocabulary_that_does_not_fit_ctranslate2s_weights_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    made = tmp_path / "bundle"
+    export(replace(trained(), data=None), "ctranslate2", made)
+    assert Translator.load(made, cpu=True, threads=1).engine == "ctranslate2"
+    words = json.loads((made / "shared_vocabulary.json").read_text(encoding="utf-8"))
+    for wrong in (words[:-3], [*words, "one more"]):
+        (made / "shared_vocabulary.json").write_text(json.dumps(wrong))
+        sum_anew(made, "shared_vocabulary.json")
+        with pytest.raises(UserError, match=rf"has {len(wrong)} words, the weights {len(words)}"):
+            Translator.load(made, cpu=True, threads=1)
+
+
 def test_a_dictionary_that_does_not_fit_the_weights_is_refused(bundle: Path) -> None:
     lines = (bundle / "dict.de.txt").read_text().splitlines(keepends=True)
     (bundle / "dict.de.txt").write_text("".join(lines[:-3]))
-    sums = subprocess.run(
-        ["sha256sum", "dict.de.txt"], cwd=bundle, capture_output=True, text=True, check=True
-    ).stdout
-    listed = (bundle / "SHA256SUMS").read_text().splitlines(keepends=True)
-    listed = [sums if line.endswith("dict.de.txt\n") else line for line in listed]
-    (bundle / "SHA256SUMS").write_text("".join(listed))
+    sum_anew(bundle, "dict.de.txt")
     with pytest.raises(UserError, match=r"the target's dictionary in .* has \d+ words, the weight"):
         Translator.load(bundle, engine="fairseq")
 
