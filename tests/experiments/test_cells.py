@@ -49,6 +49,24 @@ def test_the_batch_stays_unless_it_is_asked_for() -> None:
     assert (training.max_tokens, training.batches) == (2048, 2)
 
 
+def test_a_hashed_source_is_the_recipes_and_ties_the_targets_alone() -> None:
+    hashed = chosen("tiny", "--embedding", "hash_add", "--hash", "lsh").training
+    assert chosen("tiny", "--embedding", "table").training == RECIPES["tiny"].training
+    assert "embedding" not in RECIPES["tiny"].training.settings()
+    assert hashed.settings() == {
+        **RECIPES["tiny"].training.settings(),
+        "embedding": "hash_add",
+        "hash": "lsh",
+    }
+    usual, flags = RECIPES["tiny"].training.flags(), hashed.flags()
+    assert flags[:-5] == usual[:-1]
+    assert usual[-1] == "--share-all-embeddings"
+    tail = "--embedding hash_add --hash lsh --share-decoder-input-output-embed"
+    assert flags[-5:] == tail.split()
+    with pytest.raises(UserError, match="--hash lsh has no effect on --embedding table"):
+        chosen("tiny", "--hash", "lsh")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

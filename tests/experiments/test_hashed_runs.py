@@ -16,6 +16,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.embeddings import write_hashes
+from fairseq_mhe.experiments.nlu_table import table
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
@@ -105,6 +106,22 @@ def test_pre_training_without_a_vocabulary(folder: Path) -> None:
     ]
 
 
+def test_the_table_counts_embeddings() -> None:
+    found = {
+        "mha": {"sst2": [80.0, 82.0]},
+        "mha, hash_add": {"sst2": [70.0, 70.0]},
+        "sha": {"sst2": [60.0, 60.0]},
+    }
+    attention = {"mha": 3000, "mha, hash_add": 3000, "sha": 1000}
+    embeddings = {"mha": (5000, 10_000), "mha, hash_add": (1234, 250_000), "sha": (5000, 8000)}
+    lines = table(found, attention, embeddings).split("\n")
+    cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+    assert cells[0][2:5] == ["embedding parameters", "all parameters", "MB in float32"]
+    assert cells[3][:5] == ["mha, hash_add", "3,000", "1,234", "250,000", "1.0"]
+    assert cells[3][-2:] == ["86.4", "-"]  # PEoP is of attention parameters
+    assert cells[2][-2:] == ["100.0", "0.18"]
+
+
 def test_fine_tuning_from_it_scores_every_example(folder: Path) -> None:
     run = folder / f"{RUN}-mrpc-seed1"
     assert json.loads((run / "scores.json").read_text())["examples"] == {"dev": 33}
@@ -127,6 +144,9 @@ def test_a_checkpoint_says_what_it_is(folder: Path, capsys: pytest.CaptureFixtur
     assert cli.main(["convert", checkpoint, str(folder / "converted.pt"), "--to", "mqa"]) == 0
     converted = open_source(folder / "converted.pt")
     assert (converted.options["embedding"], converted.options["hash"]) == ("hash_pool", "lsh")
+    line = ["convert", checkpoint, str(folder / "again.pt"), "--to", "gqa"]
+    assert cli.main([*line, "--data", str(folder / "words")]) != 0
+    assert "says three classes (shuffle_random) and no words" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
