@@ -328,8 +328,7 @@ def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
     """With dropped weights W' of a known draw, the output is concat_i(W'_i V_i) W_O with the
     paper's V_i.
     """
-    layer = make_layer(kind, "encoder").train()
-    layer.dropout = 0.5
+    layer = make_layer(kind, "encoder", dropout=0.5).train()
     x = random(T, B, EMBED_DIM)
 
     def dropped(weights: Tensor) -> Tensor:  # (N, H, T, S), drawn as the layer's own
@@ -352,7 +351,9 @@ def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
     out, _ = layer(x, x, x, need_weights=False)
     torch.testing.assert_close(out, expected, **EXACT)
     layer.eval()
-    assert not torch.allclose(layer(x, x, x)[0], expected)
+    whole, _ = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
+    torch.testing.assert_close(layer(x, x, x)[0], whole, **EXACT)
+    assert not torch.allclose(whole, expected)
 
 
 def _replay(weights: Tensor):
@@ -363,13 +364,13 @@ def _replay(weights: Tensor):
 def test_before_softmax_gives_scores_and_values(kind: str, place: str) -> None:
     layer = make_layer(kind, place)
     x, y = inputs(place)
-    scores, values = layer(
-        x, y, y, key_padding_mask=right_padding(B, y.size(0)), before_softmax=True
-    )
+    given = {"key_padding_mask": right_padding(B, y.size(0))}
+    if place == "decoder":
+        given["attn_mask"] = torch.ones(T, T, dtype=torch.bool).triu(1)
+    scores, values = layer(x, y, y, before_softmax=True, **given)
+    assert scores.shape == (B * HEADS, T, y.size(0))
     assert values.shape == (B * layer.value_heads, y.size(0), layer.head_dim)
-    _, weights = layer(
-        x, y, y, key_padding_mask=right_padding(B, y.size(0)), need_head_weights=True
-    )
+    _, weights = layer(x, y, y, need_head_weights=True, **given)
     found = scores.view(B, HEADS, T, y.size(0)).softmax(-1).transpose(0, 1)
     torch.testing.assert_close(found, weights, **EXACT)
 
