@@ -7,7 +7,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
@@ -29,6 +28,7 @@ from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.embeddings import HashedEmbedding, hashes_of
+from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.checkpoint_options import check_transformer
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, build_ours, family_of
 from fairseq_mhe.models.options import OPTIONS, kinds
@@ -154,7 +154,7 @@ def open_on_meta(path: Path) -> nn.Module:
     state = load_checkpoint(path)
     options, _ = _understood(path, state)
     family = family_of(options)
-    with torch.device("meta"):
+    with without_memory():
         return build_ours(options, family.task(*family.words(state["model"])))
 
 

@@ -5,7 +5,6 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 
-import torch
 from fairseq.data import Dictionary
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +13,13 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.embeddings import HASHED, TABLE, build_hashed
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import SETTINGS, VOCABULARY, build_on_meta, build_setting
+from fairseq_mhe.models.build import (
+    SETTINGS,
+    VOCABULARY,
+    build_on_meta,
+    build_setting,
+    without_memory,
+)
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
 
@@ -118,7 +123,7 @@ def _of_embeddings(vocabulary: int) -> dict[str, dict[str, int]]:
     for width in sorted({row.embed_dim for row in ROWS.values()}):
         found[TABLE][str(width)] = vocabulary * width
         for kind in HASHED:
-            with torch.device("meta"):
+            with without_memory():
                 module = build_hashed(kind, None, few, width)
             own = (p.numel() for name, p in module.named_parameters() if name != "special")
             found.setdefault(kind, {})[str(width)] = sum(own)

@@ -1,10 +1,12 @@
 """The one way to build a model: from flat options or a configuration, whatever the words."""
 
 import argparse
+import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from fairseq.data import Dictionary
@@ -85,6 +87,18 @@ def build(
         raise UserError(error.message) from None
 
 
+@contextlib.contextmanager
+def without_memory() -> Iterator[None]:
+    """Models made meanwhile have parameters of the right shapes and no memory behind them.
+
+    Nor are these initialised, which without memory does nothing, for half of the time.
+    """
+    names = [name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")]
+    nothing: dict[str, Any] = {name: lambda tensor, *_, **__: tensor for name in names}
+    with torch.device("meta"), patch.multiple(nn.init, **nothing):
+        yield
+
+
 def build_on_meta(
     row: str, attention: str, vocabulary: int = VOCABULARY, **options: Any
 ) -> BaseFairseqModel:
@@ -103,7 +117,7 @@ def build_on_meta(
     special = len(Dictionary())
     if vocabulary <= special:
         raise UserError(f"a vocabulary of {vocabulary} has no words: take more than {special}")
-    with torch.device("meta"):
+    with without_memory():
         arch = {"arch": arch_name(row), "attention": attention, "share_all_embeddings": True}
         return build({**arch, **options}, make_task(vocabulary))
 
@@ -111,7 +125,7 @@ def build_on_meta(
 def build_setting(setting: str, attention: str) -> nn.ModuleList:
     """The attention sublayers of a setting (a key of ``SETTINGS``), without memory for them."""
     size = SETTINGS[setting]
-    with torch.device("meta"):
+    with without_memory():
         return nn.ModuleList(
             build_attention(attention, size.embed_dim, size.heads, self_attention=True)
             for _ in range(size.sublayers)

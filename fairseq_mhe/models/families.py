@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, BaseFairseqModel
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
@@ -15,7 +14,7 @@ from torch import Tensor
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models import language_model, roberta
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
-from fairseq_mhe.models.build import build, make_dictionary, make_task
+from fairseq_mhe.models.build import build, make_dictionary, make_task, without_memory
 from fairseq_mhe.models.language_architectures import LM_ROWS, ROBERTA_ROWS
 from fairseq_mhe.models.options import MODEL_NAME, OPTIONS, PLACES, TransformerMHEConfig
 
@@ -168,5 +167,5 @@ def build_language_on_meta(
     given = {"arch": arch, "attention": attention, **tied, **options}
     if arch.endswith("_wiki103"):
         given.pop("share_decoder_input_output_embed")
-    with torch.device("meta"):
+    with without_memory():
         return build(given, family.task(vocabulary))

@@ -4,9 +4,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import torch
-
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.options import PLACES, build_place
 
@@ -107,6 +106,6 @@ def _sized(row: str, kind: str, heads: int, width: int) -> Size:
     given = {"attention": kind, "attention_head_dim": width, **FIXED.get(kind, {})}
     sides = {f"{side}_attention_heads": heads for side in ("encoder", "decoder")}
     args = Namespace(**{**size.options(), **given, **sides})
-    with torch.device("meta"):
+    with without_memory():
         each = sum(total_parameters(build_place(args, place)) for place in PLACES)
     return Size(kind, heads, width, size.layers * each)
