@@ -47,7 +47,7 @@ _GROUPS = {
     "measure": {
         "params": ("experiments.params", "count the parameters of every row and kind of attention"),
         "cost": ("experiments.cost", "what a row with a kind costs to store and to run"),
-        "bench": ("bench.run", "attention, training or generation against stock fairseq"),
+        "bench": ("bench.run", "attention, memory, training or generation against stock fairseq"),
         "attention-map": ("report.attention_map", "draw what the heads of a model attend to"),
     },
 }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Runs a study, one of collaborative-curve, uptrain, compare-engines, compare-huggingface,
-# serving, gap-study, equal-budget and precision-study: JSON, Markdown and a picture in its
+# serving, gap-study, equal-budget, precision-study and collaborative-nlu: JSON, Markdown and a picture in its
 # --out. Stopped at any moment, the same command goes on from there. The first three work on finished runs (of
 # quickstart.sh, say), the last trains on a data folder:
 #
 #   collaborative-curve --run RUN          BLEU against the width of collaborative attention, and MHA's
+#   collaborative-nlu --runs RUN ...       scores of fine-tuned language models against that width
 #   uptrain --runs DIR                     smaller kinds from scratch and from a trained MHA, over seeds
 #   compare-engines --mha RUN --mhe RUN    stock fairseq, fairseq with MHE, CTranslate2: speed, memory, size, BLEU
 #   serving --run RUN                      plain text by each engine of translate, the run's model and one of row base
@@ -17,8 +18,8 @@ set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-[[ " $* " =~ \ (collaborative-curve|uptrain|compare-engines|compare-huggingface|serving|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
-    fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, serving, gap-study, equal-budget or precision-study (--help says more)"
+[[ " $* " =~ \ (collaborative-curve|collaborative-nlu|uptrain|compare-engines|compare-huggingface|serving|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
+    fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, serving, gap-study, equal-budget, precision-study or collaborative-nlu (--help says more)"
 extras=fairseq,convert
 [[ ! " $* " =~ \ (compare-huggingface|serving)\  ]] || extras+=,huggingface
 set_up "$extras" "$@"

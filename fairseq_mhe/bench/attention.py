@@ -4,7 +4,7 @@ import argparse
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,9 @@ PLACES = (*TRAINING_PLACES, *STEP_PLACES)
 _TOKENS = {"cpu": 2048, "cuda": 16384}
 #: Two decoder layers, because stock fairseq treats the last one in another way.
 _LAYERS = ("--encoder-layers", "1", "--decoder-layers", "2")
+#: More positions than fairseq's models have unless asked, as language models do.
+_LONGEST = 4096
+_POSITIONS = ("--max-source-positions", str(_LONGEST), "--max-target-positions", str(_LONGEST))
 #: A sublayer never sees the vocabulary.
 _VOCABULARY = 64
 _INPUTS = ("query", "key", "value")
@@ -48,13 +51,17 @@ class AttentionBenchmark(Benchmark):
         *MEMORY,
     )
     own = ("seconds",)
+    usual_places: ClassVar[tuple[str, ...]] = PLACES
+    usual_lengths: ClassVar[tuple[int, ...]] = (32, 64, 128, 256, 512, 1024)
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        text, every = f"{', '.join(PLACES)}, or all (default: all)", list(PLACES)
-        add("--places", type=some_of(PLACES), default=every, metavar="PLACE,...", help=text)
-        lengths = [32, 64, 128, 256, 512, 1024]
+        usual = list(cls.usual_places)
+        told = "all" if len(usual) == len(PLACES) else ",".join(usual)
+        text = f"{', '.join(PLACES)}, or all (default: {told})"
+        add("--places", type=some_of(PLACES), default=usual, metavar="PLACE,...", help=text)
+        lengths = list(cls.usual_lengths)
         text = f"tokens of source and target (default: {','.join(map(str, lengths))})"
         add("--lengths", type=positive_list, default=lengths, metavar="N,...", help=text)
         defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
@@ -67,7 +74,7 @@ class AttentionBenchmark(Benchmark):
     @classmethod
     def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
         """By dtype, place and length; batches have about the same number of tokens."""
-        check_lengths(args.lengths)
+        check_lengths(args.lengths, _LONGEST)
         tokens = args.tokens or _TOKENS[args.device]
         for dtype, place, length in itertools.product(args.dtype, args.places, args.lengths):
             batch = max(1, tokens // length)
@@ -93,11 +100,12 @@ class AttentionBenchmark(Benchmark):
 
     def prepare(self, cell: Cell) -> None:
         """Record what the model calls the sublayer with, to call it with the same again."""
-        cfg = models.configuration(self.variant, self.settings, cell["dtype"], _LAYERS)
+        words = (*_LAYERS, *_POSITIONS)
+        cfg = models.configuration(self.variant, self.settings, cell["dtype"], words)
         task, model = models.build(cfg, _VOCABULARY)
         model = model.to(self.device, DTYPES[cell["dtype"]])
-        words, seed = task.source_dictionary, self.settings.seed
-        batch = parallel_batch(words, cell["batch"], cell["length"], seed)["net_input"]
+        dictionary, seed = task.source_dictionary, self.settings.seed
+        batch = parallel_batch(dictionary, cell["batch"], cell["length"], seed)["net_input"]
         batch = {name: tensor.to(self.device) for name, tensor in batch.items()}
         self._steps = cell["place"] in STEP_PLACES
         self._layer = _sublayer(model, cell["place"])
@@ -157,6 +165,18 @@ class AttentionBenchmark(Benchmark):
                 with watch.part("backward"):
                     torch.autograd.grad(output, self._leaves, self._gradient, allow_unused=True)
         return watch.seconds()
+
+
+class MemoryBenchmark(AttentionBenchmark):
+    """The same, for what it takes of memory as sentences get longer.
+
+    (Xue & Aletras 2023 report the memory that attention saves in percent.)
+    """
+
+    title = "memory of one attention sublayer, forward and backward, by length"
+    usual_places = ("encoder",)
+    usual_lengths = (128, 256, 512, 1024, 2048)
+    saves_memory = True
 
 
 def _seconds(text: str) -> float:

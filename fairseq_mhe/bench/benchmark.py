@@ -81,6 +81,8 @@ class Benchmark(Workload):
     own: ClassVar[tuple[str, ...]] = ()
     #: Parts of the time that get a table of their own where they are known.
     parts: ClassVar[tuple[str, ...]] = ()
+    #: Whether its memory is compared too.
+    saves_memory: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod
@@ -140,8 +142,8 @@ def limits(own: Floor | None, mha: Floor | None) -> dict[str, Any]:
     }
 
 
-def check_lengths(lengths: Iterable[int]) -> None:
+def check_lengths(lengths: Iterable[int], longest: int = _LONGEST) -> None:
     """Raises UserError for a length that the models cannot have."""
     for length in lengths:
-        if not 2 <= length <= _LONGEST:
-            raise UserError(f"a length of {length} does not fit: lengths go from 2 to {_LONGEST}")
+        if not 2 <= length <= longest:
+            raise UserError(f"a length of {length} does not fit: lengths go from 2 to {longest}")

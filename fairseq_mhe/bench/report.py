@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairseq_mhe.bench.benchmark import Benchmark
+from fairseq_mhe.bench.benchmark import STOCK, Benchmark
 from fairseq_mhe.bench.columns import MISSING, Result
 from fairseq_mhe.bench.worker import OK
 from fairseq_mhe.common.tables import Column, align
@@ -33,6 +33,7 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
         "\n".join(f"- {name}: {value}" for name, value in facts.items()),
         "## Speed, stock fairseq = 1.00",
         align(["", *cells[0]["variants"]], ratios),
+        *(_memory(cells) if benchmark.saves_memory else []),
         "## Everything measured",
         benchmark.legend + _LIMITS,
     ]
@@ -41,6 +42,27 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
         blocks += [f"### {label(cell['cell'])}", table]
         blocks += _by_part(benchmark.parts, cell)
     return "\n\n".join(blocks) + "\n"
+
+
+def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each variant saves of MHA's peak memory, ours where it was measured, else stock's."""
+    names = list(cells[0]["variants"])
+    base = "mha" if "mha" in names else STOCK
+    rows = []
+    for cell in cells:
+        peaks = {name: result.get("peak_bytes") for name, result in cell["variants"].items()}
+        whole = peaks[base]
+        if not whole:
+            continue
+        saved = [
+            MISSING if peak is None else f"{100 * (1 - peak / whole):.1f}"
+            for peak in peaks.values()
+        ]
+        rows.append([label(cell["cell"]), f"{whole / 2**20:,.1f}", *saved])
+    if not rows:
+        return []
+    told = "## Memory saved, % of the peak of " + ("mha" if base == "mha" else "stock fairseq")
+    return [told, align(["", f"{base}, MiB", *names], rows)]
 
 
 def label(cell: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.bench.attention import AttentionBenchmark
+from fairseq_mhe.bench.attention import AttentionBenchmark, MemoryBenchmark
 from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell, Settings, limits
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
@@ -31,6 +31,7 @@ from fairseq_mhe.models.build import VOCABULARY
 
 BENCHMARKS: dict[str, type[Benchmark]] = {
     "attention": AttentionBenchmark,
+    "memory": MemoryBenchmark,
     "training": TrainingBenchmark,
     "generation": GenerationBenchmark,
 }

@@ -1,6 +1,8 @@
 """``fairseq-mhe finetune``: a masked language model on a task, and the task's official score."""
 
 import argparse
+import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +15,10 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
-from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.finetuning import finetune, open_pretrained, plan_finetuning
+from fairseq_mhe.runs import devices, precision
+from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning
 from fairseq_mhe.runs.language_recipes import finetuning
-from fairseq_mhe.runs.language_runs import LanguageRun
+from fairseq_mhe.runs.language_runs import LanguageRun, Training, train_all
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.task_scores import score_task
 
@@ -41,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("runs/language"), metavar="RUNS", help="folder of runs")
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add("--epochs", type=positive, metavar="N", help="another number than the recipe's")
+    precision.add_language_argument(parser)
     devices.add_arguments(parser)
 
 
@@ -70,30 +73,80 @@ def fine_tune(
         number: the seed.
         out: the folder of runs.
         epochs: another number than the recipe's.
-        where: the options of `devices`.
+        where: the options of `devices`, and ``precision``.
 
     Raises:
         UserError: the model or task do not fit, or training failed.
+    """
+    training = plan(model, data, number, out, epochs, where)
+    ((run, found),) = fine_tune_all([(training, data)], where)
+    return run, found
+
+
+def plan(
+    model: Path,
+    data: TaskFolder,
+    number: int,
+    out: Path,
+    epochs: int | None,
+    where: argparse.Namespace,
+) -> Training:
+    """What fine-tunes a model; arguments as of `fine_tune`.
+
+    Raises:
+        UserError: the model or task do not fit.
     """
     whole = model / "checkpoints" / LAST
     source = open_pretrained(whole if model.is_dir() else model, data)
     recipe = finetuning(nearest_row(source.options).name, data.task.name)
     recipe = replace(recipe, epochs=epochs or recipe.epochs)
-    device = devices.asked_for(where, models=1)
+    folder = output_folder(out / run_name(model, data, number))
+    further, flags = precision.of_language_model(where.precision, devices.on_gpu(where))
+    run = plan_finetuning(source, data, recipe, number, folder, further)
+    return finetuning_of(run, source, data, flags)
+
+
+def run_name(model: Path, data: TaskFolder, number: int) -> str:
+    """The folder of a model's fine-tuning, by the model's name."""
     name = model.name if model.is_dir() else model.stem
-    folder = output_folder(out / f"{name}-{data.task.name}-seed{number}")
-    made = plan_finetuning(source, data, recipe, number, folder)
-    with only_one(folder):
-        say(f"{folder.name}: {made.updates:,} updates {device.describe()}")
-        finetune(made, source, data, device)
-        return made, _score(made, data, device.gpu)
+    return f"{name}-{data.task.name}-seed{number}"
+
+
+def fine_tune_all(
+    planned: Sequence[tuple[Training, TaskFolder]], where: argparse.Namespace
+) -> list[tuple[LanguageRun, dict[str, Any]]]:
+    """Train as many side by side as the devices hold, then score each; runs and their scores.
+
+    Raises:
+        UserError: another process is at work in a folder, or training failed.
+    """
+    waiting = sum(not training.run.trained() for training, _ in planned)
+    device = devices.asked_for(where, models=max(1, waiting))
+    with contextlib.ExitStack() as opened:
+        for training, _ in planned:
+            run = training.run
+            opened.enter_context(only_one(run.folder))
+            say(f"{run.folder.name}: {run.updates:,} updates {device.describe()}")
+        train_all([training for training, _ in planned], device)
+        return [
+            (training.run, _score(training.run, data, device.gpu)) for training, data in planned
+        ]
+
+
+def finished_scores(folder: Path) -> dict[str, Any] | None:
+    """What a run folder's scores.json says, None where there is none."""
+    path = folder / SCORES
+    if not path.exists():
+        return None
+    found: dict[str, Any] = read_json(path, _SCORED)
+    return found
 
 
 def _score(run: LanguageRun, data: TaskFolder, gpu: bool) -> dict[str, Any]:
     """Predict every example, once, and write predictions and scores."""
     path = run.folder / SCORES
     model = sha256(run.checkpoint)
-    found: dict[str, Any] = read_json(path, _SCORED) if path.exists() else {}
+    found = finished_scores(run.folder) or {}
     if found.get("model") != model:
         counts, values = score_task(run, data, gpu)
         found = {"task": data.task.name, "examples": counts, "scores": values, "model": model}

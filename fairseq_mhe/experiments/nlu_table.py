@@ -1,58 +1,102 @@
-"""``fairseq-mhe nlu-table``: kinds of attention pre-trained, fine-tuned on tasks, in a table."""
+"""``fairseq-mhe nlu-table``: kinds of attention pre-trained, fine-tuned on tasks, in a table.
+
+Of a causal architecture the table is of the perplexity of the validation text.
+"""
 
 import argparse
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import positive, some_of
+from fairseq_mhe.common.arguments import as_words, positive, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, write_text
-from fairseq_mhe.common.tables import align
 from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.experiments.finetune import fine_tune
-from fairseq_mhe.experiments.pretrain import Tokens, add_pretraining, pretrain, recipe_of
-from fairseq_mhe.models.counting import attention_parameters, embedding_parameters, total_parameters
-from fairseq_mhe.models.families import ROBERTA, build_language_on_meta
+from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, plan, run_name
+from fairseq_mhe.experiments.pretrain import (
+    KNOWN,
+    Tokens,
+    add_pretraining,
+    nats_in,
+    pretrain,
+    pretrained,
+    recipe_of,
+)
+from fairseq_mhe.models.counting import (
+    attention_parameters,
+    cache_bytes,
+    embedding_parameters,
+    total_parameters,
+)
+from fairseq_mhe.models.families import ROBERTA, build_language_on_meta, language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
-from fairseq_mhe.report.published import peop, prr
-from fairseq_mhe.runs import devices
+from fairseq_mhe.report.language_table import language_tables, perplexity_table
+from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.language_recipes import Pretraining
 
 FILE = "nlu-table.md"
 #: The paper's, in its order.
 _KINDS = ("sha", "mha", "el", "mqa", "skv", "mhe_add", "mhe_mul")
-#: Task -> scores of the seeds.
-Scores = Mapping[str, Sequence[float]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe nlu-table``."""
     add = parser.add_argument
-    archs = [ROBERTA.arch(row) for row in ROBERTA.rows]
-    add("arch", metavar="ARCH", choices=archs, help=", ".join(archs))
-    told = "folders of data-prep/glue.sh, superglue.sh or squad.sh, one a task"
-    add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=told)
+    add("arch", metavar="ARCH", choices=KNOWN, help=", ".join(KNOWN))
+    told = (
+        "folders of data-prep/glue.sh, superglue.sh or squad.sh, one a task; none of a causal model"
+    )
+    add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=told)
     told = f"kinds of attention (default: {','.join(_KINDS)})"
     add("--kinds", type=cells.words, default=list(_KINDS), metavar="KIND,...", help=told)
     seeds = ("1", "2", "3", "4", "5")
-    told = "seeds of fine-tuning (default: 1,2,3)"
+    told = "seeds of fine-tuning; of a causal model, of its training (default: 1,2,3)"
     add("--seeds", type=some_of(seeds), default=["1", "2", "3"], metavar="N,...", help=told)
     add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
     told = f"token embeddings, each with each kind: {', '.join(EMBEDDINGS)} (default: {TABLE})"
     add("--embeddings", type=some_of(EMBEDDINGS), default=[TABLE], metavar="KIND,...", help=told)
+    add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
     add_pretraining(parser)
     devices.add_arguments(parser)
+    slurm.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train what is not trained yet, one model after another, and write and print the table."""
+    """Train what is not trained yet, and write and print the table."""
     kinds = [cells.kind(name) for name in args.kinds]
+    masked = language_archs()[args.arch] is ROBERTA
+    if masked != bool(args.tasks):
+        raise UserError(
+            f"{args.arch} is fine-tuned on tasks: name their folders, --tasks TASK-DATA ..."
+            if masked
+            else f"{args.arch} is not fine-tuned, its table is of perplexity: leave --tasks out"
+        )
     data = open_text(args.data)
     tasks = [open_task(folder) for folder in args.tasks]
+    _check_tasks(tasks, data)
+    made = LanguageTable(args.arch, data, tasks, [int(word) for word in args.seeds], args.out)
+    models = [
+        (kind, Tokens(name, None if name == TABLE else args.hash, args.objective))
+        for name in args.embeddings
+        for kind in kinds
+    ]
+    if args.slurm:
+        waiting = [model for model in models if not made.finished(model)]
+        slurm.submit_jobs({_name(m): _words(args, m) for m in waiting}, len(models), args)
+        return
+    if args.finished_only:
+        models = [model for model in models if made.finished(model)]
+        if not models:
+            raise UserError(f"no model of {made.out} is finished yet: there is nothing to tabulate")
+        made.tabulate(models)
+    else:
+        made.train(models, recipe_of(args), args)
+    print(made.path.read_text(encoding="utf-8"), end="")
+    print(made.path)
+
+
+def _check_tasks(tasks: Sequence[TaskFolder], data: TextFolder) -> None:
     names = [task.task.name for task in tasks]
     if len(set(names)) < len(names):
         raise UserError(f"--tasks names a task twice: {', '.join(names)}")
@@ -62,98 +106,129 @@ def run(args: argparse.Namespace) -> None:
                 f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
                 f"{data.folder}"
             )
-    seeds = [int(word) for word in args.seeds]
-    models = [
-        (kind, Tokens(name, None if name == TABLE else args.hash, args.objective))
-        for name in args.embeddings
-        for kind in kinds
-    ]
-    print(train_all(args.arch, models, data, tasks, seeds, recipe_of(args), args))
 
 
-def train_all(
-    arch: str,
-    models: Sequence[tuple[str, Tokens]],
-    data: TextFolder,
-    tasks: Sequence[TaskFolder],
-    seeds: Sequence[int],
-    recipe: Pretraining,
-    args: argparse.Namespace,
-) -> Path:
-    """Train what is not trained yet, write the table after each model, print it; the table's file.
-
-    ``models``: kinds of attention and token embeddings; ``args``: the folder ``out``, ``epochs``
-    where they are not the recipe's, and the options of `devices`.
-
-    Raises:
-        UserError: a model cannot be, a training failed, or its folder has a run of other settings.
-    """
-    out = output_folder(args.out)
-    words = sum(1 for _ in data.dictionary().open(encoding="utf-8")) + 5
-    attention: dict[str, int] = {}
-    embeddings: dict[str, tuple[int, int]] = {}
-    for kind, tokens in models:
-        model = build_language_on_meta(arch, kind, words, **tokens.options(arch, kind, data))
-        name = _name(kind, tokens)
-        attention[name] = attention_parameters(model)
-        embeddings[name] = embedding_parameters(model), total_parameters(model)
-    if all(tokens.embedding == TABLE for _, tokens in models):
-        embeddings = {}
-    found: dict[str, Scores] = {}
-    for kind, tokens in models:
-        run = pretrain(arch, kind, tokens, 1, data, out, recipe, args)
-        scores: dict[str, list[float]] = {}
-        for task in tasks:
-            for number in seeds:
-                _, result = fine_tune(run.folder, task, number, out, args.epochs, args)
-                scores.setdefault(task.task.name, []).append(result["scores"]["score"])
-        found[_name(kind, tokens)] = scores
-        write_text(out / FILE, f"{table(found, attention, embeddings)}\n")  # as far as it is
-    print(table(found, attention, embeddings))
-    return out / FILE
+#: A kind of attention and a token embedding.
+Model = tuple[str, Tokens]
 
 
-def _name(kind: str, tokens: Tokens) -> str:
+def _name(model: Model) -> str:
     """Of a model in the table."""
+    kind, tokens = model
     return kind if tokens.embedding == TABLE else f"{kind}, {tokens.embedding}"
 
 
-def table(
-    found: Mapping[str, Scores],
-    parameters: Mapping[str, int],
-    embeddings: Mapping[str, tuple[int, int]] | None = None,
-) -> str:
-    """A line a model: attention parameters, the score of each task, their mean, PRR and PEoP.
-
-    A task's score is the mean over seeds, with the standard deviation where there are several. PRR
-    is of mha's mean, PEoP of sha's mean and parameters, as the paper has them; a dash stands where
-    these were not trained. Where ``embeddings`` says the parameters of each model's token embedding
-    and all of the model's, these and the weights' size stand there too, and PEoP, which is of
-    attention parameters, only with a table of words.
-    """
-    means = {
-        name: statistics.mean(statistics.mean(values) for values in scores.values())
-        for name, scores in found.items()
+def _words(args: argparse.Namespace, model: Model) -> list[str]:
+    """The words after ``fairseq-mhe`` of one model's job."""
+    kind, tokens = model
+    how = ("epochs", "updates", "tokens", "batch", "objective", "precision")
+    where = ("gpus", "processes", "cpu")
+    options = {
+        "data": args.data.resolve(),
+        "out": args.out.resolve(),
+        "kinds": [kind],
+        "embeddings": [tokens.embedding],
+        "hash": tokens.hash,
+        "seeds": args.seeds,
+        **{name: getattr(args, name) for name in (*how, *where)},
     }
-    tasks = list(next(iter(found.values())))
-    sizes = ("embedding parameters", "all parameters", "MB in float32") if embeddings else ()
-    rows = []
-    for name, scores in found.items():
-        line = [name, f"{parameters[name]:,}"]
-        if embeddings:
-            own, whole = embeddings[name]
-            line += [f"{own:,}", f"{whole:,}", f"{whole * 4 / 1e6:.1f}"]
-        line += [*(_with_deviation(scores[task]) for task in tasks), f"{means[name]:.2f}"]
-        line.append(f"{prr(means[name], means['mha']):.1f}" if means.get("mha") else "-")
-        elastic = "-"
-        if means.get("sha") and name in KINDS and parameters[name] != parameters["sha"]:
-            value = peop(means[name], means["sha"], parameters[name], parameters["sha"])
-            elastic = f"{value:.2f}"
-        rows.append([*line, elastic])
-    headings = ("attention", "attention parameters", *sizes, *tasks, "mean", "PRR", "PEoP")
-    return align(headings, rows, "markdown")
+    tasks = [str(folder.resolve()) for folder in args.tasks]
+    return ["nlu-table", args.arch, *as_words(options), *(["--tasks", *tasks] if tasks else [])]
 
 
-def _with_deviation(values: Sequence[float]) -> str:
-    mean = f"{statistics.mean(values):.2f}"
-    return f"{mean} ± {statistics.stdev(values):.2f}" if len(values) > 1 else mean
+class LanguageTable:
+    """Models of an architecture, tasks and seeds, and their table in a folder of runs."""
+
+    def __init__(
+        self,
+        arch: str,
+        data: TextFolder,
+        tasks: Sequence[TaskFolder],
+        seeds: Sequence[int],
+        out: Path,
+    ) -> None:
+        """``tasks``: none of a causal architecture, whose table is of perplexity.
+
+        Raises:
+            UserError: the folder cannot be written in.
+        """
+        self.arch, self.data, self.tasks, self.seeds = arch, data, tasks, seeds
+        self.out = output_folder(out)
+        self.path = self.out / FILE
+
+    def train(self, models: Sequence[Model], recipe: Pretraining, args: argparse.Namespace) -> None:
+        """Train what is not trained yet, side by side; the table is written after each model.
+
+        ``args``: ``epochs`` where they are not the recipe's, ``precision``, and the options of
+        `devices`.
+
+        Raises:
+            UserError: a model cannot be, a training failed, or its folder has a run of other
+                settings.
+        """
+        seeds = [1] if self.tasks else self.seeds
+        every = [(kind, tokens, number) for kind, tokens in models for number in seeds]
+        pretrain(self.arch, every, self.data, self.out, recipe, args)
+        for index, model in enumerate(models if self.tasks else ()):
+            start = self._pretrained(model)
+            planned = [
+                (plan(start, task, number, self.out, args.epochs, args), task)
+                for task in self.tasks
+                for number in self.seeds
+            ]
+            fine_tune_all(planned, args)
+            self.tabulate(models[: index + 1])
+        if not self.tasks:
+            self.tabulate(models)
+
+    def finished(self, model: Model) -> bool:
+        """Whether all runs of a model have their scores."""
+        if not self.tasks:
+            return None not in map(nats_in, self._all_pretrained(model))
+        start = self._pretrained(model)
+        return all(
+            finished_scores(self.out / run_name(start, task, number)) is not None
+            for task in self.tasks
+            for number in self.seeds
+        )
+
+    def tabulate(self, models: Sequence[Model]) -> None:
+        """Write the table of models that are finished."""
+        words = sum(1 for _ in self.data.dictionary().open(encoding="utf-8")) + 5
+        built = {}
+        for kind, tokens in models:
+            options = tokens.options(self.arch, kind, self.data)
+            made = build_language_on_meta(self.arch, kind, words, **options)
+            built[_name((kind, tokens))] = made
+        counts = {name: attention_parameters(made) for name, made in built.items()}
+        if not self.tasks:
+            found = {_name(model): self._nats(model) for model in models}
+            cache = {name: cache_bytes(made).per_target_token for name, made in built.items()}
+            write_text(self.path, f"{perplexity_table(found, counts, cache)}\n")
+            return
+        sizes = {
+            name: (embedding_parameters(made), total_parameters(made))
+            for name, made in built.items()
+        }
+        if all(tokens.embedding == TABLE for _, tokens in models):
+            sizes = {}
+        scores = {_name(model): self._scores(model) for model in models}
+        write_text(self.path, f"{language_tables(scores, counts, sizes)}\n")
+
+    def _pretrained(self, model: Model, number: int = 1) -> Path:
+        return pretrained(self.arch, (*model, number), self.data, self.out)
+
+    def _all_pretrained(self, model: Model) -> list[Path]:
+        return [self._pretrained(model, number) for number in self.seeds]
+
+    def _nats(self, model: Model) -> list[float]:
+        return [each for each in map(nats_in, self._all_pretrained(model)) if each is not None]
+
+    def _scores(self, model: Model) -> dict[str, list[float]]:
+        """Task -> scores of the seeds."""
+        start, found = self._pretrained(model), {}
+        for task in self.tasks:
+            runs = [self.out / run_name(start, task, number) for number in self.seeds]
+            each = [scores for scores in map(finished_scores, runs) if scores]
+            found[task.task.name] = [float(scores["scores"]["score"]) for scores in each]
+        return found

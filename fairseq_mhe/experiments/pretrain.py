@@ -1,7 +1,9 @@
 """``fairseq-mhe pretrain``: a masked or causal language model, trained to its last update."""
 
 import argparse
+import contextlib
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +20,13 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.models.families import ANY, ROBERTA, build_language_on_meta, language_archs
 from fairseq_mhe.models.roberta import OBJECTIVES
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
-from fairseq_mhe.runs import devices
+from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.language_recipes import PRETRAINING, Pretraining
-from fairseq_mhe.runs.language_runs import LanguageRun
+from fairseq_mhe.runs.language_runs import LanguageRun, Training, train_all
 from fairseq_mhe.runs.perplexity import nats_of
 
-_KNOWN = [
+#: The architectures that have a recipe.
+KNOWN = [
     arch
     for arch, family in language_archs().items()
     if arch.removeprefix(f"{family.name}_") in PRETRAINING
@@ -66,7 +69,7 @@ class Tokens:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe pretrain``."""
     add = parser.add_argument
-    add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
+    add("arch", metavar="ARCH", choices=KNOWN, help=", ".join(KNOWN))
     add("attention", metavar="ATTENTION", help="kind of attention, as fairseq-train's --attention")
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     embeddings = ", ".join(EMBEDDINGS)
@@ -88,6 +91,7 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
     add("--hash", choices=tuple(HASHES), help=told)
     told = "what a masked model learns to say (default: masked_lm where its embedding can)"
     add("--objective", choices=OBJECTIVES, help=told)
+    precision.add_language_argument(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -96,58 +100,87 @@ def run(args: argparse.Namespace) -> None:
     data = open_text(args.data)
     recipe = recipe_of(args)
     tokens = Tokens(args.embedding, args.hash, args.objective)
-    made = pretrain(args.arch, kind, tokens, args.seed, data, args.out, recipe, args)
+    (made,) = pretrain(args.arch, [(kind, tokens, args.seed)], data, args.out, recipe, args)
     _tell(made)
     print(made.folder)
 
 
+#: Kind of attention, token embedding, seed.
+Model = tuple[str, Tokens, int]
+
+
 def pretrain(
     arch: str,
-    kind: str,
-    tokens: Tokens,
-    number: int,
+    models: Sequence[Model],
     data: TextFolder,
     out: Path,
     recipe: Pretraining,
     where: argparse.Namespace,
-) -> LanguageRun:
-    """Train a model with the seed ``number`` in ``out``, or go on, or find it trained.
+) -> list[LanguageRun]:
+    """Train models in ``out``, side by side, or go on, or find them trained; and score them.
 
-    ``kind``: of attention; ``where``: the options of `devices`.
+    ``where``: the options of `devices`, and ``precision``.
 
     Raises:
-        UserError: as `LanguageRun.train`, or as `Tokens.options`.
+        UserError: another process is at work in a folder, training failed, or as `Tokens.options`.
     """
-    device = devices.asked_for(where, models=1)
+    options = [tokens.options(arch, kind, data) for kind, tokens, _ in models]
+    folders = [output_folder(pretrained(arch, model, data, out)) for model in models]
+    waiting = sum(not (folder / SCORES).exists() for folder in folders)
+    device = devices.asked_for(where, models=max(1, waiting))
+    further, flags = precision.of_language_model(where.precision, device.gpu)
+    trainings = []
+    for (kind, _, number), chosen, folder in zip(models, options, folders, strict=True):
+        settings = {
+            "arch": arch,
+            "attention": kind,
+            "data": data.fingerprint,
+            "recipe": recipe.settings(),
+            "seed": number,
+            **chosen,
+            **further,
+        }
+        run = LanguageRun(folder, settings, recipe.updates)
+        words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
+        words += [*_words(arch, chosen), *recipe.flags(device.workers), *flags]
+        trainings.append(Training(run, words, interval=max(1, recipe.updates // 10)))
+    with contextlib.ExitStack() as opened:
+        for folder in folders:
+            opened.enter_context(only_one(folder))
+            say(f"{folder.name}: {recipe.updates:,} updates {device.describe()}")
+        train_all(trainings, device)
+        for training in trainings:
+            path = training.run.folder / SCORES
+            if not path.exists():
+                write_json(path, nats_of(training.run.checkpoint))
+    return [training.run for training in trainings]
+
+
+def pretrained(arch: str, model: Model, data: TextFolder, out: Path) -> Path:
+    """The run folder of a model."""
+    kind, tokens, number = model
     chosen = tokens.options(arch, kind, data)
-    settings = {
-        "arch": arch,
-        "attention": kind,
-        "data": data.fingerprint,
-        "recipe": recipe.settings(),
-        "seed": number,
-        **chosen,
-    }
-    folder = output_folder(out / "-".join([arch, kind, *chosen.values(), f"seed{number}"]))
-    made = LanguageRun(folder, settings, recipe.updates)
+    return out / "-".join([arch, kind, *chosen.values(), f"seed{number}"])
+
+
+def _words(arch: str, chosen: Mapping[str, str]) -> list[str]:
+    """fairseq's options of what is learnt, but for the recipe's."""
     masked = language_archs()[arch] is ROBERTA
-    words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
     objective = chosen.get("objective", OBJECTIVES[0])
-    words += ["--task", objective if masked else "language_modeling"]
+    words = ["--task", objective if masked else "language_modeling"]
     words += ["--criterion", objective if masked else "cross_entropy"]
     for name in {"embedding", "hash"} & chosen.keys():
         words += [f"--{name}", chosen[name]]
     # A masked model's blocks begin and end with sentences; a causal one's are full.
     words += ["--sample-break-mode", "complete" if masked else "none"]
-    words += [] if masked else ["--share-decoder-input-output-embed"]
-    words += recipe.flags(device.workers)
-    with only_one(folder):
-        say(f"{folder.name}: {recipe.updates:,} updates {device.describe()}")
-        made.train(words, device, interval=max(1, recipe.updates // 10))
-        path = folder / SCORES
-        if not path.exists():
-            write_json(path, nats_of(made.checkpoint))
-    return made
+    return words if masked else [*words, "--share-decoder-input-output-embed"]
+
+
+def nats_in(folder: Path) -> float | None:
+    """The loss that a run folder's scores.json says, None where there is none."""
+    if not (folder / SCORES).exists():
+        return None
+    return float(read_json(folder / SCORES, _SCORED)["nats"])
 
 
 def recipe_of(args: argparse.Namespace) -> Pretraining:

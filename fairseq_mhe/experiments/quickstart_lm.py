@@ -7,13 +7,13 @@ from pathlib import Path
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.experiments.nlu_table import train_all
+from fairseq_mhe.experiments.nlu_table import LanguageTable
 from fairseq_mhe.experiments.pretrain import Tokens
 from fairseq_mhe.prepare.corpora.home_assistant_language import prepare_language
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_folder import open_task
-from fairseq_mhe.runs import devices
+from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.language_recipes import PRETRAINING
 
 _ARCH = "roberta_mhe_tiny"
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--updates", type=positive, default=_UPDATES, metavar="N", help=told)
     told = "of fine-tuning (default: %(default)s)"
     add("--epochs", type=positive, default=_EPOCHS, metavar="N", help=told)
+    precision.add_language_argument(parser)
     devices.add_arguments(parser)
 
 
@@ -50,5 +51,7 @@ def run(args: argparse.Namespace) -> None:
         mini=_BATCH,
     )
     say("task: to which of ten integrations a message belongs; chance is about 13%")
-    models = [(kind, Tokens()) for kind in _KINDS]
-    print(train_all(_ARCH, models, open_text(text), [open_task(task)], [1], recipe, args))
+    table = LanguageTable(_ARCH, open_text(text), [open_task(task)], [1], out)
+    table.train([(kind, Tokens()) for kind in _KINDS], recipe, args)
+    print(table.path.read_text(encoding="utf-8"), end="")
+    print(table.path)

@@ -1,5 +1,6 @@
 """Fine-tune a masked language model on a task."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,8 @@ from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.rows import nearest_row, training_flags
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS
-from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.language_recipes import Finetuning
-from fairseq_mhe.runs.language_runs import LanguageRun
+from fairseq_mhe.runs.language_runs import LanguageRun, Training
 from fairseq_mhe.runs.predictions import head_of
 
 
@@ -57,9 +57,14 @@ def _positions(source: Source) -> int:
 
 
 def plan_finetuning(
-    source: Source, data: TaskFolder, recipe: Finetuning, seed: int, folder: Path
+    source: Source,
+    data: TaskFolder,
+    recipe: Finetuning,
+    seed: int,
+    folder: Path,
+    further: Mapping[str, Any],
 ) -> LanguageRun:
-    """The run of a model, task and seed."""
+    """The run of a model, task and seed; ``further``: settings."""
     settings = {
         "task": data.task.name,
         "data": {"text": data.text, "train": data.fingerprint, "block": data.block},
@@ -68,16 +73,15 @@ def plan_finetuning(
         "row": nearest_row(source.options).name,
         "recipe": vars(recipe),
         "seed": seed,
+        **further,
     }
     return LanguageRun(folder, settings, recipe.updates(data.training))
 
 
-def finetune(run: LanguageRun, source: Source, data: TaskFolder, device: Device) -> None:
-    """Train the run, or go on with it.
-
-    Raises:
-        UserError: as `LanguageRun.train`.
-    """
+def finetuning_of(
+    run: LanguageRun, source: Source, data: TaskFolder, flags: Sequence[str]
+) -> Training:
+    """What trains a run of `plan_finetuning`; ``flags``: further words for fairseq-train."""
     recipe, task = Finetuning(**run.settings["recipe"]), data.task
     words = [str(data.binary), *_asked(task.form), *training_flags(source.options)]
     classes = 2 if task.form == ANSWERS else len(task.labels or "1")
@@ -87,8 +91,8 @@ def finetune(run: LanguageRun, source: Source, data: TaskFolder, device: Device)
     words += ["--valid-subset", ",".join(data.subsets), "--seed", str(run.settings["seed"])]
     words += ["--finetune-from-model", str(source.path.resolve()), *recipe.flags(data.training)]
     # The language model's head gets no gradient.
-    words += ["--find-unused-parameters"]
-    run.train(words, device, interval=run.updates)
+    words += ["--find-unused-parameters", *flags]
+    return Training(run, words, interval=run.updates)
 
 
 def _asked(form: str) -> list[str]:

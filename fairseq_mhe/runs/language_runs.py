@@ -1,4 +1,4 @@
-"""One run of a language model: fairseq-train in a folder of its own, from where it was."""
+"""Runs of language models: fairseq-train in folders of their own, from where it was."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, restore
-from fairseq_mhe.runs.trainers import Trainers
+from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
 _LINE = re.compile(r"\| train_inner \| (\{.*\})\s*$")
 
@@ -41,41 +41,7 @@ class LanguageRun:
         """Whether it was trained to its end with these settings."""
         return Steps(self.folder).done("train", self.settings, [self.checkpoint])
 
-    def train(self, words: Sequence[str], device: Device, interval: int) -> None:
-        """Train it to its last update, or go on; nothing is done where that is done.
-
-        Args:
-            words: fairseq-train's, but for places, devices and checkpoints.
-            device: where.
-            interval: updates between two checkpoints.
-
-        Raises:
-            UserError: the folder has a run of other settings, or training failed.
-        """
-        self._claim()
-        check_writable(self.checkpoint.parent)
-        log = self.folder / "train.log"
-        check_output(log)
-        line = [*words, "--user-dir", str(USER_DIR), *device.flags(), "--num-workers", "0"]
-        line += ["--save-dir", str(self.checkpoint.parent), "--no-epoch-checkpoints"]
-        line += ["--save-interval-updates", str(interval), "--keep-interval-updates", "1"]
-        line += ["--required-batch-size-multiple", "1", "--update-epoch-batch-itr", "True"]
-        line += ["--log-format", "json", "--log-interval", str(max(1, self.updates // 100))]
-
-        def act() -> None:
-            done = restore(self.checkpoint.parent, device.workers)
-            if done < self.updates:
-                self._run(line, device, log, done)
-            made = updates_made(load_checkpoint(self.checkpoint))
-            if made < self.updates:
-                raise UserError(
-                    f"training {self.folder.name} ended after {made} of {self.updates} updates; "
-                    f"its log: {log}"
-                )
-
-        Steps(self.folder).perform("train", self.settings, [self.checkpoint], act)
-
-    def _claim(self) -> None:
+    def claim(self) -> None:
         """Write config.json, or see that it is of the same settings."""
         path = self.folder / "config.json"
         if path.exists():
@@ -89,26 +55,104 @@ class LanguageRun:
             return
         write_json(path, self.settings)
 
-    def _run(self, line: Sequence[str], device: Device, log: Path, done: int) -> None:
-        name = self.folder.name
-        trainers = Trainers(line, log, device, 0, f"from update {done}, {device.describe()}")
-        try:
-            with Board("updates") as board:
-                board.add(name, self.updates, done)
-                over = False
-                while not over:
-                    time.sleep(0.2)
-                    over = trainers.over()
-                    self._show(trainers.new_lines(), board)
-                trainers.check(f"training {name}")
-        finally:
-            trainers.stop()
 
-    def _show(self, lines: Sequence[str], board: Board) -> None:
-        board.warn(self.folder.name, real_warnings(lines))
+@dataclass(frozen=True)
+class Training:
+    """What trains a run: fairseq-train's words, but for places, devices and checkpoints.
+
+    ``interval``: updates between two checkpoints.
+    """
+
+    run: LanguageRun
+    words: Sequence[str]
+    interval: int
+
+
+def train_all(trainings: Sequence[Training], device: Device) -> None:
+    """Train runs to their last update, ``device.slots`` at a time, or go on; the done are left.
+
+    Raises:
+        UserError: a folder has a run of other settings, or a training failed.
+    """
+    waiting = [training for training in trainings if not training.run.trained()]
+    for training in trainings:
+        training.run.claim()
+    if waiting:
+        with Board("updates") as board:
+
+            def begin(training: Training, slot: int) -> _Active:
+                return _Active(training, device, slot, board)
+
+            side_by_side(waiting, begin, device.slots, board.tick)
+
+
+class _Active:
+    """A training while it runs."""
+
+    def __init__(self, training: Training, device: Device, slot: int, board: Board) -> None:
+        self._run, self._board, self._started = training.run, board, time.monotonic()
+        checkpoints, self._log = self._run.checkpoint.parent, self._run.folder / "train.log"
+        check_writable(checkpoints)
+        check_output(self._log)
+        self._steps = Steps(self._run.folder)
+        self._steps.begin("train")
+        done = restore(checkpoints, device.workers)
+        board.add(self._run.folder.name, self._run.updates, done)
+        self._trainers: Trainers | None = None
+        if done < self._run.updates:
+            headline = f"from update {done}, {device.describe()}"
+            line = _line(training, device)
+            self._trainers = Trainers(line, self._log, device, slot, headline)
+
+    def ended(self) -> bool:
+        """Whether it is over, after showing what is new in the log."""
+        if self._trainers is None:
+            return True
+        over = self._trainers.over()
+        lines, name = self._trainers.new_lines(), self._run.folder.name
+        self._board.warn(name, real_warnings(lines))
         for text in lines:
             if match := _LINE.search(text):
                 values = json.loads(match[1])
                 note = f"loss {values['loss']}, {values['wps']} tokens/s"
-                board.update(self.folder.name, int(values["num_updates"]), note)
-        board.tick()
+                self._board.update(name, int(values["num_updates"]), note)
+        return over
+
+    def finish(self) -> None:
+        """See that it made all its updates.
+
+        Raises:
+            UserError: it did not.
+        """
+        name = self._run.folder.name
+        try:
+            if self._trainers:
+                self._trainers.check(f"training {name}")
+            made = updates_made(load_checkpoint(self._run.checkpoint))
+            if made < self._run.updates:
+                raise UserError(
+                    f"training {name} ended after {made} of {self._run.updates} updates; its log: "
+                    f"{self._log}"
+                )
+        except UserError as error:
+            self._steps.fail("train", str(error))
+            raise
+        finally:
+            self.stop()
+        self._steps.finish("train", self._run.settings, time.monotonic() - self._started)
+        self._board.update(name, self._run.updates)
+
+    def stop(self) -> None:
+        """End it before its end."""
+        if self._trainers:
+            self._trainers.stop()
+
+
+def _line(training: Training, device: Device) -> list[str]:
+    """All of fairseq-train's words."""
+    run = training.run
+    line = [*training.words, "--user-dir", str(USER_DIR), *device.flags(), "--num-workers", "0"]
+    line += ["--save-dir", str(run.checkpoint.parent), "--no-epoch-checkpoints"]
+    line += ["--save-interval-updates", str(training.interval), "--keep-interval-updates", "1"]
+    line += ["--required-batch-size-multiple", "1", "--update-epoch-batch-itr", "True"]
+    return [*line, "--log-format", "json", "--log-interval", str(max(1, run.updates // 100))]

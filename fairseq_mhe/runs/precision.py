@@ -24,6 +24,23 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=PRECISIONS, default=AUTO, help=told)
 
 
+def add_language_argument(parser: argparse.ArgumentParser) -> None:
+    """The option ``--precision`` of language models' commands."""
+    told = "numbers of the training; auto: bf16 where it is fast (default: %(default)s)"
+    parser.add_argument("--precision", choices=PRECISIONS, default=FLOAT32, help=told)
+
+
+def of_language_model(asked: str, gpu: bool) -> tuple[dict[str, str], list[str]]:
+    """What an option of `add_language_argument` adds to a run's settings, and to fairseq's words.
+
+    Nothing for float32, of which runs say nothing.
+    """
+    precision = fastest(gpu) if asked == AUTO else asked
+    if precision == FLOAT32:
+        return {}, []
+    return {"precision": precision}, [f"--{precision}"]
+
+
 def chosen(asked: str, gpu: bool, out: Path) -> str:
     """What an option of `add_argument` means for the runs of the folder ``out``.
 

@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_mhe.common.arguments import positive
@@ -20,7 +20,7 @@ _MOST_REQUEUES = 100
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe run-table`` for SLURM."""
+    """Options of ``fairseq-mhe run-table`` and ``nlu-table`` for SLURM."""
     add = parser.add_argument_group("SLURM").add_argument
     add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
     shown = "or less where the cluster allows no more)"
@@ -87,19 +87,28 @@ def submit(runs: Sequence[Run], args: argparse.Namespace) -> None:
     """Submit a job for each run that is not done, and say how to get the table.
 
     Raises:
-        UserError: submitit or SLURM is not there, an option is wrong, or SLURM refuses.
+        UserError: as `submit_jobs`.
     """
     waiting = [run for run in runs if not scored(run, args.subset, args.bleu_tokenizer)]
-    if waiting:
+    submit_jobs({run.name: train_words(run, args) for run in waiting}, len(runs), args)
+
+
+def submit_jobs(jobs: Mapping[str, Sequence[str]], total: int, args: argparse.Namespace) -> None:
+    """Submit what waits of ``total`` cells: name -> the words after ``fairseq-mhe``.
+
+    Raises:
+        UserError: submitit or SLURM is not there, an option is wrong, or SLURM refuses.
+    """
+    if jobs:
         executor = _executor(args)
         try:
-            jobs = executor.submit_array([CellJob(train_words(run, args)) for run in waiting])
+            submitted = executor.submit_array([CellJob(words) for words in jobs.values()])
         except Exception as error:  # submitit passes on what sbatch says in an exception of its own
             raise UserError(f"SLURM refuses the jobs: {error}") from error
-        for run, job in zip(waiting, jobs, strict=True):
-            print(f"{run.name}: job {job.job_id}, output {job.paths.stdout}")
+        for name, job in zip(jobs, submitted, strict=True):
+            print(f"{name}: job {job.job_id}, output {job.paths.stdout}")
     print(
-        f"{len(waiting)} of {len(runs)} cells submitted; the table of what is finished: "
+        f"{len(jobs)} of {total} cells submitted; the table of what is finished: "
         "--finished-only without --slurm"
     )
 

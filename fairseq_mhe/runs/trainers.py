@@ -1,8 +1,10 @@
-"""fairseq-train by one process or, on several devices, by several that work as one."""
+"""fairseq-train by one process or by several that work as one; and such trainings side by side."""
 
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.processes import Child
@@ -51,3 +53,53 @@ class Trainers:
         """End them before their end."""
         for child in self._children:
             child.stop()
+
+
+class UnderWay(Protocol):
+    """A training that has begun."""
+
+    def ended(self) -> bool:
+        """Whether it is over, after showing what is new."""
+
+    def finish(self) -> None:
+        """See that it did its work.
+
+        Raises:
+            UserError: it did not.
+        """
+
+    def stop(self) -> None:
+        """End it before its end."""
+
+
+Waiting = TypeVar("Waiting")
+
+
+def side_by_side(
+    waiting: Iterable[Waiting],
+    begin: Callable[[Waiting, int], UnderWay],
+    slots: int,
+    tick: Callable[[], None],
+) -> None:
+    """Do trainings, ``slots`` at a time; ``begin`` is given one and its slot.
+
+    Raises:
+        UserError: one of them failed. The others are stopped; what they had saved stays.
+    """
+    queue, free = deque(waiting), list(reversed(range(slots)))
+    active: dict[int, UnderWay] = {}
+    try:
+        while queue or active:
+            while queue and free:
+                slot = free.pop()
+                active[slot] = begin(queue.popleft(), slot)
+            time.sleep(0.2)
+            for slot, training in list(active.items()):
+                if training.ended():
+                    free.append(slot)
+                    del active[slot]
+                    training.finish()
+            tick()
+    finally:
+        for training in active.values():
+            training.stop()

@@ -4,7 +4,6 @@ import json
 import re
 import statistics
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.resuming import LAST, restore
 from fairseq_mhe.runs.run import Run, kind_name
-from fairseq_mhe.runs.trainers import Trainers
+from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
 #: A number of epochs that no training reaches: checkpoints come by updates only.
 _NEVER = "1000000"
@@ -87,24 +86,12 @@ def train(
         UserError: one of them failed. The others are stopped; what they had saved stays, and a new
             start goes on.
     """
-    waiting = deque(run for run in runs if not trained(run))
-    free = list(reversed(range(device.slots)))
-    active: dict[int, _Training] = {}
-    try:
-        while waiting or active:
-            while waiting and free:
-                slot = free.pop()
-                active[slot] = _Training(waiting.popleft(), data, device, slot, board, tensorboard)
-            time.sleep(0.2)
-            for slot, training in list(active.items()):
-                if training.ended():
-                    free.append(slot)
-                    del active[slot]
-                    training.finish()
-            board.tick()
-    finally:
-        for training in active.values():
-            training.stop()
+
+    def begin(run: Run, slot: int) -> _Training:
+        return _Training(run, data, device, slot, board, tensorboard)
+
+    waiting = [run for run in runs if not trained(run)]
+    side_by_side(waiting, begin, device.slots, board.tick)
 
 
 def trained(run: Run) -> bool:

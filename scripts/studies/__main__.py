@@ -9,6 +9,7 @@ from fairseq_mhe.common.errors import exit_status
 from studies import (
     budget,
     collaborative_curve,
+    collaborative_nlu,
     engines,
     gap,
     huggingface,
@@ -23,6 +24,10 @@ STUDIES = {
     "collaborative-curve": (
         collaborative_curve,
         "BLEU against the width of collaborative attention, from a trained MHA and from scratch",
+    ),
+    "collaborative-nlu": (
+        collaborative_nlu,
+        "scores of fine-tuned language models against the width of collaborative attention",
     ),
     "uptrain": (uptraining, "smaller kinds of attention from a trained MHA or from scratch"),
     "gap-study": (

@@ -111,5 +111,18 @@ def test_the_committed_reports_are_made_again_from_their_json(path: Path) -> Non
     assert made == [line for line in committed if line not in by_hand]
 
 
+def test_memory_is_compared_with_mhas() -> None:
+    """100 (1 - peak / MHA's), and stock fairseq's where ours was not measured."""
+    peaks = {"stock": 50, "mha": 40, "mhe_mul": 10, "sha": None}
+    given = results(
+        "memory", **{n: result(1.0, peak_bytes=p and p << 20) for n, p in peaks.items()}
+    )
+    lines = [line for line in markdown(given).split("\n") if line.startswith(f"| {label(CELL)}")]
+    cells = [cell.strip() for cell in lines[1].strip("|").split("|")]
+    assert cells[1:] == ["40.0", "-25.0", "0.0", "75.0", "-"]
+    del given["cells"][0]["variants"]["mha"]
+    assert "| 80.0 " in markdown(given)
+
+
 def test_label() -> None:
     assert label(CELL) == "beam 5, source length 100, dtype float32"

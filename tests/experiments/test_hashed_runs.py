@@ -16,11 +16,11 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.embeddings import write_hashes
-from fairseq_mhe.experiments.nlu_table import table
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
+from fairseq_mhe.report.language_table import table
 from fairseq_mhe.runs.finetuning import open_pretrained
 
 LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:200]]

@@ -12,13 +12,15 @@ import torch
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments.nlu_table import table
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
+from fairseq_mhe.report.language_table import table
+from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.finetuning import open_pretrained
 from fairseq_mhe.runs.squad_scores import squad_scores
+from studies.__main__ import main as study
 from tests.checkpoints.test_language_checkpoints import make_checkpoint
 from tests.fixtures.task_files import put_task, superglue_rows
 from tests.fixtures.trained import snapshot
@@ -225,6 +227,76 @@ def test_the_table_goes_on_from_what_is_trained(
     assert f"{4 * (3 * 128 * 32 + 3 * 4 * 32 + 128 * 128):,}" in printed
     score = json.loads((folder / f"{RUN}-sst2-seed1" / "scores.json").read_text())["scores"]
     assert re.search(rf"mhe_mul .*\| +{score['score']:.2f} \|.*\| +- \| +- \|", printed)
+
+
+def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At D = n d, where the decomposition is exact, it says what the model itself says."""
+    pytest.importorskip("tensorly")
+    source = folder / f"{RUN}-sst2-seed1"
+    line = ["collaborative-nlu", "--runs", str(source), "--tasks", str(folder / "sst2")]
+    line += ["--data", str(folder / "text"), "--dims", "128", "--iterations", "5", "--cpu"]
+    line += ["--sentences", "20", "--epochs", "1", "--out", str(tmp_path)]
+    assert study(line) == 0, capsys.readouterr().err
+    made = tmp_path / f"{source.name}-D128"
+    name = "predictions.dev.json"
+    assert json.loads((made / name).read_text()) == json.loads((source / name).read_text())
+    again = tmp_path / f"{made.name}-sst2-seed1"
+    scores = [
+        json.loads((source / "scores.json").read_text())["scores"]["score"],
+        json.loads((made / "score.json").read_text())["score"],
+        json.loads((again / "scores.json").read_text())["scores"]["score"],
+    ]
+    found = json.loads((tmp_path / "collaborative-nlu.json").read_text())
+    said = [found["before"], found["decomposed"]["128"], found["fine-tuned again"]["128"]]
+    assert [each["sst2"] for each in said] == [[score] for score in scores]
+    assert scores[0] == scores[1]
+    state = torch.load(again / "checkpoints" / "checkpoint_last.pt")
+    assert state["cfg"]["model"].attention == "collaborative"
+    before = snapshot(tmp_path)
+    assert study(line) == 0
+    files = {path: at for path, at in snapshot(tmp_path).items() if "collaborative-nlu" not in path}
+    assert files == {path: at for path, at in before.items() if "collaborative-nlu" not in path}
+    assert study([*line[:-1], str(tmp_path / "other"), "--runs", str(folder)]) == 2
+    assert "config.json does not exist" in capsys.readouterr().err
+
+
+def test_a_causal_models_table_is_of_perplexity(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--data", str(folder / "text"), "--tokens", "64", "--batch", "4", "--updates", "2"]
+    line = ["nlu-table", "transformer_lm_mhe_tiny", *words, "--seeds", "1", "--cpu"]
+    line += ["--kinds", "mha,mhe_mul", "--out", str(tmp_path)]
+    assert cli.main(line) == 0
+    printed = capsys.readouterr().out
+    for kind, cached in (("mha", 2 * 128), ("mhe_mul", 2 * 32)):
+        run = tmp_path / f"transformer_lm_mhe_tiny-{kind}-seed1"
+        nats = json.loads((run / "scores.json").read_text())["nats"]
+        cells = rf"\| {kind} +\| +[0-9,]+ \| +{4 * 4 * cached:,} \| +{nats:.4f} \| "
+        assert re.search(cells, printed)
+    before = (tmp_path / "nlu-table.md").read_text()
+    assert cli.main([*line, "--finished-only"]) == 0
+    assert capsys.readouterr().out == printed
+    assert before in printed
+    assert cli.main([*line, "--tasks", str(folder / "sst2")]) == 2
+    assert "is not fine-tuned, its table is of perplexity" in capsys.readouterr().err
+
+
+def test_slurm_has_a_job_for_each_kind_that_waits(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words are those of the table for this kind alone."""
+    submitted: list[dict[str, list[str]]] = []
+    monkeypatch.setattr(slurm, "submit_jobs", lambda jobs, total, args: submitted.append(jobs))
+    words = ["--data", str(folder / "text"), "--tokens", "64", "--batch", "4", "--updates", "3"]
+    words += ["--tasks", str(folder / "sst2"), "--seeds", "1", "--epochs", "2", "--cpu"]
+    line = ["nlu-table", "roberta_mhe_tiny", *words, "--out", str(folder)]
+    assert cli.main([*line, "--kinds", "mha,mhe_mul,sha", "--slurm"]) == 0
+    ((jobs,),) = [[*submitted]]
+    assert list(jobs) == ["mha", "sha"]  # mhe_mul has its scores
+    given = cli.build_parser("nlu-table").parse_args([*line, "--kinds", "sha"])
+    assert vars(cli.build_parser("nlu-table").parse_args(jobs["sha"])) == vars(given)
 
 
 def test_a_task_of_another_text_is_refused(
