@@ -30,7 +30,7 @@ class FairseqEngine(Engine):
         self._cuda = torch.cuda.is_available() and not cpu
         self._task = TranslationTask(TranslationConfig(), *trained.dictionaries)
         model: Any = trained.source.model
-        model.cfg.int8_generation = int8
+        model.int8_generation = int8
         if self._cuda:
             model.cuda()
         try:

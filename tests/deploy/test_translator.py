@@ -20,6 +20,7 @@ from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.loading import load_parts
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.deploy.translator import LongSentenceError, Translator
+from fairseq_mhe.models.packed import Int8Linear
 from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of, trained
 from tests.fixtures.processes import python
 
@@ -93,9 +94,21 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
             Translator.load(exported, engine="ctranslate2", int8=int8, cpu=True, threads=1)
 
 
-def test_int8_is_an_approximation(exported: Path) -> None:
-    found = Translator.load(exported, engine="fairseq", int8=True, cpu=True)
-    assert len(found.translate(SOURCES[:3])) == 3
+def test_int8_is_an_approximation(
+    translator: Translator, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairseq_mhe.models.packed.WORTH_PACKING", 1)  # the model is tiny
+    rounded = Translator.load(exported, engine="fairseq", int8=True, cpu=True)
+    one, two = (
+        [best.score for best, *_ in each.nbest(SOURCES[:3], 1, beam=1)]
+        for each in (translator, rounded)
+    )
+    model: Any = rounded._engine
+    assert any(isinstance(part, Int8Linear) for part in model._model.modules())
+    assert one == pytest.approx(two, rel=0.2)
+    monkeypatch.setattr("fairseq_mhe.models.packed.int8_available", lambda: False)
+    with pytest.raises(UserError, match="int8_generation is for a float32 model on an x86"):
+        Translator.load(exported, engine="fairseq", int8=True, cpu=True)
 
 
 def test_what_has_no_text_stays_empty_and_in_its_place(translator: Translator) -> None:
