@@ -258,18 +258,14 @@ _IWSLT = Recipe(
 #: written there; these are the usual ones.
 _MULTI30K = Recipe(
     row="multi30k",
-    training=Training(
+    training=replace(
+        _PAPER_TRAINING,
         updates=8000,
-        max_tokens=4096,
         lr=0.005,
         warmup_updates=2000,
         dropout=SMALL_ROWS["multi30k"].dropout,
-        label_smoothing=0.1,
-        weight_decay=0.0,
-        checkpoints=100,
         average=10,
         batches=2,
-        schedule="inverse_sqrt",
         clip_norm=25.0,
         patience=10,
     ),
