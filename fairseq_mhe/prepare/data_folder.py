@@ -10,7 +10,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
-from fairseq_mhe.prepare.manifest import MANIFEST, read_manifest
+from fairseq_mhe.prepare.manifest import MANIFEST, check_complete, read_manifest
 from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
@@ -142,10 +142,7 @@ def open_prepared(folder: Path) -> DataFolder:
     folder = folder.resolve()
     no_colon(folder)
     manifest = read_manifest(folder)
-    if manifest.get("state") != "complete":
-        raise UserError(
-            f"{folder} is not finished: prepare it again, which goes on from where it was"
-        )
+    check_complete(folder, manifest)
     return _checked(folder, _languages_of(folder, manifest), manifest)
 
 
@@ -184,10 +181,7 @@ def open_text(folder: Path) -> TextFolder:
     manifest = read_manifest(folder)
     if manifest.get("form") != TEXT:
         raise UserError(f"{folder} is no running text: give a folder of data-prep/text.sh")
-    if manifest.get("state") != "complete":
-        raise UserError(
-            f"{folder} is not finished: prepare it again, which goes on from where it was"
-        )
+    check_complete(folder, manifest)
     data = TextFolder(folder, (manifest["source_lang"], manifest["target_lang"]), manifest)
     if not data.dictionary(0).is_file():
         raise UserError(f"{data.dictionary(0)} is missing: prepare {folder} again")

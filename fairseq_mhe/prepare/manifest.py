@@ -55,6 +55,14 @@ def read_manifest(data: Path) -> dict[str, Any]:
     return manifest
 
 
+def check_complete(data: Path, manifest: Mapping[str, Any]) -> None:
+    """Raises UserError for a data folder whose preparation was stopped."""
+    if manifest["state"] != "complete":
+        raise UserError(
+            f"{data} is not finished: prepare it again, which goes on from where it was"
+        )
+
+
 class Manifest(Steps):
     """The steps of a data folder under construction; open it with `open_manifest`.
 

@@ -18,7 +18,7 @@ from fairseq_mhe.embeddings import write_hashes
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import binarise_with
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
-from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
+from fairseq_mhe.prepare.manifest import Counts, check_complete, open_manifest, read_manifest
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, CLASSES, TASKS, Task
@@ -86,10 +86,7 @@ def open_task(folder: Path) -> TaskFolder:
     manifest = read_manifest(folder.resolve())
     if manifest.get("form") != FORM or manifest.get("task") not in TASKS:
         raise UserError(f"{folder} is no prepared task: give a folder of data-prep/glue.sh")
-    if manifest.get("state") != "complete":
-        raise UserError(
-            f"{folder} is not finished: prepare it again, which goes on from where it was"
-        )
+    check_complete(folder, manifest)
     files = {n: e["sha256"] for s in manifest["steps"].values() for n, e in s["files"].items()}
     task = TASKS[manifest["task"]]
     fingerprint = files[f"bin/input0/{TRAIN}.bin"]
