@@ -134,9 +134,8 @@ def _keep_the_last_batch() -> None:
         if not isinstance(indices, np.ndarray):
             indices = np.fromiter(indices, dtype=np.int64, count=-1)
         batches = batch_by_size(indices, *args, **kwargs)
-        if kwargs.get("fixed_shapes") is not None:
-            return batches
-        kept = sum(len(batch) for batch in batches)  # batches are consecutive slices of indices
+        # Batches are consecutive slices of indices; those of fixed shapes lose nothing.
+        kept = sum(len(batch) for batch in batches)
         return [*batches, indices[kept:]] if kept < len(indices) else batches
 
     _wrap(data_utils, "batch_by_size", with_last_batch)
