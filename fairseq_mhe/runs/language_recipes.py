@@ -90,7 +90,7 @@ _BASE = {
     "": Finetuning(2e-05, 16, 10),
 }
 #: Our own, for the small rows: larger steps, and fewer passes over what is large.
-_LARGE = ("sst2", "qqp", "mnli", "qnli", "record")
+_LARGE = ("sst2", "qqp", "mnli", "qnli", "record", "squad1", "squad2")
 
 
 def finetuning(row: str, task: str) -> Finetuning:
