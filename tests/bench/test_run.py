@@ -79,10 +79,8 @@ def cells_of(bench: str, *words: str) -> list[Any]:
 
 @pytest.mark.parametrize("bench", BENCHMARKS)
 def test_from_end_to_end(
-    bench: str, tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    bench: str, tmp_path: Path, workers_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if bench != "attention":  # one of the three with processes, as it is for users
-        request.getfixturevalue("workers_here")
     out = tmp_path / "a folder" / "results.json"
     run(bench, *SMALL, *BENCHMARKS[bench], "--repetitions", "2", "--out", str(out))
     assert sorted(path.name for path in out.parent.iterdir()) == ["results.json", "results.md"]
