@@ -85,3 +85,13 @@ def test_the_means_of_its_heads_are_multi_query_attention_exactly(kind: str, bia
     other.load_state_dict(other.pooled(one.written_out()))
     x = random(5, 3, 24)
     torch.testing.assert_close(other(x)[0], one(x)[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", WITH_HEADS)
+def test_a_layer_that_is_written_out_stays_as_it_is(kind: str) -> None:
+    layer = make_layer(kind, dtype=torch.float32)
+    before = {name: value.clone() for name, value in layer.state_dict().items()}
+    layer.written_out()
+    for name, value in layer.state_dict().items():
+        assert value.dtype == torch.float32
+        assert torch.equal(value, before[name])

@@ -169,6 +169,18 @@ def test_what_a_kind_can_be_is_found_exactly(kind: str) -> None:
     assert found.error < 1e-3
 
 
+def test_one_state_that_serves_as_key_and_value_is_found_exactly() -> None:
+    """Scores and outputs of very different size, whose rows are those of one projection."""
+    x, inputs = make_inputs()
+    layer = stir(new("mqa_skv").float()).double()
+    with torch.no_grad():
+        layer.q_proj.weight.mul_(100)
+    heads = layer.written_out()
+    found = made(new("mqa_skv"), new("mqa_skv").fitted(Trained(heads, inputs)).parameters)
+    scores, outputs = errors(heads, found, x)
+    assert (scores, outputs) == (pytest.approx(0, abs=1e-18), pytest.approx(0, abs=1e-18))
+
+
 def test_heads_that_are_wider_are_descended_to_too() -> None:
     heads, (_, inputs) = make_heads(), make_inputs()
     layer = new("mqa_tied", head_dim=2)
