@@ -128,6 +128,15 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
         )
 
 
+def test_a_checkpoint_that_is_still_being_written_is_not_copied(tmp_path: Path) -> None:
+    cfg = CheckpointConfig(save_dir=str(tmp_path), save_interval_updates=10)
+    cfg.no_epoch_checkpoints = cfg.write_checkpoints_asynchronously = True
+    checkpoint_utils.save_checkpoint(
+        OmegaConf.structured(cfg), FakeTrainer(20), FakeIterator(True), None
+    )
+    assert not list(tmp_path.glob("checkpoint_3_20*"))
+
+
 class FakeTrainer:
     """What ``save_checkpoint`` asks of a trainer."""
 
