@@ -85,6 +85,11 @@ def test_truncated_checkpoints_are_refused_in_one_line(tmp_path: Path, size: int
     assert "\n" not in str(caught.value)
 
 
+def test_a_checkpoint_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"cannot read .*none\.pt: No such file or directory"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "none.pt"))
+
+
 def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
     from omegaconf import OmegaConf  # noqa: F401 - what fairseq makes of "cfg"
 
