@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -93,21 +94,23 @@ def test_options_of_the_command_are_on_the_page() -> None:
 
 
 def test_numbers_are_those_of_the_measurement() -> None:
-    engines = json.loads(
-        (Path(__file__).parents[2] / "results" / "engines" / "engines.json").read_text()
-    )["engines"]
-    rows = {
-        "fairseq": "fairseq_mhe mhe_mul float32",
-        "fairseq, int8": "fairseq_mhe mhe_mul int8",
-        "CTranslate2, one key and value head": "CTranslate2 mhe_mul shared heads float32",
-        "CTranslate2, one key and value head, int8": "CTranslate2 mhe_mul shared heads int8",
+    measured = json.loads(
+        (Path(__file__).parents[2] / "results" / "serving" / "serving.json").read_text()
+    )["rows"]
+    engines = {
+        "fairseq": "fairseq",
+        "CTranslate2, one key and value head": "ctranslate2",
+        "transformers, all heads": "huggingface",
     }
-    for way, name in rows.items():
-        found = engines[name]
-        values = (
-            f"{found['relative']['median']:.2f}",
-            f"{found['peak_bytes'] / 2**20:.0f}",
-            f"{found['file_bytes'] / 2**20:.2f}",
-            f"{found['bleu']['score']:.2f}",
-        )
-        assert f"| {way} | {' | '.join(values)} |" in PAGE
+    for (told, engine), int8 in product(engines.items(), ("", ", int8")):
+        cells = [
+            cell
+            for row in measured.values()
+            for cell in (
+                f"{row[engine + int8]['rate']:,.1f}",
+                f"{row[engine + int8]['relative']['median']:.2f}",
+                f"{row[engine + int8]['peak_bytes'] / 2**20:,.0f}",
+                f"{row[engine + int8]['file_bytes'] / 2**20:,.2f}",
+            )
+        ]
+        assert f"| {told}{int8} | {' | '.join(cells)} |" in PAGE
