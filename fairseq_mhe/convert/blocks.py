@@ -9,9 +9,10 @@ from torch import Tensor
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.embeddings import check_hash
+from fairseq_mhe.embeddings.hashes import MASK
 from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.shuffle_random import NAME as SHUFFLE_RANDOM
-from fairseq_mhe.prepare.data_folder import TextFolder
+from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary
 
 #: Of a masked model's subwords, as in its training.
 _MASKED = 0.15
@@ -25,9 +26,7 @@ def dictionary_of(data: TextFolder, source: Source) -> Dictionary:
     Raises:
         UserError: it is of another vocabulary, or its words are of another hash.
     """
-    dictionary = Dictionary.load(str(data.dictionary()))
-    if source.family is ROBERTA:
-        dictionary.add_symbol("<mask>")
+    dictionary = model_dictionary(data.dictionary(), source.family is ROBERTA)
     if source.hashed is not None:
         check_hash(data.binary, source.hashed.hash)
     source.know(dictionary)
@@ -86,7 +85,7 @@ def _masked(block: Tensor, words: Dictionary, generator: torch.Generator) -> tup
     """``<s>`` and the block with masks, and what is under them with padding elsewhere: (T + 1,)."""
     hidden = torch.rand(len(block), generator=generator) < _MASKED
     hidden &= block != words.eos()
-    read = block.masked_fill(hidden, words.index("<mask>"))
+    read = block.masked_fill(hidden, words.index(MASK))
     said = block.masked_fill(~hidden, words.pad())
     first = torch.tensor([words.bos()]), torch.tensor([words.pad()])
     return torch.cat((first[0], read)), torch.cat((first[1], said))

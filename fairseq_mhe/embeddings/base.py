@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -70,11 +71,13 @@ class HashedEmbedding(nn.Module):
         """Take another dictionary, of the same hash."""
         if self.device.type == "meta":  # for counting: nothing is looked up
             return
-        self.remember("symbols", hashes.symbols)
+        for name, values in self.looked_up(hashes).items():
+            # Beside the parameters, and out of checkpoints.
+            self.register_buffer(name, torch.from_numpy(values).to(self.device), persistent=False)
 
-    def remember(self, name: str, values: Any) -> None:
-        """Keep an array of a dictionary's entries beside the parameters, and out of checkpoints."""
-        self.register_buffer(name, torch.from_numpy(values).to(self.device), persistent=False)
+    def looked_up(self, hashes: WordHashes) -> dict[str, NDArray[Any]]:
+        """Buffer -> an array of the V entries, of which ``forward`` picks those it is given."""
+        return {"symbols": hashes.symbols}
 
     def of_words(self, tokens: Tensor) -> Tensor:
         """(B, T) -> (B, T, C), where tokens are words; anything finite where they are not."""

@@ -6,8 +6,10 @@ without biases; dropout on W_1 and W_0. HashFormers' Add (Xue & Aletras 2022, ar
 """
 
 import math
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -27,11 +29,9 @@ class HashAdd(HashedEmbedding):
         self.ones = self.drawn(self.embedding_dim, BITS)
         self.zeros = self.drawn(self.embedding_dim, BITS)
 
-    def know(self, hashes: WordHashes) -> None:
+    def looked_up(self, hashes: WordHashes) -> dict[str, NDArray[Any]]:
         """b of every entry, (V, 128)."""
-        super().know(hashes)
-        if self.device.type != "meta":
-            self.remember("bits", hashes.bits())
+        return {**super().looked_up(hashes), "bits": hashes.bits()}
 
     def of_words(self, tokens: Tensor) -> Tensor:
         """(B, T) -> (B, T, C)."""

@@ -5,7 +5,10 @@ Emb (Xue & Aletras 2022, arXiv 2210.07904; ``ori`` in its code). Words of one ro
 the model. Parameters: 50,265 C.
 """
 
+from typing import Any
+
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from fairseq_mhe.embeddings.base import PAD, HashedEmbedding
@@ -30,11 +33,9 @@ class HashEmb(HashedEmbedding):
         """E, (50,265, C)."""
         return self.table.weight
 
-    def know(self, hashes: WordHashes) -> None:
+    def looked_up(self, hashes: WordHashes) -> dict[str, NDArray[Any]]:
         """h of every entry, (V,)."""
-        super().know(hashes)
-        if self.device.type != "meta":
-            self.remember("rows", hashes.rows())
+        return {**super().looked_up(hashes), "rows": hashes.rows()}
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B, T) -> (B, T, C)."""

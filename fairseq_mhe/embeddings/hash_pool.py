@@ -6,6 +6,8 @@ softmax over the 13. Dropout on the E[i_k]. HashFormers' Pool (Xue & Aletras 202
 ``conj`` in its code). Parameters: 1025 C + 13 C.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
@@ -31,11 +33,9 @@ class HashPool(HashedEmbedding):
         self.rows.data[0] = 0
         self.mixing = self.drawn(_PIECES, self.embedding_dim, std=0.02)
 
-    def know(self, hashes: WordHashes) -> None:
+    def looked_up(self, hashes: WordHashes) -> dict[str, NDArray[Any]]:
         """i of every entry, (V, 13)."""
-        super().know(hashes)
-        if self.device.type != "meta":
-            self.remember("pieces", _numbers(hashes.bits()) + 1)
+        return {**super().looked_up(hashes), "pieces": _numbers(hashes.bits()) + 1}
 
     def of_words(self, tokens: Tensor) -> Tensor:
         """(B, T) -> (B, T, C)."""

@@ -6,6 +6,9 @@ HashFormers' Proj (Xue & Aletras 2022, arXiv 2210.07904; ``pcc`` in its code). P
 with s_5, the one vector that all words have in common, the abstract's 99.1 thousand at C = 768.
 """
 
+from typing import Any
+
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -26,11 +29,9 @@ class HashProj(HashedEmbedding):
         super().make()
         self.directions = self.drawn(self.embedding_dim, BITS)
 
-    def know(self, hashes: WordHashes) -> None:
+    def looked_up(self, hashes: WordHashes) -> dict[str, NDArray[Any]]:
         """b of every entry, (V, 128)."""
-        super().know(hashes)
-        if self.device.type != "meta":
-            self.remember("bits", hashes.bits())
+        return {**super().looked_up(hashes), "bits": hashes.bits()}
 
     def of_words(self, tokens: Tensor) -> Tensor:
         """(B, T) -> (B, T, C)."""

@@ -43,7 +43,8 @@ def hash_in(folder: Path) -> str | None:
     Raises:
         UserError: the file cannot be read.
     """
-    return str(_read(folder)["hash"]) if (folder / FILE).is_file() else None
+    stored = _read(folder)
+    return None if stored is None else str(stored["hash"])
 
 
 def check_hash(folder: Path, name: str) -> None:
@@ -52,7 +53,10 @@ def check_hash(folder: Path, name: str) -> None:
     Raises:
         UserError: they have.
     """
-    found = hash_in(folder)
+    _check(folder, hash_in(folder), name)
+
+
+def _check(folder: Path, found: str | None, name: str) -> None:
     if found not in (None, name):
         raise UserError(
             f"the words in {folder} are hashed by {found}, not by {name} as the model's: give "
@@ -66,10 +70,10 @@ def take_hashes(folder: Path, dictionary: Dictionary, name: str) -> None:
     Raises:
         UserError: the file is of another hash or of another dictionary, or cannot be read.
     """
-    check_hash(folder, name)
-    if hash_in(folder) is None:
-        return
     stored = _read(folder)
+    if stored is None:
+        return
+    _check(folder, str(stored["hash"]), name)
     first, count = dictionary.nspecial, len(stored["rows"])
     words = dictionary.symbols[first : first + count]
     if _checksum(words) != str(stored["words"]):
@@ -82,9 +86,11 @@ def _checksum(words: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(words).encode()).hexdigest()
 
 
-def _read(folder: Path) -> dict[str, Any]:
-    """The file's arrays, of the form that `write_hashes` gives them."""
+def _read(folder: Path) -> dict[str, Any] | None:
+    """The file's arrays, of the form that `write_hashes` gives them; None where there is none."""
     path = folder / FILE
+    if not path.is_file():
+        return None
     try:
         with np.load(path, allow_pickle=False) as stored:
             found = {name: stored[name] for name in ("hash", "words", "bits", "rows")}

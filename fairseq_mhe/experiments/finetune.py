@@ -1,7 +1,6 @@
 """``fairseq-mhe finetune``: a masked language model on a task, and the task's official score."""
 
 import argparse
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,15 +9,13 @@ from typing import Any
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
 from fairseq_mhe.common.forms import Form, Number
-from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning
 from fairseq_mhe.runs.language_recipes import finetuning
-from fairseq_mhe.runs.language_runs import LanguageRun, Training, train_all
+from fairseq_mhe.runs.language_runs import LanguageRun, Training, trained
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.task_scores import score_task
 
@@ -50,37 +47,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Fine-tune, or go on, predict, score, and name the run folder."""
     data = open_task(args.task)
-    made, found = fine_tune(args.model, data, args.seed, args.out, args.epochs, args)
+    training = plan(args.model, data, args.seed, args.out, args.epochs, args)
+    ((made, found),) = fine_tune_all([(training, data)], args)
     examples = ", ".join(f"{count:,} of {name}" for name, count in found["examples"].items())
     rows = [(name, f"{value:.2f}") for name, value in found["scores"].items()]
     print(align((f"{data.task.name}, {examples}", "%"), rows, "markdown", left=(0,)))
     print(made.folder)
-
-
-def fine_tune(
-    model: Path,
-    data: TaskFolder,
-    number: int,
-    out: Path,
-    epochs: int | None,
-    where: argparse.Namespace,
-) -> tuple[LanguageRun, dict[str, Any]]:
-    """Fine-tune with the seed ``number``, or go on, or find it done; and the scores.
-
-    Args:
-        model: a run folder or a checkpoint.
-        data: the task.
-        number: the seed.
-        out: the folder of runs.
-        epochs: another number than the recipe's.
-        where: the options of `devices`, and ``precision``.
-
-    Raises:
-        UserError: the model or task do not fit, or training failed.
-    """
-    training = plan(model, data, number, out, epochs, where)
-    ((run, found),) = fine_tune_all([(training, data)], where)
-    return run, found
 
 
 def plan(
@@ -91,7 +63,15 @@ def plan(
     epochs: int | None,
     where: argparse.Namespace,
 ) -> Training:
-    """What fine-tunes a model; arguments as of `fine_tune`.
+    """What fine-tunes a model.
+
+    Args:
+        model: a run folder or a checkpoint.
+        data: the task.
+        number: the seed.
+        out: the folder of runs.
+        epochs: another number than the recipe's.
+        where: the options of `devices`, and ``precision``.
 
     Raises:
         UserError: the model or task do not fit.
@@ -122,12 +102,7 @@ def fine_tune_all(
     """
     waiting = sum(not training.run.trained() for training, _ in planned)
     device = devices.asked_for(where, models=max(1, waiting))
-    with contextlib.ExitStack() as opened:
-        for training, _ in planned:
-            run = training.run
-            opened.enter_context(only_one(run.folder))
-            say(f"{run.folder.name}: {run.updates:,} updates {device.describe()}")
-        train_all([training for training, _ in planned], device)
+    with trained([training for training, _ in planned], device):
         return [
             (training.run, _score(training.run, data, device.gpu)) for training, data in planned
         ]

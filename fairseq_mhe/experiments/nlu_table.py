@@ -29,7 +29,7 @@ from fairseq_mhe.models.counting import (
     total_parameters,
 )
 from fairseq_mhe.models.families import ROBERTA, build_language_on_meta, language_archs
-from fairseq_mhe.prepare.data_folder import TextFolder, open_text
+from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.language_table import language_tables, perplexity_table
 from fairseq_mhe.runs import devices, slurm
@@ -194,7 +194,7 @@ class LanguageTable:
 
     def tabulate(self, models: Sequence[Model]) -> None:
         """Write the table of models that are finished."""
-        words = sum(1 for _ in self.data.dictionary().open(encoding="utf-8")) + 5
+        words = len(model_dictionary(self.data.dictionary(), masked=bool(self.tasks)))
         built = {}
         for kind, tokens in models:
             options = tokens.options(self.arch, kind, self.data)

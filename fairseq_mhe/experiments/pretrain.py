@@ -1,7 +1,6 @@
 """``fairseq-mhe pretrain``: a masked or causal language model, trained to its last update."""
 
 import argparse
-import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,8 +11,6 @@ from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.common.forms import Form, Number
-from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.embeddings import DEFAULT_HASH, EMBEDDINGS, HASHES, TABLE, check_hash, hash_in
 from fairseq_mhe.experiments import cells
@@ -22,7 +19,7 @@ from fairseq_mhe.models.roberta import OBJECTIVES
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.language_recipes import PRETRAINING, Pretraining
-from fairseq_mhe.runs.language_runs import LanguageRun, Training, train_all
+from fairseq_mhe.runs.language_runs import LanguageRun, Training, trained
 from fairseq_mhe.runs.perplexity import nats_of
 
 #: The architectures that have a recipe.
@@ -125,7 +122,10 @@ def pretrain(
         UserError: another process is at work in a folder, training failed, or as `Tokens.options`.
     """
     options = [tokens.options(arch, kind, data) for kind, tokens, _ in models]
-    folders = [output_folder(pretrained(arch, model, data, out)) for model in models]
+    folders = [
+        output_folder(_folder(arch, kind, chosen, number, out))
+        for (kind, _, number), chosen in zip(models, options, strict=True)
+    ]
     waiting = sum(not (folder / SCORES).exists() for folder in folders)
     device = devices.asked_for(where, models=max(1, waiting))
     further, flags = precision.of_language_model(where.precision, device.gpu)
@@ -144,11 +144,7 @@ def pretrain(
         words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
         words += [*_words(arch, chosen), *recipe.flags(device.workers), *flags]
         trainings.append(Training(run, words, interval=max(1, recipe.updates // 10)))
-    with contextlib.ExitStack() as opened:
-        for folder in folders:
-            opened.enter_context(only_one(folder))
-            say(f"{folder.name}: {recipe.updates:,} updates {device.describe()}")
-        train_all(trainings, device)
+    with trained(trainings, device):
         for training in trainings:
             path = training.run.folder / SCORES
             if not path.exists():
@@ -159,7 +155,10 @@ def pretrain(
 def pretrained(arch: str, model: Model, data: TextFolder, out: Path) -> Path:
     """The run folder of a model."""
     kind, tokens, number = model
-    chosen = tokens.options(arch, kind, data)
+    return _folder(arch, kind, tokens.options(arch, kind, data), number, out)
+
+
+def _folder(arch: str, kind: str, chosen: Mapping[str, str], number: int, out: Path) -> Path:
     return out / "-".join([arch, kind, *chosen.values(), f"seed{number}"])
 
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairseq.data import Dictionary
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
+from fairseq_mhe.embeddings.hashes import MASK
 from fairseq_mhe.prepare.manifest import MANIFEST, check_complete, read_manifest
 from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
 from fairseq_mhe.prepare.tokenise import ESCAPED
@@ -110,6 +112,14 @@ class TextFolder(DataFolder):
     def dictionary(self, side: int = 0) -> Path:
         """The one dictionary."""
         return self.binary / "dict.txt"
+
+
+def model_dictionary(path: Path, masked: bool) -> Dictionary:
+    """A dictionary with what the task of a masked language model adds to it: <mask>."""
+    dictionary = Dictionary.load(str(path))
+    if masked:
+        dictionary.add_symbol(MASK)
+    return dictionary
 
 
 def load_task(data: DataFolder) -> TranslationTask:

@@ -53,23 +53,20 @@ def read_inputs(
         processing.segment(column)
         for column in zip(*(example.texts for example in examples), strict=True)
     ]
-    columns: list[list[str]] = [[] for _ in segmented]
-    truncated = 0
-    for texts in zip(*segmented, strict=True):
-        whole = [text.split() for text in texts]
-        parts = _fitting(whole, block, task.form == CHOICE)
-        truncated += parts != whole
-        for column, part in zip(columns, parts, strict=True):
-            column.append(" ".join(part))
-    return _inputs(examples, columns, truncated)
+    whole = [[text.split() for text in texts] for texts in zip(*segmented, strict=True)]
+    cut = [_fitting(texts, block, task.form == CHOICE) for texts in whole]
+    return _inputs(examples, whole, cut)
 
 
 def _inputs(
     examples: Sequence[Example],
-    columns: list[list[str]],
-    truncated: int,
+    whole: Sequence[list[list[str]]],
+    cut: Sequence[list[list[str]]],
     spans: list[str] | None = None,
 ) -> Inputs:
+    """Of each example the subwords of its texts, ``whole`` and as they are in a block."""
+    columns = [[" ".join(part) for part in parts] for parts in zip(*cut, strict=True)]
+    truncated = sum(parts != texts for parts, texts in zip(cut, whole, strict=True))
     labels = [example.label for example in examples]
     facts = {"labels": labels, "groups": [example.group for example in examples]}
     if any(example.candidate for example in examples):
@@ -106,22 +103,19 @@ def shortened(parts: Sequence[list[str]], most: int) -> list[list[str]]:
 
 def _with_spans(examples: Sequence[Example], processing: TextProcessing, block: int) -> Inputs:
     """Texts with two spans marked; a span that is cut off is its text's last subword."""
-    columns: list[list[str]] = [[] for _ in examples[0].texts]
-    spans, truncated = [], 0
+    whole, cut, spans = [], [], []
     for example in examples:
         texts = [aligned(processing, text) for text in example.texts]
-        whole = [text.subwords for text in texts]
-        parts = _fitting(whole, block, choice=False)
-        truncated += parts != whole
-        for column, part in zip(columns, parts, strict=True):
-            column.append(" ".join(part))
+        whole.append([text.subwords for text in texts])
+        parts = _fitting(whole[-1], block, choice=False)
+        cut.append(parts)
         places = []
         for index, begin, end in example.spans:
             ahead = 1 if index == 0 else len(parts[0]) + 3  # <s>, and first </s> </s>
             for at in texts[index].covering(begin, end):
                 places.append(ahead + min(at, len(parts[index]) - 1))
         spans.append(" ".join(map(str, places)))
-    return _inputs(examples, columns, truncated, spans)
+    return _inputs(examples, whole, cut, spans)
 
 
 def _windows(task: Task, path: Path, processing: TextProcessing, block: int, stride: int) -> Inputs:

@@ -66,7 +66,7 @@ def _benchmark(
     rows = []
     for kind, values in seeds.items():
         paper = str(theirs.get(kind, _NONE))
-        line = [kind, f"{parameters[kind]:,}", _with_deviation(values), paper]
+        line = [kind, f"{parameters[kind]:,}", with_deviation(values), paper]
         line += [_prr(kind, means), _prr(kind, theirs)]
         rows.append([*line, _peop(kind, means, parameters), _peop(kind, theirs, sizes)])
     headings = ["attention", "attention parameters", "score", "paper", "PRR", "paper", "PEoP"]
@@ -114,7 +114,7 @@ def table(
         if embeddings:
             own, whole = embeddings[name]
             line += [f"{own:,}", f"{whole:,}", f"{whole * 4 / 1e6:.1f}"]
-        line += [*(_with_deviation(scores[task]) for task in tasks), f"{means[name]:.2f}"]
+        line += [*(with_deviation(scores[task]) for task in tasks), f"{means[name]:.2f}"]
         rows.append([*line, _prr(name, means), _peop(name, means, parameters)])
     headings = ("attention", "attention parameters", *sizes, *tasks, "mean", "PRR", "PEoP")
     return align(headings, rows, "markdown")
@@ -134,12 +134,13 @@ def perplexity_table(
     for kind, values in nats.items():
         perplexity = [math.exp(value) for value in values]
         line = [kind, f"{parameters[kind]:,}", f"{cache[kind]:,}"]
-        rows.append([*line, _with_deviation(values, 4), _with_deviation(perplexity)])
+        rows.append([*line, with_deviation(values, 4), with_deviation(perplexity)])
     headings = ("attention", "attention parameters", "cache bytes/token", "nats per subword")
     return align([*headings, "perplexity of a subword"], rows, "markdown")
 
 
-def _with_deviation(values: Sequence[float], digits: int = 2) -> str:
+def with_deviation(values: Sequence[float], digits: int = 2) -> str:
+    """The mean, with the standard deviation where there are several values."""
     mean = f"{statistics.mean(values):.{digits}f}"
     if len(values) < 2:
         return mean

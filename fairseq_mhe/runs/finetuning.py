@@ -10,6 +10,7 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.embeddings import check_hash
 from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.rows import nearest_row, training_flags
+from fairseq_mhe.prepare.data_folder import model_dictionary
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS
 from fairseq_mhe.runs.language_recipes import Finetuning
@@ -36,9 +37,7 @@ def open_pretrained(checkpoint: Path, data: TaskFolder) -> Source:
             f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
             f"positions: prepare the task with --block {positions}"
         )
-    dictionary = data.binary / "input0" / "dict.txt"
-    with dictionary.open(encoding="utf-8") as lines:
-        words = sum(1 for _ in lines) + 4 + 1  # fairseq's special symbols, and <mask>
+    words = len(model_dictionary(data.binary / "input0" / "dict.txt", masked=True))
     if source.hashed is not None:
         check_hash(data.binary / "input0", source.hashed.hash)
     elif (words,) != source.words:

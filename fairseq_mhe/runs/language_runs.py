@@ -1,9 +1,10 @@
 """Runs of language models: fairseq-train in folders of their own, from where it was."""
 
+import contextlib
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, read_json, write_json
-from fairseq_mhe.common.progress import Board
-from fairseq_mhe.common.steps import Steps
+from fairseq_mhe.common.progress import Board, say
+from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, restore
@@ -68,12 +69,26 @@ class Training:
     interval: int
 
 
-def train_all(trainings: Sequence[Training], device: Device) -> None:
-    """Train runs to their last update, ``device.slots`` at a time, or go on; the done are left.
+@contextlib.contextmanager
+def trained(trainings: Sequence[Training], device: Device) -> Iterator[None]:
+    """Runs trained to their last update, whose folders are this process's until the block's end.
+
+    ``device.slots`` are trained at a time, from where they were; the done are left.
 
     Raises:
-        UserError: a folder has a run of other settings, or a training failed.
+        UserError: another process is at work in a folder, it has a run of other settings, or a
+            training failed.
     """
+    with contextlib.ExitStack() as opened:
+        for training in trainings:
+            run = training.run
+            opened.enter_context(only_one(run.folder))
+            say(f"{run.folder.name}: {run.updates:,} updates {device.describe()}")
+        _train(trainings, device)
+        yield
+
+
+def _train(trainings: Sequence[Training], device: Device) -> None:
     waiting = [training for training in trainings if not training.run.trained()]
     for training in trainings:
         training.run.claim()

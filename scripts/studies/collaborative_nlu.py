@@ -28,6 +28,7 @@ from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, pla
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
+from fairseq_mhe.report.language_table import with_deviation
 from fairseq_mhe.report.plots import look
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.language_runs import LanguageRun
@@ -148,9 +149,9 @@ def _report(
     for dim in args.dims:
         row = [str(dim), f"{parameters[dim]:,}"]
         for name in _SERIES:
-            row += [_mean(found[name][dim][task]) for task in tasks]
+            row += [with_deviation(found[name][dim][task]) for task in tasks]
         rows.append(row)
-    before = ", ".join(f"{task} {_mean(found['before'][task])}" for task in tasks)
+    before = ", ".join(f"{task} {with_deviation(found['before'][task])}" for task in tasks)
     heading = ["D", "attention parameters"]
     heading += [f"{task}, {name}" for name in _SERIES for task in tasks]
     weights = "bare weights" if args.unweighted else f"{args.sentences:,} blocks of the text"
@@ -163,11 +164,6 @@ def _report(
     draw = partial(_draw, found=found, tasks=tasks, title=title)
     table = (f"Scores by D (the models themselves: {before})", heading, rows)
     Report("collaborative-nlu", title, results, [table], notes, draw).write(study)
-
-
-def _mean(values: list[float]) -> str:
-    mean = f"{statistics.mean(values):.2f}"
-    return f"{mean} ± {statistics.stdev(values):.2f}" if len(values) > 1 else mean
 
 
 def _draw(figure: Figure, found: Mapping[str, Any], tasks: list[str], title: str) -> None:

@@ -23,7 +23,7 @@ from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.report.attention_map import encode, language_map
 from tests.checkpoints.test_language_checkpoints import save_language_model
-from tests.fixtures.language import FAMILIES, ROBERTA, language_options
+from tests.fixtures.language import FAMILIES, ROBERTA, language_options, small_text
 
 LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:200]]
 
@@ -32,17 +32,7 @@ LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:200]]
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small folder of running text."""
     folder = tmp_path_factory.mktemp("text")
-    parts = ["\n".join(LINES[start : start + 20]) for start in range(0, 200, 20)]
-    (folder / "text.txt").write_text("\n\n".join(parts))
-    config = TextConfig(
-        train=(folder / "text.txt",),
-        hold_out=5,
-        vocab_size=150,
-        workers=1,
-        block=30,
-        out=folder / "data",
-    )
-    return prepare_text(config)
+    return small_text(folder, LINES, vocab_size=150, block=30)
 
 
 @pytest.fixture(scope="module", params=FAMILIES, ids=lambda family: family[0])

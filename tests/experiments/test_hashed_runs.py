@@ -17,11 +17,11 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.embeddings import write_hashes
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
-from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.language_table import table
 from fairseq_mhe.runs.finetuning import open_pretrained
+from tests.fixtures.language import small_text
 
 LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:200]]
 RUN = "roberta_mhe_tiny-mhe_mul-hash_pool-lsh-shuffle_random-seed1"
@@ -32,18 +32,7 @@ UPDATES = ["--tokens", "64", "--batch", "4", "--updates", "3", "--cpu"]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Text in words, a task with words of its own, a model of 3 updates, fine-tuned by 2."""
     place = tmp_path_factory.mktemp("hashed runs")
-    parts = ["\n".join(LINES[start : start + 20]) for start in range(0, 200, 20)]
-    (place / "text.txt").write_text("\n\n".join(parts))
-    config = TextConfig(
-        train=(place / "text.txt",),
-        hold_out=5,
-        workers=1,
-        subword="words",
-        hash="lsh",
-        block=64,
-        out=place / "words",
-    )
-    prepare_text(config)
+    small_text(place, LINES, "words", subword="words", hash="lsh", block=64)
     (place / "MRPC").mkdir()
     for split, own in (("train", "Zebra"), ("dev", "quagga")):
         rows = (f"{n % 2}\t1\t2\t{a}\t{own} {n}!" for n, a in enumerate(LINES[:33]))

@@ -22,6 +22,7 @@ from fairseq_mhe.runs.finetuning import open_pretrained
 from fairseq_mhe.runs.squad_scores import squad_scores
 from studies.__main__ import main as study
 from tests.checkpoints.test_language_checkpoints import make_checkpoint
+from tests.fixtures.language import small_text
 from tests.fixtures.task_files import put_task, superglue_rows
 from tests.fixtures.trained import snapshot
 
@@ -33,18 +34,7 @@ RUN = "roberta_mhe_tiny-mhe_mul-seed1"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Text, a task, a masked model of 3 updates, and that fine-tuned by 4."""
     place = tmp_path_factory.mktemp("language runs")
-    parts = ["\n".join(LINES[start : start + 20]) for start in range(0, 300, 20)]
-    (place / "text.txt").write_text("\n\n".join(parts))
-    prepare_text(
-        TextConfig(
-            train=(place / "text.txt",),
-            hold_out=5,
-            vocab_size=250,
-            workers=1,
-            out=place / "text",
-            block=64,
-        )
-    )
+    small_text(place, LINES, "text", vocab_size=250, block=64)
     for split, start in (("train", 0), ("dev", 40)):
         rows = (f"{line}\t{n % 2}\n" for n, line in enumerate(LINES[start : start + 35]))
         (place / f"sst2.{split}.tsv").write_text("sentence\tlabel\n" + "".join(rows))

@@ -9,7 +9,7 @@ import pytest
 
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, HomeAssistant, read_corpus
-from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
+from tests.fixtures.language import small_text
 from tests.fixtures.text import Pairs
 
 #: What `language_text` is of.
@@ -58,14 +58,4 @@ def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 def language_text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of running text; not to be changed."""
     folder = tmp_path_factory.mktemp("language")
-    parts = ["\n".join(LINES[start : start + 20]) for start in range(0, 400, 20)]
-    (folder / "text.txt").write_text("\n\n".join(parts))
-    config = TextConfig(
-        train=(folder / "text.txt",),
-        hold_out=5,
-        vocab_size=250,
-        workers=1,
-        out=folder / "data",
-        block=64,
-    )
-    return prepare_text(config)
+    return small_text(folder, LINES, vocab_size=250, block=64)
