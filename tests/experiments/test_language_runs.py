@@ -12,6 +12,7 @@ import torch
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
@@ -103,6 +104,17 @@ def test_another_run_in_the_folder_is_refused(
 
 
 @pytest.mark.parametrize("name", ["config.json", "scores.json"])
+def test_a_folder_where_another_is_at_work_is_left_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = folder / f"{RUN}-sst2-seed1"
+    before = snapshot(run)
+    with only_one(run):
+        finetune(folder)
+    assert f"another fairseq-mhe is at work in {run}: wait for its end" in capsys.readouterr().err
+    assert snapshot(run) == before
+
+
 @pytest.mark.parametrize("text", ["[]", "{", '{"model": ' * 10_000], ids=["list", "cut", "deep"])
 def test_a_damaged_file_of_a_run_is_named_in_one_line(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
