@@ -103,7 +103,6 @@ def test_another_run_in_the_folder_is_refused(
     assert re.search(r"is a run with recipe .* name another --out", capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("name", ["config.json", "scores.json"])
 def test_a_folder_where_another_is_at_work_is_left_alone(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,6 +114,7 @@ def test_a_folder_where_another_is_at_work_is_left_alone(
     assert snapshot(run) == before
 
 
+@pytest.mark.parametrize("name", ["config.json", "scores.json"])
 @pytest.mark.parametrize("text", ["[]", "{", '{"model": ' * 10_000], ids=["list", "cut", "deep"])
 def test_a_damaged_file_of_a_run_is_named_in_one_line(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str
