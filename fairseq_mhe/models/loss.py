@@ -49,12 +49,16 @@ class _SmoothedLoss(torch.autograd.Function):
             rows = slice(start, start + size)
             wanted = target[rows, None]  # (R, 1)
             real = wanted != padding
-            probable = logits[rows].float().log_softmax(-1)  # (R, V)
-            nll -= (probable.gather(1, wanted) * real).sum()
-            every -= (probable.sum(1, keepdim=True) * real).sum()
+            scores = logits[rows].float()  # (R, V)
+            probable = scores.softmax(-1)  # (R, V)
+            # -log p from sums: the exponentials, most of a row's time, are taken once.
+            likeliest = probable.amax(1, keepdim=True).log()
+            total = scores.amax(1, keepdim=True) - likeliest  # log sum exp, (R, 1)
+            nll += ((total - scores.gather(1, wanted)) * real).sum()
+            every += ((words * total - scores.sum(1, keepdim=True)) * real).sum()
             if gradient is not None:
                 # Of a row: p - s everywhere, less (1 - e - s) at the wanted word.
-                slope = probable.exp_().sub_(share)
+                slope = probable.sub_(share)
                 slope.scatter_add_(1, wanted, torch.full_like(slope[:, :1], epsilon + share - 1))
                 gradient[rows] = slope.mul_(real)
         ctx.save_for_backward(gradient)

@@ -64,6 +64,15 @@ def test_it_is_fairseqs(
     assert ours[2][4, 1:].count_nonzero() == 0, "padding teaches nothing"
 
 
+def test_a_word_whose_probability_is_zero_in_float32_still_has_a_loss() -> None:
+    logits = torch.tensor([[[0.0, 0.0, 300.0, -200.0]]]).bfloat16()
+    target = torch.tensor([[3]])
+    ours = losses(LabelSmoothedCrossEntropyByRows, logits, target)
+    theirs = losses(LabelSmoothedCrossEntropyCriterion, logits, target)
+    torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-6, atol=0)
+    assert ours[1] == 500
+
+
 def test_without_gradients_it_is_the_same(batch: tuple[Tensor, Tensor]) -> None:
     with torch.no_grad():
         made = LabelSmoothedCrossEntropyByRows(TASK, False, 0.1)
