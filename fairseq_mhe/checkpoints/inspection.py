@@ -28,15 +28,8 @@ from fairseq_mhe.models.rows import nearest_row
 
 #: Keys of a fairseq checkpoint that training needs to go on from it.
 _TRAINING_STATE = "last_optimizer_state"
-#: Tables of words, which are often one and the same.
-_EMBEDDINGS = (
-    "encoder.embed_tokens.weight",
-    "decoder.embed_tokens.weight",
-    "decoder.output_projection.weight",
-    "encoder.sentence_encoder.embed_tokens.weight",
-    "encoder.lm_head.weight",
-    "encoder.sentence_encoder.embed_tokens.table.weight",
-)
+#: In the names of weights of embeddings and outputs, which are often one and the same.
+_OFTEN_TIED = (".embed_tokens.", "decoder.output_projection.weight", "encoder.lm_head.weight")
 #: Options that are shown beside those of kinds of attention, where they are not these.
 _BESIDE = {"embedding": "table", "hash": None, "objective": "masked_lm"}
 
@@ -136,9 +129,9 @@ def _count(weights: dict[str, Tensor]) -> int:
     }
     # A checkpoint saved from a GPU holds tied tables apart, so that sharing memory does not tell.
     tables: list[Tensor] = []
-    for name in _EMBEDDINGS:
-        table = parameters.pop(name, None)
-        if table is not None and not any(torch.equal(table, other) for other in tables):
+    for name in [n for n in parameters if any(part in n for part in _OFTEN_TIED)]:
+        table = parameters.pop(name)
+        if not any(torch.equal(table, other) for other in tables):
             tables.append(table)
     return sum(value.numel() for value in [*parameters.values(), *tables])
 

@@ -83,6 +83,15 @@ class HashedEmbedding(nn.Module):
         """(B, T) -> (B, T, C), where tokens are words; anything finite where they are not."""
         raise NotImplementedError
 
+    def of_all(self) -> Tensor:
+        """Of all entries of the dictionary, without dropout: (V, C)."""
+        dropout, self.dropout = self.dropout, 0.0
+        try:
+            found: Tensor = self(torch.arange(len(self.symbols), device=self.device))
+        finally:
+            self.dropout = dropout
+        return found
+
     def forward(self, tokens: Tensor) -> Tensor:
         """(B, T) -> (B, T, C)."""
         symbols = self.symbols[tokens]  # (B, T)

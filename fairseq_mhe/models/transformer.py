@@ -12,8 +12,9 @@ from torch import nn
 
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
-from fairseq_mhe.embeddings import TABLE, build_hashed
+from fairseq_mhe.embeddings import TABLE, HashedEmbedding, build_hashed
 from fairseq_mhe.models.dropout import quicken_dropout
+from fairseq_mhe.models.hashed_output import look_up_from_now_on
 from fairseq_mhe.models.options import (
     MODEL_NAME,
     TransformerMHEConfig,
@@ -50,17 +51,35 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
         return model
 
     @classmethod
+    def build_embedding(
+        cls, cfg: Any, dictionary: Any, embed_dim: int, path: str | None = None
+    ) -> nn.Module:
+        """Called by fairseq's build_model: once where the target shares it, else for each side."""
+        if embedding_of(cfg) != TABLE and cfg.share_all_embeddings:
+            return _hashed(cfg, dictionary)
+        return super().build_embedding(cfg, dictionary, embed_dim, path)
+
+    @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:
         """Called by fairseq's build_model."""
-        if embedding_of(cfg) != TABLE:
-            # It starts as wide as fairseq's table does, which has been made and is dropped.
-            width = cfg.encoder.embed_dim
-            embed_tokens = build_hashed(
-                cfg.embedding, cfg.hash, src_dict, width, std=width**-0.5, dropout=cfg.dropout
-            )
+        if embedding_of(cfg) != TABLE and not cfg.share_all_embeddings:
+            embed_tokens = _hashed(cfg, src_dict)  # fairseq's table has been made and is dropped
         return Encoder(cfg, src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> Decoder:
         """Called by fairseq's build_model."""
         return Decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """Called before generation."""
+        look_up_from_now_on(self)
+        super().make_generation_fast_(**kwargs)
+
+
+def _hashed(cfg: Any, dictionary: Any) -> HashedEmbedding:
+    """It starts as wide as fairseq's table does."""
+    width = cfg.encoder.embed_dim
+    return build_hashed(
+        cfg.embedding, cfg.hash, dictionary, width, std=width**-0.5, dropout=cfg.dropout
+    )
