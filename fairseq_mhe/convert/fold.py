@@ -1,6 +1,7 @@
 """``fairseq-mhe fold``: any checkpoint as fairseq's own ``transformer``, which needs no package."""
 
 import argparse
+import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,9 @@ from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.embeddings import HashedEmbedding
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
+from fairseq_mhe.models.hashed_output import look_up_from_now_on
 from fairseq_mhe.models.shuffle_random import ThreeClasses
+from fairseq_mhe.models.transformer import TransformerMHEModel
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
@@ -41,13 +44,19 @@ class Report:
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     """The whole float32 state of fairseq's own ``transformer`` that computes what ``model`` does.
 
+    A hashed embedding becomes a table of the words that it knows.
+
     Raises:
         UserError: a sublayer has no exact stock form; the line says which and why.
     """
+    if any(isinstance(module, HashedEmbedding) for module in model.modules()):
+        model = copy.deepcopy(model)
+        if isinstance(model, TransformerMHEModel):
+            look_up_from_now_on(model)
     if any(isinstance(module, (HashedEmbedding, ThreeClasses)) for module in model.modules()):
         raise UserError(
-            "a model with a hashed embedding, or of three classes, has no stock form: fairseq's "
-            "own has a table of words"
+            "a masked language model with a hashed embedding, or of three classes, has no stock "
+            "form: fairseq's own predicts the words of a table"
         )
     attention = {f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)}
     parameters = {
@@ -92,12 +101,16 @@ def fold(
         UserError: the model has no exact stock form, ``output`` cannot be written, the data do not
             belong to the model, or the two differ by more than rounding.
     """
+    if source.hashed is not None and data is None and source.family is TRANSLATION:
+        raise UserError(
+            f"{source.path} has a hashed embedding, and a stock model a table of words: give --data"
+        )
+    material = open_material(source, data, sentences, subset, measured=False)
     parameters = folded_parameters(source.model)
     linear = all(kind_class(kind).linear_heads for kind in source.attention.values())
     made = {"made_by": "fold", "linear": linear}
     with atomic_path(output) as temporary:
         save_stock(source, parameters, temporary, made)
-        material = open_material(source, data, sentences, subset, measured=False)
         task, found, same = material.task, material.compared, None
         stock = load_by_fairseq(temporary, task)
         with Board("batches", transient=True) as board:

@@ -20,8 +20,9 @@ from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.fold import fold, stock_sublayer
+from fairseq_mhe.models.build import make_task
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
-from tests.fixtures.models import logits, make_model, same_hypotheses
+from tests.fixtures.models import logits, make_dictionary, make_model, same_hypotheses
 from tests.fixtures.processes import PYTHON
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
@@ -56,6 +57,24 @@ def test_logits_and_hypotheses_are_the_same(
     assert type(stock).__module__.startswith("fairseq.")
     torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-5)
     assert same_hypotheses(source.model, stock)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("kind", ["hash_pool", "hash_add"])
+def test_a_hashed_embedding_becomes_a_table_of_the_datas_words(
+    make_source: Callable[..., Source], tmp_path: Path, data: Path, kind: str, shared: bool
+) -> None:
+    tied = "share_all_embeddings" if shared else "share_decoder_input_output_embed"
+    options = {"share_all_embeddings": False, tied: True, "embedding": kind}
+    source = make_source(attention="mhe_mul", **options)
+    with pytest.raises(UserError, match="and a stock model a table of words: give"):
+        fold(source, tmp_path / "out.pt")
+    report = fold(source, tmp_path / "out.pt", data, sentences=SENTENCES)
+    assert (report.sentences, report.same_hypotheses) == (SENTENCES, SENTENCES)
+    stock = load_by_fairseq(tmp_path / "out.pt", make_task(len(make_dictionary())))
+    assert type(stock).__module__.startswith("fairseq.")
+    assert stock.encoder.embed_tokens.weight.shape == (len(make_dictionary()), 16)
+    torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("place", ["encoder", "decoder", "cross"])
