@@ -15,7 +15,7 @@ from sacrebleu.significance import PairedTest, Result
 from fairseq_mhe.common.arguments import seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.prepare.tokenise import tokeniser
+from fairseq_mhe.prepare.tokenise import UNSPACED, tokeniser
 from fairseq_mhe.runs.run_files import TOKENISERS, read_result
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
@@ -83,7 +83,8 @@ def score(
 ) -> Scores:
     """BLEU and chrF of detokenised hypotheses, with sacreBLEU's defaults for their ``language``.
 
-    With it there is BLEU as the older literature counted it (``tokenised_bleu``), too.
+    With it there is BLEU as the older literature counted it (``tokenised_bleu``), too, but for
+    languages without spaces, where Moses' tokens are no words.
     ``tokenise``: of `TOKENISERS`, in place of the language's.
 
     Raises:
@@ -92,7 +93,9 @@ def score(
     check_counts(hypotheses, references)
     bleu, chrf = BLEU(tokenize=bleu_tokeniser(language, tokenise)), CHRF()
     results = _bootstrapped(hypotheses, references, {"BLEU": bleu, "chrF": chrf})
-    tokenised = tokenised_bleu(hypotheses, references, language) if language else None
+    tokenised = None
+    if language and language.split("_")[0] not in UNSPACED:
+        tokenised = tokenised_bleu(hypotheses, references, language)
     return Scores(
         _score(bleu, "BLEU", results), _score(chrf, "chrF2", results), len(hypotheses), tokenised
     )

@@ -136,6 +136,7 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
     assert "tok:none|smooth:none" in found.signature
     assert score(hypotheses, references).tokenised is None
     assert score(hypotheses, references, "de").tokenised == found
+    assert score(hypotheses, references, "zh_CN").tokenised is None, "it has no words"
 
 
 def test_tokenised_bleu_splits_as_its_language_does() -> None:
