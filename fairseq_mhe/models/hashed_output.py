@@ -1,5 +1,7 @@
 """An output tied to a hashed embedding, and tables in the places of both before generation."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -23,7 +25,7 @@ class HashedOutput(nn.Module):
 
 
 @torch.no_grad()
-def look_up_from_now_on(model: nn.Module) -> None:
+def look_up_from_now_on(model: Any) -> None:
     """Put a table of what it computes in the place of a translation model's hashed embedding."""
     hashed = model.encoder.embed_tokens
     if not isinstance(hashed, HashedEmbedding):
