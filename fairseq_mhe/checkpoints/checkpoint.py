@@ -73,11 +73,7 @@ class Source:
         A hashed embedding has those that it was made to know.
         """
         first, *others = self.family.words(self.state["model"])
-        if self.hashed is None:
-            return (first, *others)
-        known = len(self.hashed.symbols)
-        shared = self.options.get("share_all_embeddings")
-        return (known, *(known if shared else count for count in others))
+        return (len(self.hashed.symbols) if self.hashed is not None else first, *others)
 
     @property
     def hashed(self) -> HashedEmbedding | None:

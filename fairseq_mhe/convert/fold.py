@@ -19,7 +19,6 @@ from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.embeddings import HashedEmbedding
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
-from fairseq_mhe.models.hashed_output import look_up_from_now_on
 from fairseq_mhe.models.shuffle_random import ThreeClasses
 from fairseq_mhe.models.transformer import TransformerMHEModel
 
@@ -52,7 +51,7 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     if any(isinstance(module, HashedEmbedding) for module in model.modules()):
         model = copy.deepcopy(model)
         if isinstance(model, TransformerMHEModel):
-            look_up_from_now_on(model)
+            model.look_words_up()
     if any(isinstance(module, (HashedEmbedding, ThreeClasses)) for module in model.modules()):
         raise UserError(
             "a masked language model with a hashed embedding, or of three classes, has no stock "

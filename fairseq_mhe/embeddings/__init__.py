@@ -44,21 +44,6 @@ def check_embedding(kind: str, hash_name: str | None) -> None:
             )
 
 
-def check_target(kind: str) -> None:
-    """Refuse what the target and the output of translation cannot share with the source.
-
-    Raises:
-        ValueError: a table, or a kind that cannot tell words of one hash apart.
-    """
-    if kind == TABLE or HASHED[kind].has_rows:
-        why = "words of one row are one word" if kind != TABLE else "it is no hashed embedding"
-        fitting = ", ".join(name for name, found in HASHED.items() if not found.has_rows)
-        raise ValueError(
-            f"--embedding {kind} cannot be hashed on the target's side, where an output tells "
-            f"words apart: {why}; choose one of: {fitting}"
-        )
-
-
 def build_hashed(
     kind: str,
     hash_name: str | None,
@@ -105,7 +90,6 @@ __all__ = [
     "build_hashed",
     "check_embedding",
     "check_hash",
-    "check_target",
     "folder_of",
     "hash_in",
     "hash_of",

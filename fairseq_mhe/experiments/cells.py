@@ -11,14 +11,7 @@ from typing import Any
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import (
-    DEFAULT_HASH,
-    EMBEDDINGS,
-    HASHES,
-    TABLE,
-    check_embedding,
-    check_target,
-)
+from fairseq_mhe.embeddings import DEFAULT_HASH, EMBEDDINGS, HASHES, TABLE, check_embedding
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.prepare.data_folder import DataFolder
@@ -53,8 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = f"kind of the source's token embedding: {embeddings} (default: %(default)s)"
     add("--embedding", choices=EMBEDDINGS, default=TABLE, metavar="KIND", help=told)
     add("--hash", choices=tuple(HASHES), help=f"of a hashed embedding (default: {DEFAULT_HASH})")
-    told = "the target and the output use the hashed embedding too (default: a table)"
-    add("--hashed-target", action="store_true", help=told)
     told = "write logs for TensorBoard into each run folder"
     add("--tensorboard", action="store_true", help=told)
     devices.add_arguments(parser)
@@ -117,11 +108,9 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     chosen = precision.chosen(args.precision, devices.on_gpu(args), args.out)
     try:
         check_embedding(args.embedding, args.hash)
-        if args.hashed_target:
-            check_target(args.embedding)
     except ValueError as error:
         raise UserError(error) from None
-    tokens = {name: getattr(args, name) for name in ("embedding", "hash", "hashed_target")}
+    tokens = {"embedding": args.embedding, "hash": args.hash}
     return replace(found, training=replace(training, precision=chosen, **tokens))
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.sublayer import Option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import EMBEDDINGS, TABLE, check_target
+from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import CacheBytes, Cost, cache_bytes, costs, embedding_parameters
@@ -44,8 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
     told = f"kind of token embedding: {', '.join(EMBEDDINGS)} (default: {TABLE})"
     parser.add_argument("--embedding", metavar="KIND", help=told)
-    told = "the target and the output of translation use the hashed embedding too"
-    parser.add_argument("--hashed-target", action="store_true", help=told)
     for name, default, what in (
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
@@ -67,14 +65,7 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(f"--{name} must be 1 or more, not {getattr(args, name)}")
     names = (*PLACES.values(), *_sizes(), "embedding")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    if args.hashed_target:
-        if args.row in language_archs():
-            raise UserError(f"--hashed-target is for translation, and {args.row} has no target")
-        try:
-            check_target(given.get("embedding", TABLE))
-        except ValueError as error:
-            raise UserError(error) from None
-    elif given.get("embedding", TABLE) != TABLE and args.row not in language_archs():
+    if given.get("embedding", TABLE) != TABLE and args.row not in language_archs():
         # The source's alone is hashed; the target's stays the output's table.
         given |= {"share_all_embeddings": False, "share_decoder_input_output_embed": True}
     build = build_language_on_meta if args.row in language_archs() else build_on_meta

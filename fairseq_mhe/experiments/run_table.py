@@ -69,8 +69,7 @@ def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]
     """The heading, which says so where it is of a rehearsal."""
     pairs = data.manifest["lines"]["train"]
     named = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
-    where = "" if args.hashed_target else "source "
-    hashed = "" if args.embedding == TABLE else f", {where}embedding {args.embedding}"
+    hashed = "" if args.embedding == TABLE else f", source embedding {args.embedding}"
     return f"{named}{hashed}{rehearsal(recipes)}"
 
 

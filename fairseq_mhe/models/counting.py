@@ -149,12 +149,7 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
     embedding = token_embedding(model)
     if isinstance(embedding, HashedEmbedding):
-        width = embedding.embedding_dim
-        parts["rest"] += Cost(source=embedding.work * width)
-        decoder = getattr(model, "decoder", None)
-        if decoder is not None and decoder.embed_tokens is embedding:
-            # Words are looked up while decoding, and scored.
-            parts["rest"] += Cost(target=len(decoder.dictionary) * width)
+        parts["rest"] += Cost(source=embedding.work * embedding.embedding_dim)
     return parts
 
 

@@ -94,7 +94,7 @@ def check_lm(args: Any) -> None:
         raise ValueError(f"{NAME} does not support --character-embeddings: leave it out")
     if embedding_of(args) != TABLE:
         raise ValueError(
-            f"--embedding {embedding_of(args)} is for roberta_mhe and translation: "
+            f"--embedding {embedding_of(args)} is for roberta_mhe and the source in translation: "
             f"{NAME} predicts the words of a table, leave it out"
         )
     if getattr(args, "tie_adaptive_weights", False):

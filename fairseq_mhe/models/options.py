@@ -16,14 +16,7 @@ from omegaconf import II, DictConfig, OmegaConf
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
 from fairseq_mhe.attention.sublayer import Option
-from fairseq_mhe.embeddings import (
-    DEFAULT_HASH,
-    EMBEDDINGS,
-    HASHES,
-    TABLE,
-    check_embedding,
-    check_target,
-)
+from fairseq_mhe.embeddings import DEFAULT_HASH, EMBEDDINGS, HASHES, TABLE, check_embedding
 
 MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
@@ -197,16 +190,12 @@ def check_options(
 def _check_embedding(args: Any) -> None:
     kind = embedding_of(args)
     check_embedding(kind, getattr(args, "hash", None))
-    if kind == TABLE:
-        return
-    if getattr(args, "share_all_embeddings", None):
-        check_target(kind)
-    for name in ("merge_src_tgt_embed", "encoder_embed_path"):
-        if getattr(args, name, None):
+    for name in ("share_all_embeddings", "merge_src_tgt_embed", "encoder_embed_path"):
+        if kind != TABLE and getattr(args, name, None):
             raise ValueError(
-                f"--embedding {kind} has no table that --{name.replace('_', '-')} is for: leave it "
-                "out (--share-all-embeddings: the target's is hashed too; "
-                "--share-decoder-input-output-embed: the target's is a table, tied to the output)"
+                f"--embedding {kind} is the source's alone, the target's is a table: leave "
+                f"--{name.replace('_', '-')} out (--share-decoder-input-output-embed ties the "
+                "target's)"
             )
 
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from fairseq.data import Dictionary
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import (
@@ -21,8 +20,6 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import CausalMask
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
-from fairseq_mhe.embeddings import HashedEmbedding
-from fairseq_mhe.models.hashed_output import HashedOutput
 from fairseq_mhe.models.options import build_place
 from fairseq_mhe.models.packed import pack_linears
 
@@ -118,15 +115,6 @@ class Decoder(TransformerDecoderBase):
     ) -> nn.Module:
         """Called by fairseq's constructor."""
         return _wrapped(DecoderLayer(cfg, no_encoder_attn), cfg)
-
-    def build_output_projection(
-        self, cfg: TransformerConfig, dictionary: Dictionary, embed_tokens: nn.Module
-    ) -> None:
-        """Called by fairseq's constructor."""
-        if isinstance(embed_tokens, HashedEmbedding):
-            self.output_projection = HashedOutput(embed_tokens)
-        else:
-            super().build_output_projection(cfg, dictionary, embed_tokens)
 
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
         """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import torch
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
@@ -14,7 +15,6 @@ from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.embeddings import TABLE, HashedEmbedding, build_hashed
 from fairseq_mhe.models.dropout import quicken_dropout
-from fairseq_mhe.models.hashed_output import look_up_from_now_on
 from fairseq_mhe.models.options import (
     MODEL_NAME,
     TransformerMHEConfig,
@@ -51,19 +51,14 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
         return model
 
     @classmethod
-    def build_embedding(
-        cls, cfg: Any, dictionary: Any, embed_dim: int, path: str | None = None
-    ) -> nn.Module:
-        """Called by fairseq's build_model: once where the target shares it, else for each side."""
-        if embedding_of(cfg) != TABLE and cfg.share_all_embeddings:
-            return _hashed(cfg, dictionary)
-        return super().build_embedding(cfg, dictionary, embed_dim, path)
-
-    @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:
         """Called by fairseq's build_model."""
-        if embedding_of(cfg) != TABLE and not cfg.share_all_embeddings:
-            embed_tokens = _hashed(cfg, src_dict)  # fairseq's table has been made and is dropped
+        if embedding_of(cfg) != TABLE:
+            # It starts as wide as fairseq's table does, which has been made and is dropped.
+            width = cfg.encoder.embed_dim
+            embed_tokens = build_hashed(
+                cfg.embedding, cfg.hash, src_dict, width, std=width**-0.5, dropout=cfg.dropout
+            )
         return Encoder(cfg, src_dict, embed_tokens)
 
     @classmethod
@@ -71,15 +66,15 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
         """Called by fairseq's build_model."""
         return Decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
 
+    @torch.no_grad()
+    def look_words_up(self) -> None:
+        """Put a table of what it computes in the place of the source's hashed embedding."""
+        hashed = self.encoder.embed_tokens
+        if isinstance(hashed, HashedEmbedding):
+            table = nn.Embedding.from_pretrained(hashed.of_all(), padding_idx=hashed.padding_idx)
+            self.encoder.embed_tokens = table  # (V, C)
+
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Called before generation."""
-        look_up_from_now_on(self)
+        self.look_words_up()
         super().make_generation_fast_(**kwargs)
-
-
-def _hashed(cfg: Any, dictionary: Any) -> HashedEmbedding:
-    """It starts as wide as fairseq's table does."""
-    width = cfg.encoder.embed_dim
-    return build_hashed(
-        cfg.embedding, cfg.hash, dictionary, width, std=width**-0.5, dropout=cfg.dropout
-    )

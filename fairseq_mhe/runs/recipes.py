@@ -36,8 +36,7 @@ class Training:
     ``patience``: validations in a row without a new lowest loss after which training ends; 0:
     never. With it the model is validated and saved after every epoch, whatever ``checkpoints``.
     ``precision``: float32, bf16 or fp16.
-    ``embedding``, ``hash``: the kind of the source's token embedding, and its hash;
-    ``hashed_target``: the target and the output use it too.
+    ``embedding``, ``hash``: the kind of the source's token embedding, and its hash.
     """
 
     updates: int
@@ -57,7 +56,6 @@ class Training:
     precision: str = "float32"
     embedding: str = TABLE
     hash: str | None = None
-    hashed_target: bool = False
 
     @property
     def interval(self) -> int:
@@ -155,8 +153,7 @@ class Training:
         if self.embedding == TABLE:
             return [*words, "--share-all-embeddings"]
         words += ["--embedding", self.embedding] + (["--hash", self.hash] if self.hash else [])
-        shared = "all-embeddings" if self.hashed_target else "decoder-input-output-embed"
-        return [*words, f"--share-{shared}"]
+        return [*words, "--share-decoder-input-output-embed"]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ _TRAINING = {
 }
 _TRAINING["?precision"] = ("float32", "bf16", "fp16")
 _TRAINING["?embedding"], _TRAINING["?hash"] = EMBEDDINGS, (None, *HASHES)
-_TRAINING["?hashed_target"] = (True, False)
 _SETTINGS = {
     "row": tuple(RECIPES),
     "attention": dict.fromkeys(PLACES, str),

@@ -59,14 +59,12 @@ def test_logits_and_hypotheses_are_the_same(
     assert same_hypotheses(source.model, stock)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("kind", ["hash_pool", "hash_add"])
+@pytest.mark.parametrize("kind", ["hash_emb", "hash_pool", "hash_add", "hash_proj"])
 def test_a_hashed_embedding_becomes_a_table_of_the_datas_words(
-    make_source: Callable[..., Source], tmp_path: Path, data: Path, kind: str, shared: bool
+    make_source: Callable[..., Source], tmp_path: Path, data: Path, kind: str
 ) -> None:
-    tied = "share_all_embeddings" if shared else "share_decoder_input_output_embed"
-    options = {"share_all_embeddings": False, tied: True, "embedding": kind}
-    source = make_source(attention="mhe_mul", **options)
+    tied = {"share_all_embeddings": False, "share_decoder_input_output_embed": True}
+    source = make_source(attention="mhe_mul", embedding=kind, **tied)
     with pytest.raises(UserError, match="and a stock model a table of words: give"):
         fold(source, tmp_path / "out.pt")
     report = fold(source, tmp_path / "out.pt", data, sentences=SENTENCES)

@@ -63,13 +63,8 @@ def test_a_hashed_source_is_the_recipes_and_ties_the_targets_alone() -> None:
     assert usual[-1] == "--share-all-embeddings"
     tail = "--embedding hash_add --hash lsh --share-decoder-input-output-embed"
     assert flags[-5:] == tail.split()
-    both = chosen("tiny", "--embedding", "hash_add", "--hashed-target").training
-    assert both.settings()["hashed_target"]
-    assert both.flags()[-3:] == ["--embedding", "hash_add", "--share-all-embeddings"]
     with pytest.raises(UserError, match="--hash lsh has no effect on --embedding table"):
         chosen("tiny", "--hash", "lsh")
-    with pytest.raises(UserError, match="--embedding table cannot be hashed on the target's side"):
-        chosen("tiny", "--hashed-target")
 
 
 @pytest.mark.parametrize(
