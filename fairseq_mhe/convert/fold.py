@@ -1,7 +1,6 @@
 """``fairseq-mhe fold``: any checkpoint as fairseq's own ``transformer``, which needs no package."""
 
 import argparse
-import copy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -48,23 +47,23 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     Raises:
         UserError: a sublayer has no exact stock form; the line says which and why.
     """
-    if any(isinstance(module, HashedEmbedding) for module in model.modules()):
-        model = copy.deepcopy(model)
-        if isinstance(model, TransformerMHEModel):
-            model.look_words_up()
-    if any(isinstance(module, (HashedEmbedding, ThreeClasses)) for module in model.modules()):
+    replaced = {}
+    embedding = model.encoder.embed_tokens if isinstance(model, TransformerMHEModel) else None
+    if isinstance(embedding, HashedEmbedding):
+        replaced["encoder.embed_tokens."] = {"weight": embedding.of_all().detach()}  # (V, C)
+    elif any(isinstance(module, (HashedEmbedding, ThreeClasses)) for module in model.modules()):
         raise UserError(
             "a masked language model with a hashed embedding, or of three classes, has no stock "
             "form: fairseq's own predicts the words of a table"
         )
-    attention = {f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)}
+    replaced |= {f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)}
     parameters = {
         name: value.float() if value.is_floating_point() else value
         for name, value in model.state_dict().items()
-        if not name.startswith(tuple(attention))
+        if not name.startswith(tuple(replaced))
     }
-    for prefix, of_sublayer in attention.items():
-        parameters |= {f"{prefix}{name}": value for name, value in of_sublayer.items()}
+    for prefix, of_module in replaced.items():
+        parameters |= {f"{prefix}{name}": value for name, value in of_module.items()}
     return parameters
 
 

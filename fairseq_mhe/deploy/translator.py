@@ -14,7 +14,7 @@ from fairseq_mhe.deploy.loading import load_parts
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.tokenise import UNSPACED
+from fairseq_mhe.prepare.tokenise import has_spaces
 from fairseq_mhe.runs.recipes import Decoding
 
 #: Called after each batch with how many lines are translated.
@@ -199,7 +199,7 @@ class Translator:
         """The translations of a line from those of its parts."""
         if not parts:
             return [Translation("", 0.0)]
-        space = "" if self.languages[1].split("_")[0] in UNSPACED else " "
+        space = " " if has_spaces(self.languages[1]) else ""
         joined = []
         for rank in range(min(count, *map(len, parts))):
             ranked = [part[rank] for part in parts]

@@ -12,7 +12,7 @@ from fairseq_mhe.common.system import cores
 from fairseq_mhe.embeddings import HASHES
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS, WORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
-from fairseq_mhe.prepare.tokenise import TOKENIZERS, UNSPACED
+from fairseq_mhe.prepare.tokenise import TOKENIZERS, has_spaces
 
 SPLITS = ("train", "valid", "test")
 ORIGINAL = "original"  # folder of the output where the scripts of known corpora put what they fetch
@@ -166,7 +166,7 @@ class PrepareConfig(SubwordOptions):
     @property
     def unspaced(self) -> bool:
         """Whether a language has no spaces between words."""
-        return any(lang.split("_")[0] in UNSPACED for lang in self.langs)
+        return not all(map(has_spaces, self.langs))
 
     def prefixes(self, split: str) -> tuple[Path, ...]:
         """Where the pairs of a split come from."""

@@ -18,7 +18,7 @@ Key = TypeVar("Key")
 TOKENIZERS = ("moses", "none")
 #: Moses' tokens as its scripts write them, with XML escapes (&apos;): of text that others made.
 ESCAPED = "moses-escaped"
-UNSPACED = frozenset(("zh", "ja", "th", "km", "lo", "my"))  # no spaces between words
+_UNSPACED = frozenset(("zh", "ja", "th", "km", "lo", "my"))
 CACHED_WORDS = 500_000  # of a language; the commonest come first, the memory stays bounded
 _LETTERS = "zqz"  # in which no rule sees more than that they are letters
 _MARKS = re.escape("\"'`()[]<>,.:;!?/%&=+*-\u2013\u2014\u2026\u201e\u201c\u201d")
@@ -34,6 +34,11 @@ _TO_NORMALISE = re.compile(
 
 
 @cache
+def has_spaces(lang: str) -> bool:
+    """Whether a language (zh, zh_CN) has spaces between its words."""
+    return lang.split("_")[0] not in _UNSPACED
+
+
 def tokeniser(name: str, lang: str) -> Callable[[str], str]:
     """A function from a line to its tokens with single spaces between them."""
     if name == ESCAPED:

@@ -15,7 +15,7 @@ from sacrebleu.significance import PairedTest, Result
 from fairseq_mhe.common.arguments import seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.prepare.tokenise import UNSPACED, tokeniser
+from fairseq_mhe.prepare.tokenise import has_spaces, tokeniser
 from fairseq_mhe.runs.run_files import TOKENISERS, read_result
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
@@ -94,7 +94,7 @@ def score(
     bleu, chrf = BLEU(tokenize=bleu_tokeniser(language, tokenise)), CHRF()
     results = _bootstrapped(hypotheses, references, {"BLEU": bleu, "chrF": chrf})
     tokenised = None
-    if language and language.split("_")[0] not in UNSPACED:
+    if language and has_spaces(language):
         tokenised = tokenised_bleu(hypotheses, references, language)
     return Scores(
         _score(bleu, "BLEU", results), _score(chrf, "chrF2", results), len(hypotheses), tokenised
