@@ -14,7 +14,7 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.table import Preset, write_table
-from fairseq_mhe.runs import pipeline
+from fairseq_mhe.runs import kept, pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
@@ -110,8 +110,11 @@ class TableRun:
             names = [run.name for run in self.runs]
             board = opened.enter_context(Board(names=names, job=job))
             for run in self.finished():
+                kept.complete(run, self.data, self.subset)
+                pipeline.score(run, self.subset, self.tokenise)  # by another sacreBLEU: anew
                 board.finish(run.name)
-            for wave in waves(self.groups, device.slots):
+            waiting = [[r for r in group if not self._scored(r)] for group in self.groups]
+            for wave in waves(waiting, device.slots):
                 begin("train")
                 board.begin(TRAINING)
                 pipeline.train(wave, self.data, device, board, self.tensorboard)
@@ -152,6 +155,8 @@ class TableRun:
             inputs["unfinished"] = unfinished
 
         def action() -> None:
+            for run in finished:
+                kept.complete(run, self.data, self.subset)
             found = gather((run.folder for run in finished), self.subset)
             write_table(found, self.out, title, preset, unfinished)
 

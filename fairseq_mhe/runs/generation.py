@@ -51,8 +51,8 @@ def generate(
     """
     folder = run.subset(subset)
     check_writable(folder)
-    sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
-    count = len(references)
+    texts = corpus_texts(data, subset)
+    count = len(texts["references"])
     log = folder / "generate.log"
     check_output(log)
     log.unlink(missing_ok=True)
@@ -68,13 +68,29 @@ def generate(
         "sentences_per_second": sentences_per_second(lines, log),
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
-    texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
+    texts["hypotheses"] = hypotheses
     if tokens := data.given_tokens(subwords):
-        given = data.given_tokens(read_lines(data.segmented(subset, 1))) or []
-        texts |= {"hypotheses.tokens": tokens, "references.tokens": given}
-    for name, text in texts.items():
-        write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
+        texts["hypotheses.tokens"] = tokens
+    for name, lines_of_text in texts.items():
+        write_lines(folder / f"{name}.txt", lines_of_text)
     write_json(folder / "generation.json", speed)
+
+
+def corpus_texts(data: DataFolder, subset: str) -> dict[str, list[str]]:
+    """The lines of a run folder's "sources" and "references", as the corpus has them.
+
+    "references.tokens" too where the text was given tokenised.
+    """
+    sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
+    texts = {"sources": sources, "references": references}
+    if tokens := data.given_tokens(read_lines(data.segmented(subset, 1))):
+        texts["references.tokens"] = tokens
+    return texts
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write a text, whole or not at all."""
+    write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def _follow(child: Child, name: str, board: Board) -> list[str]:

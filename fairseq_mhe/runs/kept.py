@@ -1,0 +1,77 @@
+"""``fairseq-mhe keep``: finished runs without their models: enough to make their tables again."""
+
+import argparse
+import shutil
+from pathlib import Path
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import new_folder, output_folder
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.runs import generation, pipeline
+from fairseq_mhe.runs.run import Run, read_run
+
+#: What is kept of a run and of each of its translated data sets. No models, no logs, and of the
+#: corpus no text: that may not be ours to pass on, and is put back from a data folder.
+_OF_RUN = ("config.json", "status.json", "metrics.json", "counts.json")
+_OF_SUBSET = (
+    *("hypotheses.txt", "hypotheses.tokens.txt", "generation.json"),
+    *("scores.json", "comet.json"),
+)
+
+
+def keep(run: Run, out: Path) -> Path:
+    """Copy what tables need of a finished run into the folder of its name in ``out``.
+
+    Raises:
+        UserError: the run has no scores, or another run of this name is there.
+    """
+    copied = [*_OF_RUN, *(f"{s}/{name}" for s in _scored_subsets(run) for name in _OF_SUBSET)]
+    target = out / run.name
+    if target.exists():
+        if read_run(target).settings != run.settings:
+            raise UserError(f"{target} is there and of other settings: name another --out")
+        return target
+    with new_folder(target) as folder:
+        for name in copied:
+            if (run.folder / name).exists():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(run.folder / name, folder / name)
+    return target
+
+
+def _scored_subsets(run: Run) -> list[str]:
+    words = [step.split(maxsplit=1) for step in run.steps.status()["steps"]]
+    found = [w[1] for w in words if w[0] == "score" and pipeline.scored(run, w[1])]
+    if not found:
+        raise run.unfinished("scores")
+    return found
+
+
+def complete(run: Run, data: DataFolder, subset: str) -> None:
+    """Put the corpus' text beside the hypotheses of a run that was kept without it.
+
+    ``data``: the folder that the run was made on, as its settings' fingerprint says.
+    """
+    for name, lines in generation.corpus_texts(data, subset).items():
+        path = run.subset(subset) / f"{name}.txt"
+        if not path.exists():
+            generation.write_lines(path, lines)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe keep``."""
+    add = parser.add_argument
+    add("runs", type=Path, nargs="+", metavar="RUN", help="finished run folders")
+    told = "folder that gets one for each run, with its scores, curves and translations"
+    add("--out", type=Path, required=True, metavar="FOLDER", help=told)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Keep the runs, all or none."""
+    found = [read_run(folder.resolve()) for folder in args.runs]
+    for each in found:
+        _scored_subsets(each)
+    out = output_folder(args.out)
+    for each in found:
+        say(str(keep(each, out)))

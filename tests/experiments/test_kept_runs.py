@@ -1,0 +1,86 @@
+"""Runs kept without their models and the corpus' text give the same table, and train nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe import cli
+from fairseq_mhe.experiments.table_run import TableRun
+from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.runs.devices import choose_device
+from fairseq_mhe.runs.run import read_run
+from tests.fixtures.trained import table_words
+
+NAMES = ("tiny-mha-seed1", "tiny-mhe_mul-seed1")
+
+
+def kept(table: Path, out: Path) -> int:
+    return cli.main(["keep", *(str(table / name) for name in NAMES), "--out", str(out)])
+
+
+def test_the_table_comes_out_again(
+    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "kept runs"
+    assert kept(table, runs) == 0
+    files = {path.name for path in runs.rglob("*") if path.is_file()}
+    assert files == {
+        *("config.json", "status.json", "metrics.json", "counts.json"),
+        *("hypotheses.txt", "generation.json", "scores.json"),
+    }
+    texts = [path.read_text() for path in runs.rglob("*") if path.is_file()]
+    references = (table / NAMES[0] / "test" / "references.txt").read_text().split("\n")
+    assert not any(references[0] in text for text in texts)
+    # Not only --finished-only: the same command, which trains what is not done, finds it all done.
+    assert cli.main(["run-table", *table_words(miniature, runs, rows=("tiny",))]) == 0
+    assert not list(runs.rglob("*.pt"))
+    found, before = (json.loads((f / "table.json").read_text()) for f in (runs, table))
+    assert found == [cell for cell in before if cell["row"] == "tiny"]
+    names = ("sources", "references", "hypotheses")
+    for name in names:
+        path = Path(NAMES[1], "test", f"{name}.txt")
+        assert (runs / path).read_text() == (table / path).read_text()
+
+
+def test_another_sacrebleu_scores_anew(miniature: Path, table: Path, tmp_path: Path) -> None:
+    kept(table, tmp_path)
+    run = read_run(tmp_path / NAMES[0])
+    scores, status = run.subset("test") / "scores.json", run.folder / "status.json"
+    before = scores.read_text()
+    scores.write_text(before.replace('"sentences": ', '"sentences": 9'))
+    made_by = json.loads(status.read_text())
+    made_by["steps"]["score test"]["key"] = "of another sacreBLEU"
+    status.write_text(json.dumps(made_by))
+    TableRun([[run]], open_prepared(miniature), tmp_path).work(choose_device(1, gpu=False))
+    assert scores.read_text() == before
+
+
+def test_kept_again_it_stays(table: Path, tmp_path: Path) -> None:
+    assert kept(table, tmp_path) == kept(table, tmp_path) == 0
+
+
+def test_refusals(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line each; and of several runs none is kept where one cannot be."""
+    unfinished = tmp_path / "runs" / NAMES[0]
+    shutil.copytree(table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json"))
+    good, out = str(table / NAMES[1]), tmp_path / "out"
+    assert cli.main(["keep", good, str(unfinished), "--out", str(out)]) == 2
+    told = capsys.readouterr().err
+    assert f"{unfinished} is not finished: it has no scores; run the command that made it" in told
+    assert not out.exists()
+
+    assert cli.main(["keep", str(tmp_path), "--out", str(out)]) == 2
+    assert "is no run folder: it has no config.json" in capsys.readouterr().err
+
+    other = tmp_path / "others" / NAMES[1]
+    shutil.copytree(table / NAMES[1], other)
+    config = json.loads((other / "config.json").read_text())
+    config["settings"]["training"]["updates"] += 1
+    (other / "config.json").write_text(json.dumps(config))
+    assert cli.main(["keep", good, "--out", str(out)]) == 0
+    assert cli.main(["keep", str(other), "--out", str(out)]) == 2
+    assert "is there and of other settings: name another --out" in capsys.readouterr().err
