@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Recipe
 from studies import trainings
 from studies.budget_report import MHA, MHE, QUESTIONS, report
@@ -21,6 +22,8 @@ from studies.trainings import REFERENCE, Done, Variant, everywhere
 
 #: Kinds that are compared with the paper's.
 NEW = ("mhe_turn", "mqa_tied", "mhe_input", "mqa_tied_skv", "mqa_skv", "mhe_gate")
+#: Kinds that leave parameters to MHA in one place.
+ELSEWHERE = (MHE, "mqa_tied")
 #: How the new kinds' shared projections start: what of a gain is that alone.
 _START = ("--shared-projection-init", "head")
 
@@ -69,8 +72,10 @@ def plan(row: str, budget: int | None, within: float) -> Plan:
     budget = budget or own.parameters
     sizes: list[Size] = []
     unmet: list[Size] = []
-    for kind in (*NEW, *(kind for kind in KINDS if kind not in NEW)):
-        met, nearest = fitting(row, kind, budget, within)
+    uniform = [everywhere(kind) for kind in (*NEW, *(kind for kind in KINDS if kind not in NEW))]
+    uneven = [{**everywhere(kind), place: MHA} for kind in ELSEWHERE for place in PLACES]
+    for attention in (*uniform, *uneven):
+        met, nearest = fitting(row, attention, budget, within)
         sizes += met
         unmet += [nearest] if nearest else []
     if not sizes:
@@ -85,13 +90,19 @@ def plan(row: str, budget: int | None, within: float) -> Plan:
 
 def _variants(sizes: Sequence[Size], own: Size) -> list[Variant]:
     """In the order of their questions; MHE-Mul's own size is a reference already."""
-    found: dict[str, list[Variant]] = {"new": [], "start": [], "existing": []}
+    found: dict[str, list[Variant]] = {"new": [], "start": [], "existing": [], "place": []}
     for size in sizes:
-        attention, words = everywhere(size.kind), size.options()
+        attention, words = size.attention, size.options()
         if size != own:
-            question = "new" if size.kind in NEW else "existing"
+            question = _question(size)
             found[question].append(Variant(size.name, question, attention, words))
-        if size.kind == MHE:
+        if attention == everywhere(MHE):
             other = Variant(f"{size.name}-head", "start", attention, (*words, *_START))
             found["start"].append(other)
     return [variant for variants in found.values() for variant in variants]
+
+
+def _question(size: Size) -> str:
+    if len(set(size.attention.values())) > 1:
+        return "place"
+    return "new" if size.attention["cross"] in NEW else "existing"

@@ -26,12 +26,14 @@ QUESTIONS = {
     "new": "kinds that try to do more with MHE's parameters and cache",
     "start": "MHE-Mul with shared projections that start as small as the new kinds' do",
     "existing": "the other kinds, narrowed or widened",
+    "place": "the same parameters, more of them in one place: MHA there, narrower kinds elsewhere",
 }
 #: Source and target tokens of the sentences that multiply-adds are stated for.
 _TOKENS = 25
 _LEVEL = 0.05
 _COLUMNS = (
-    *("variant", "attention parameters", "of the budget", "KV bytes/token", "multiply-adds"),
+    *("variant", "attention parameters", "of the budget", "KV bytes/token", "of the source"),
+    "multiply-adds",
     *("valid loss", "sd", "to MHE-Mul", "p", "gap closed", "BLEU", "sd", "PRR"),
 )
 _Summaries = Sequence[dict[str, Any]]
@@ -116,6 +118,7 @@ def _row(summary: Mapping[str, Any], budget: int) -> list[str]:
         f"{parameters:,}",
         f"{100 * parameters / budget:.1f}%",
         f"{summary['kv_bytes_per_token']:,}",
+        or_dash(summary.get("kv_bytes_per_source_token"), ","),
         f"{summary['multiply_adds']:,.0f}",
         f"{summary['loss']:.3f}",
         or_dash(summary["loss_deviation"], ".3f"),
@@ -143,7 +146,8 @@ def _notes(
         "numbers of heads, the whole width that comes close enough to the budget; and as many "
         "heads of the row's width as do.",
         f"Multiply-adds: of all attention, a target token of {_TOKENS}, and a source token of as "
-        "many. KV bytes: of the decoder's self-attention, float32.",
+        "many. KV bytes: of the decoder's self-attention, float32; of the source: of its "
+        "cross-attention for each source token, once for all hypotheses of a sentence.",
         "Gap closed: 0 is MHE-Mul's validation loss, 100 that of MHA, which has more parameters.",
     ]
     if noise := noise_of({summary["variant"]: summary["losses"] for summary in summaries}):

@@ -1,13 +1,15 @@
 """The sizes that a kind of attention takes for a budget of parameters: heads and their width."""
 
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.options import PLACES, build_place
+from fairseq_mhe.runs.run import kind_name
+from studies.trainings import everywhere
 
 #: Options without which a kind at another size would be another kind: gqa with one group is mqa.
 FIXED = {"gqa": {"attention_kv_heads": 2}}
@@ -15,9 +17,12 @@ FIXED = {"gqa": {"attention_kv_heads": 2}}
 
 @dataclass(frozen=True)
 class Size:
-    """``heads`` of ``width`` of a kind, and the attention ``parameters`` of a model of the row."""
+    """``heads`` of ``width`` everywhere, and the attention ``parameters`` of a model of the row.
 
-    kind: str
+    ``attention``: the kind at each place.
+    """
+
+    attention: Mapping[str, str]
     heads: int
     width: int
     parameters: int
@@ -25,7 +30,7 @@ class Size:
     @property
     def name(self) -> str:
         """Such as mqa-4x22."""
-        return f"{self.kind}-{self.heads}x{self.width}"
+        return f"{kind_name(self.attention)}-{self.heads}x{self.width}"
 
     def off(self, budget: int) -> float:
         """How far it is from a budget, as a share of that."""
@@ -36,19 +41,28 @@ class Size:
         words = ["--encoder-attention-heads", str(self.heads)]
         words += ["--decoder-attention-heads", str(self.heads)]
         words += ["--attention-head-dim", str(self.width)]
-        for name, value in FIXED.get(self.kind, {}).items():
+        for name, value in _fixed(self.attention).items():
             words += [f"--{name.replace('_', '-')}", str(value)]
         return tuple(words)
+
+
+def _fixed(attention: Mapping[str, str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for kind in attention.values():
+        found |= FIXED.get(kind, {})
+    return found
 
 
 def of_row(row: str, kind: str) -> Size:
     """A kind with the row's own heads."""
     size = {**ROWS, **SMALL_ROWS}[row]
-    return _sized(row, kind, size.heads, size.embed_dim // size.heads)
+    return _sized(row, everywhere(kind), size.heads, size.embed_dim // size.heads)
 
 
-def fitting(row: str, kind: str, budget: int, within: float) -> tuple[list[Size], Size | None]:
-    """The sizes of a kind that come ``within`` a share of the budget, and the nearest otherwise.
+def fitting(
+    row: str, attention: Mapping[str, str], budget: int, within: float
+) -> tuple[list[Size], Size | None]:
+    """The sizes of kinds that come ``within`` a share of the budget, and the nearest otherwise.
 
     There are at most three: with the row's number of heads, and with half of it, or the nearest
     numbers of heads with which a whole width comes so close; and as many heads of the row's width.
@@ -67,9 +81,9 @@ def fitting(row: str, kind: str, budget: int, within: float) -> tuple[list[Size]
                 return
 
     for wanted in dict.fromkeys((size.heads, max(1, size.heads // 2))):
-        first(_closest(row, kind, heads, budget) for heads in _nearest(wanted, most))
+        first(_closest(row, attention, heads, budget) for heads in _nearest(wanted, most))
     width = size.embed_dim // size.heads
-    first(_built(row, kind, heads, width) for heads in _nearest(size.heads, most))
+    first(_built(row, attention, heads, width) for heads in _nearest(size.heads, most))
     nearest = min(tried, key=lambda near: abs(near.off(budget)), default=None)
     return list(found.values()), None if found else nearest
 
@@ -79,33 +93,34 @@ def _nearest(wanted: int, most: int) -> Iterator[int]:
     yield from sorted(range(1, most + 1), key=lambda number: (abs(number - wanted), number))
 
 
-def _closest(row: str, kind: str, heads: int, budget: int) -> Size | None:
-    """The width at which a kind is nearest to the budget; its only one where that is not free."""
-    least = _built(row, kind, heads, 1)
+def _closest(row: str, attention: Mapping[str, str], heads: int, budget: int) -> Size | None:
+    """The width that is nearest to the budget; the only one of a kind whose width is not free."""
+    least = _built(row, attention, heads, 1)
     if least is None:
-        return _built(row, kind, heads, {**ROWS, **SMALL_ROWS}[row].embed_dim // heads)
+        return _built(row, attention, heads, {**ROWS, **SMALL_ROWS}[row].embed_dim // heads)
     low = high = least
     while high.parameters < budget:
-        low, high = high, _sized(row, kind, heads, 2 * high.width)
+        low, high = high, _sized(row, attention, heads, 2 * high.width)
     while high.width - low.width > 1:
-        middle = _sized(row, kind, heads, (low.width + high.width) // 2)
+        middle = _sized(row, attention, heads, (low.width + high.width) // 2)
         low, high = (middle, high) if middle.parameters < budget else (low, middle)
     return min((low, high), key=lambda size: abs(size.off(budget)))
 
 
-def _built(row: str, kind: str, heads: int, width: int) -> Size | None:
-    """None where the kind cannot be of that size."""
+def _built(row: str, attention: Mapping[str, str], heads: int, width: int) -> Size | None:
+    """None where a kind cannot be of that size."""
     try:
-        return _sized(row, kind, heads, width)
+        return _sized(row, attention, heads, width)
     except ValueError:
         return None
 
 
-def _sized(row: str, kind: str, heads: int, width: int) -> Size:
+def _sized(row: str, attention: Mapping[str, str], heads: int, width: int) -> Size:
     size = {**ROWS, **SMALL_ROWS}[row]
-    given = {"attention": kind, "attention_head_dim": width, **FIXED.get(kind, {})}
+    kinds = {option: attention[place] for place, option in PLACES.items()}
+    given = {**kinds, "attention_head_dim": width, **_fixed(attention)}
     sides = {f"{side}_attention_heads": heads for side in ("encoder", "decoder")}
     args = Namespace(**{**size.options(), **given, **sides})
     with without_memory():
         each = sum(total_parameters(build_place(args, place)) for place in PLACES)
-    return Size(kind, heads, width, size.layers * each)
+    return Size(attention, heads, width, size.layers * each)

@@ -14,10 +14,12 @@ from fairseq_mhe.models.counting import attention_parameters
 from studies.__main__ import main
 from studies.budget import NEW, plan
 from studies.budget_report import MHA, MHE, QUESTIONS
-from studies.budget_sizes import fitting, of_row
-from studies.trainings import Variant
+from studies.budget_sizes import Size, fitting, of_row
+from studies.trainings import Variant, everywhere
 from tests.fixtures.trained import snapshot
 from tests.studies.checks import reports
+
+TIED = "mqa_tied"
 
 
 def parameters(row: str, variant: Variant) -> int:
@@ -27,7 +29,13 @@ def parameters(row: str, variant: Variant) -> int:
         name.removeprefix("--").replace("-", "_"): int(value) if value.isdecimal() else value
         for name, value in words
     }
-    return attention_parameters(build_on_meta(row, variant.attention["encoder"], 100, **options))
+    options |= {f"{place}_attention": kind for place, kind in variant.attention.items()}
+    return attention_parameters(build_on_meta(row, MHE, 100, **options))
+
+
+def uniform(variant: Variant | Size) -> bool:
+    """Whether one kind is at all places."""
+    return len(set(variant.attention.values())) == 1
 
 
 @pytest.mark.parametrize(("row", "budget"), [("tiny", None), ("small", 1_500_000)])
@@ -39,8 +47,14 @@ def test_every_kind_is_as_large_as_the_budget(row: str, budget: int | None) -> N
     for variant in planned.variants[2:]:
         found = parameters(row, variant)
         assert found == pytest.approx(planned.budget, rel=0.01), variant.name
-    kinds = {variant.attention["cross"] for variant in planned.variants[2:]}
-    assert kinds | {size.kind for size in planned.unmet} == set(KINDS)
+    tried = [*planned.variants[2:], *planned.unmet]
+    assert {each.attention["cross"] for each in tried if uniform(each)} == set(KINDS)
+    unevenly = {tuple(each.attention.values()) for each in tried if not uniform(each)}
+    assert unevenly == {
+        *((MHA, MHE, MHE), (MHE, MHA, MHE), (MHE, MHE, MHA)),
+        *((MHA, TIED, TIED), (TIED, MHA, TIED), (TIED, TIED, MHA)),
+    }
+    assert all((v.question == "place") != uniform(v) for v in planned.variants)
     order = [list(QUESTIONS).index(variant.question) for variant in planned.variants]
     assert order == sorted(order)
     assert {v.attention["cross"] for v in planned.variants if v.question == "new"} == set(NEW)
@@ -53,12 +67,13 @@ def test_the_default_budget_is_the_rows_mhe_mul() -> None:
 def test_sizes_by_rule() -> None:
     """The row's four heads, half of them, and heads of the row's width; el is of one size only."""
     names = {
-        kind: [size.name for size in fitting("tiny", kind, 174_336, 0.01)[0]] for kind in KINDS
+        kind: [size.name for size in fitting("tiny", everywhere(kind), 174_336, 0.01)[0]]
+        for kind in KINDS
     }
     assert names["mhe_mul"] == ["mhe_mul-4x32", "mhe_mul-2x45"]
     assert names["mqa_tied"] == ["mqa_tied-3x45", "mqa_tied-2x56", "mqa_tied-5x32"]
     assert names["mha"] == ["mha-3x19", "mha-1x57"]
-    met, nearest = fitting("tiny", "el", 174_336, 0.01)
+    met, nearest = fitting("tiny", everywhere("el"), 174_336, 0.01)
     assert (met, nearest.name, nearest.parameters) == ([], "el-4x32", 196_608)
 
 
