@@ -12,7 +12,7 @@ from torch import Tensor
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import EMBED_DIM, make_layer
-from tests.fixtures.fake_cuda import BACKWARD, CUDA, DTYPES, empty, fake_cuda, moved
+from tests.fixtures.fake_cuda import CUDA, DTYPES, empty, fake_cuda, moved
 
 B, BEAM, T, S = 3, 2, 5, 7
 #: The only two places that ask a GPU for a value.
@@ -54,7 +54,7 @@ def masks(place: str, keys: int, dtype: torch.dtype) -> list[dict[str, Any]]:
 
 
 def check(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    assert (out.device.type, tuple(out.shape), out.dtype) == ("cuda", shape, dtype)
+    assert (out.device, tuple(out.shape), out.dtype) == (CUDA, shape, dtype)
 
 
 @both_places
@@ -111,7 +111,6 @@ def test_decoding(kind: str, dtype: torch.dtype) -> None:
         check(key, (B * BEAM, decoder.key_heads, len(ORDERS), decoder.key_head_dim), dtype)
 
 
-@pytest.mark.skipif(not BACKWARD, reason="torch without CUDA records nothing for backward")
 @both_places
 def test_backward(kind: str, place: str, dtype: torch.dtype) -> None:
     layer = layer_for(kind, place).train()
@@ -150,3 +149,29 @@ def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
         x = empty(T, B, EMBED_DIM, dtype=torch.bfloat16)
         with pytest.raises(Exception, match=message):
             layer(x, x, x)
+
+
+class Broken(torch.autograd.Function):
+    """The identity, whose gradient goes through a ``fault``."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, fault: str) -> Tensor:
+        context.fault = fault
+        return x.clone()
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return FAULTS[context.fault][0](gradient), None
+
+
+@pytest.mark.parametrize(
+    "fault", ["a tensor on the CPU", "a copy to the CPU", "another dtype", "a hidden .item()"]
+)
+def test_a_fault_of_backward_is_seen(fault: str) -> None:
+    def backward() -> None:
+        with fake_cuda():
+            x = empty(T, B, EMBED_DIM, dtype=torch.bfloat16, requires_grad=True)
+            Broken.apply(x, fault).sum().backward()
+
+    with pytest.raises(Exception, match=f"in backward, .*{FAULTS[fault][1]}|at least two devices"):
+        backward()

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from fairseq_mhe.attention import KINDS
-from tests.fixtures.fake_cuda import DTYPES, empty, fake_cuda, moved
+from fairseq_mhe.models.transformer import TransformerMHEModel
+from tests.fixtures.fake_cuda import CUDA, DTYPES, empty, fake_cuda, moved
 from tests.fixtures.models import make_model
 
 B, BEAM, S, T = 3, 2, 7, 5
@@ -21,21 +22,42 @@ ENCODER = f"{_FAIRSEQ}_encoder.TransformerEncoderBase.forward_scriptable"
 DECODER = f"{_FAIRSEQ}_decoder.TransformerDecoderBase.extract_features_scriptable"
 
 
-@pytest.mark.parametrize(
+every_kind = pytest.mark.parametrize(
     ("kind", "dtype"), [*((kind, "bf16") for kind in KINDS), ("mha", "float32"), ("mha", "fp16")]
 )
-def test_a_model_asks_no_more_than_it_must(kind: str, dtype: str) -> None:
-    # fairseq's sinusoidal positions read a shape from memory, which fake tensors have not.
+
+
+def model_of(kind: str) -> TransformerMHEModel:
+    """fairseq's sinusoidal positions read a shape from memory, which fake tensors have not."""
     learned: dict[str, Any] = {"encoder_learned_pos": True, "decoder_learned_pos": True}
     lengths = {"max_source_positions": 32, "max_target_positions": 32}
-    model = make_model(attention=kind, **learned, **lengths)
+    return make_model(attention=kind, **learned, **lengths)
+
+
+@every_kind
+def test_gradients_stay_on_the_gpu(kind: str, dtype: str) -> None:
+    model = model_of(kind).train()
+    with fake_cuda({ENCODER: True, DECODER: True, PADDING: False}, elsewhere=ENCODER):
+        moved(model, DTYPES[dtype])
+        source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
+        scores = model(source, empty(B, dtype=torch.long), target)[0]
+        model.get_normalized_probs((scores, None), log_probs=True).sum().backward()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None, name
+            found = parameter.grad.device, parameter.grad.dtype, parameter.grad.shape
+            assert found == (CUDA, DTYPES[dtype], parameter.shape), name
+
+
+@every_kind
+def test_a_model_asks_no_more_than_it_must(kind: str, dtype: str) -> None:
+    model = model_of(kind)
     answers = {ENCODER: True, DECODER: True, PADDING: False, ORDER: [0, 0, 3, 2, 5, 5]}
     with fake_cuda(answers, elsewhere=ENCODER) as watch, torch.no_grad():
         moved(model, DTYPES[dtype])
         source, lengths_of = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
         target = empty(B, T, dtype=torch.long)
         scores = model.train()(source, lengths_of, target)[0]
-        assert (scores.device.type, scores.dtype) == ("cuda", DTYPES[dtype])
+        assert (scores.device, scores.dtype) == (CUDA, DTYPES[dtype])
         # All layers ask once what the causal mask hides; kinds without a fused kernel do not ask.
         assert watch.asked.pop(PADDING, 0) <= 1
         assert watch.asked == {ENCODER: 2, DECODER: 1}
