@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import costs
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.plots import COLOURS, MARKS, pareto_front
@@ -87,8 +87,16 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
 
 
 def _multiply_adds(run: Run) -> float:
-    """Of all attention, for each target token of a translation of as many tokens."""
-    parts = costs(open_source(run.model).model, _TOKENS, (_TOKENS + 1) / 2)
+    """Of all attention, for each target token of a translation of as many tokens.
+
+    The run's settings say it: of runs that were kept, the model is not there.
+    """
+    words, attention = run.settings.get("options", []), run.settings["attention"]
+    given: dict[str, Any] = {option: attention[place] for place, option in PLACES.items()}
+    for flag, value in zip(words[::2], words[1::2], strict=True):
+        name = flag.removeprefix("--").replace("-", "_")
+        given[name] = int(value) if value.isdecimal() else value
+    parts = costs(build_on_meta(run.row, MHE, **given), _TOKENS, (_TOKENS + 1) / 2)
     return sum(parts[place].source + parts[place].target for place in PLACES)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
@@ -78,7 +79,10 @@ def test_sizes_by_rule() -> None:
 
 
 def test_from_data_to_the_report_each_model_once(
-    references: Path, of_trainings: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
+    references: Path,
+    of_trainings: Callable[..., list[str]],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     """The references' runs are those of run-table, whose folders are taken."""
     out = references
@@ -103,6 +107,13 @@ def test_from_data_to_the_report_each_model_once(
     assert main([*line, "--finished-only"]) == 0
     changed = {name for name, time in snapshot(out).items() if before[name] != time}
     assert changed == {f"equal-budget.{ending}" for ending in ("json", "md", "png")}
+
+    kept = [str(run) for run in sorted(out.glob("tiny-*-seed1"))]
+    assert cli.main(["keep", *kept, "--out", str(tmp_path)]) == 0
+    line[line.index(str(out))] = str(tmp_path)
+    assert main([*line, "--finished-only"]) == 0
+    again = reports(tmp_path, "equal-budget")
+    assert again["variants"] == found["variants"], "without a model"
 
 
 @pytest.mark.parametrize(
