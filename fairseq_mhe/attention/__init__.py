@@ -8,6 +8,7 @@ from fairseq_mhe.attention.el import ELAttention
 from fairseq_mhe.attention.gqa import GroupedQueryAttention, MultiQueryAttention
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
+from fairseq_mhe.attention.mhe_conv import MHEConv
 from fairseq_mhe.attention.mhe_gate import MHEGate
 from fairseq_mhe.attention.mhe_input import MHEInput
 from fairseq_mhe.attention.mhe_turn import MHETurn
@@ -26,6 +27,7 @@ KINDS: dict[str, type[Attention]] = {
     "skv": SharedKeyValueAttention,
     "el": ELAttention,
     "collaborative": CollaborativeAttention,
+    "mhe_conv": MHEConv,
     "mhe_turn": MHETurn,
     "mhe_input": MHEInput,
     "mhe_gate": MHEGate,

@@ -169,6 +169,24 @@ def mhe_input(layer, x: Tensor, y: Tensor, mask: Tensor):
     return _shared_kept(layer, mask, queries, k, v)
 
 
+def mhe_conv(layer, x: Tensor, y: Tensor, mask: Tensor):
+    """The scores of a key and of the two before it, each by an embedding of its own, added up."""
+    q, k, v = _linear(layer.q_proj, x), _linear(layer.k_proj, y), _linear(layer.v_proj, y)
+    outputs, weights = [], []
+    for i in range(layer.num_heads):
+        scores = x.new_zeros(x.size(1), x.size(0), y.size(0))  # (B, T, S)
+        for s in range(y.size(0)):
+            for j in range(3):
+                if s - j >= 0:
+                    product = (q * layer.taps[i, j] * k[s - j]).sum(-1)  # (T, B)
+                    scores[:, :, s] += product.t()
+        scores = (scores / math.sqrt(layer.head_dim)).masked_fill(mask, float("-inf"))
+        w = torch.softmax(scores, dim=-1)
+        outputs.append(torch.einsum("bts,sbd->tbd", w, v))
+        weights.append(w)
+    return _linear(layer.out_proj, torch.cat(outputs, dim=-1)), torch.stack(weights)
+
+
 def mhe_gate(layer, x: Tensor, y: Tensor, mask: Tensor):
     """MHE-Mul's queries, and each head times 2 sigmoid of the shared query's product with e^Z."""
     q, k, v = _linear(layer.q_proj, x), _linear(layer.k_proj, y), _linear(layer.v_proj, y)
@@ -220,6 +238,7 @@ EQUATIONS = {
     "el": el,
     "collaborative": collaborative,
     **{"mha": mha, "mhe_mul": mhe_mul, "mhe_add": mhe_add},
+    "mhe_conv": mhe_conv,
     **{"mhe_turn": mhe_turn, "mhe_input": mhe_input, "mhe_gate": mhe_gate},
     **{"mqa_tied": mqa_tied, "mqa_skv": mqa_skv, "mqa_tied_skv": mqa_tied_skv},
 }

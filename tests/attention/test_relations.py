@@ -130,6 +130,16 @@ def turn_without_turns(mul: Attention, sizes: dict) -> Attention:
     return layer
 
 
+def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
+    """e_i1 = e_i2 = 0: what comes before a key is not read."""
+    layer = make_layer("mhe_conv", **sizes)
+    copy_shared(layer, mul)
+    layer.taps.zero_()
+    layer.taps[:, 0] = (1 + mul.query_embedding) * (1 + mul.key_embedding)
+    layer.out_proj.weight.mul_(1 + mul.value_embedding.flatten())
+    return layer
+
+
 def input_with_equal_embeddings(sha: Attention, sizes: dict) -> Attention:
     layer = make_layer("mhe_input", **sizes)
     copy_shared(layer, sha)
@@ -165,6 +175,7 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mha with equal key and value projections is skv": ("skv", mha_from_skv),
     "skv with the identity as projection is el": ("el", skv_from_el),
     "mha with equal heads is sha": ("sha", mha_from_sha),
+    "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
     "mhe_turn with b = 1 is mhe_mul": ("mhe_mul", turn_without_turns),
     "mhe_input with equal embeddings is sha": ("sha", input_with_equal_embeddings),
     "mqa with composed queries is mhe_turn": ("mhe_turn", mqa_of_composed),

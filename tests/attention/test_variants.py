@@ -253,11 +253,13 @@ def test_cache_holds_only_the_kept_heads(kind: str, place: str) -> None:
     assert sum(storages.values()) == cache.nbytes == layer.cached_values * 4 * B * y.size(0)
 
 
-def test_padding_does_not_matter(kind: str, place: str) -> None:
-    """Other numbers in padded places, or more of them, change nothing for real queries."""
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_padding_does_not_matter(kind: str, place: str, side: str) -> None:
+    """Other numbers in padded places change nothing for real queries."""
     layer = make_layer(kind, place)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
+    padding = padding if side == "right" else padding.flip(1)
     noise = random(*y.shape, seed=5) * padding.t().unsqueeze(-1)
     other = y + 100 * noise
     causal = CausalMask(T) if place == "decoder" else None

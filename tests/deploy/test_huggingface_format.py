@@ -152,6 +152,7 @@ def test_it_translates_as_fairseq_does(
         ({"encoder_normalize_before": True}, "the normalize_before of its encoder and"),
         ({"activation_fn": "linear"}, "its activation is 'linear'; held are relu, gelu, tanh"),
         ({"attention": "mhe_gate"}, "mhe_gate"),
+        ({"attention": "mhe_conv"}, "it reads keys together with those before them"),
     ],
 )
 def test_what_no_class_holds_is_told(

@@ -1,0 +1,81 @@
+"""MHE whose three embeddings a head are the taps of a convolution over the keys.
+
+Q = X W_Q, K = Y W_K, V = Y W_V, shared by all heads as in Xue & Aletras 2023, section 3; head i has
+e_i0, e_i1, e_i2 in R^d and gives the key at position s the score
+sum_j (Q * e_ij) K_{s-j}^T / sqrt(d), j = 0, 1, 2: it looks for a token together with the two before
+it. Keys before the sentence begins are 0. Head i: softmax(scores) V; output concat(heads) W_O.
+Depthwise convolutions of width 3 over keys (and queries and values) of each head are those of So et
+al. 2021 (Primer, arXiv 2109.08668, section 4.2), sums over scores of neighbouring keys those of
+Golovneva et al. 2025 (Multi-Token Attention, arXiv 2504.00927, section 3.1); that the filters are
+what tells heads apart, and all that does, is this project's own.
+Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C.
+
+The filters act per channel, so they move to the queries, and the one key head is cached as it is.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from fairseq_mhe.attention.composed import random_signs
+from fairseq_mhe.attention.fitting import Fitted, Parameters, Trained, means
+from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention.mhe import factors_of_mean, factors_of_scores
+from fairseq_mhe.attention.shared import SharedProjectionAttention
+
+#: Keys that are read together: as many as MHE has embeddings a head.
+TAPS = 3
+
+
+class MHEConv(SharedProjectionAttention):
+    """One key and one value head; each head reads keys with those before them in its own way."""
+
+    start = "head"
+    no_heads = "it reads keys together with those before them"
+    taps: nn.Parameter  # (n, 3, d), e_ij
+
+    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
+        super().__init__(embed_dim, num_heads, **given)
+        self.project(1, kept=1)
+        # Signs, so that heads start with truly different filters, of size 1 together.
+        self.taps = random_signs(num_heads, TAPS, self.head_dim)
+        with torch.no_grad():
+            self.taps.mul_(TAPS**-0.5)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """(T, B, C) -> (B, n, T, 3 d): the shared query times each tap, for the keys of `read`."""
+        shared = self.q_proj(x).transpose(0, 1)[:, None, :, None]  # (B, 1, T, 1, d)
+        return (shared * self.taps.unsqueeze(1)).flatten(3)
+
+    def read(self, keys: Tensor, values: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(B, 1, S, d) -> (B, 1, S, 3 d): each key with the two before it; values as they are."""
+        if padding is not None:  # on the left, it is what stands before a sentence
+            keys = keys.masked_fill(padding.bool()[:, None, :, None], 0.0)
+        length = keys.size(2)
+        before = [pad(keys, (0, 0, j, 0))[:, :, :length] for j in range(1, TAPS)]
+        return torch.cat((keys, *before), dim=3), values
+
+    def written_out(self) -> Heads:
+        """Heads that read no key before their own, as after `fitted`, are MHE-Mul's."""
+        if self.taps[:, 1:].any():
+            return super().written_out()
+        heads, factors = Heads.of_projections(self), self.taps[:, 0].detach().double()
+        query, bias = heads.query * factors.unsqueeze(2), heads.query_bias * factors
+        return replace(heads, query=query, query_bias=bias)
+
+    def fitted(self, trained: Trained) -> Fitted:
+        """As MHE-Mul comes closest, without neighbours."""
+        return Fitted(_first_taps(*factors_of_scores(self, trained)))
+
+    def pooled(self, heads: Heads) -> Parameters:
+        """Means of the heads, and the factors that bring them closest to each."""
+        return _first_taps(means(self, heads), factors_of_mean(heads.of_width(self.head_dim).query))
+
+
+def _first_taps(parameters: Parameters, factors: Tensor) -> Parameters:
+    """Factors (n, d) of each head's query for a key itself, and nothing for those before it."""
+    nothing = torch.zeros_like(factors)
+    return {**parameters, "taps": torch.stack((factors, *[nothing] * (TAPS - 1)), dim=1)}
