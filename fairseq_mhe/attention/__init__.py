@@ -4,11 +4,11 @@ from typing import Any
 
 from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.collaborative import CollaborativeAttention
+from fairseq_mhe.attention.conv import MHAConv, MHEConv
 from fairseq_mhe.attention.el import ELAttention
 from fairseq_mhe.attention.gqa import GroupedQueryAttention, MultiQueryAttention
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
-from fairseq_mhe.attention.mhe_conv import MHEConv
 from fairseq_mhe.attention.mhe_gate import MHEGate
 from fairseq_mhe.attention.mhe_input import MHEInput
 from fairseq_mhe.attention.mhe_turn import MHETurn
@@ -28,6 +28,7 @@ KINDS: dict[str, type[Attention]] = {
     "el": ELAttention,
     "collaborative": CollaborativeAttention,
     "mhe_conv": MHEConv,
+    "mha_conv": MHAConv,
     "mhe_turn": MHETurn,
     "mhe_input": MHEInput,
     "mhe_gate": MHEGate,

@@ -21,7 +21,16 @@ from studies.study import Report, Study
 from studies.trainings import REFERENCE, Done, Variant, everywhere
 
 #: Kinds that are compared with the paper's.
-NEW = ("mhe_conv", "mhe_turn", "mqa_tied", "mhe_input", "mqa_tied_skv", "mqa_skv", "mhe_gate")
+NEW = (
+    "mhe_conv",
+    "mha_conv",
+    "mhe_turn",
+    "mqa_tied",
+    "mhe_input",
+    "mqa_tied_skv",
+    "mqa_skv",
+    "mhe_gate",
+)
 #: Kinds that leave parameters to MHA in one place.
 ELSEWHERE = (MHE, "mqa_tied")
 #: How the new kinds' shared projections start: what of a gain is that alone.

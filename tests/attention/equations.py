@@ -169,11 +169,14 @@ def mhe_input(layer, x: Tensor, y: Tensor, mask: Tensor):
     return _shared_kept(layer, mask, queries, k, v)
 
 
-def mhe_conv(layer, x: Tensor, y: Tensor, mask: Tensor):
+def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
     """The scores of a key and of the two before it, each by an embedding of its own, added up."""
-    q, k, v = _linear(layer.q_proj, x), _linear(layer.k_proj, y), _linear(layer.v_proj, y)
+    n = layer.num_heads
+    projections = (layer.q_proj, x), (layer.k_proj, y), (layer.v_proj, y)
+    each = [_slices(_linear(p, z), layer.key_heads) for p, z in projections]
     outputs, weights = [], []
-    for i in range(layer.num_heads):
+    for i in range(n):
+        q, k, v = (heads[i % len(heads)] for heads in each)  # all, or the one for all
         scores = x.new_zeros(x.size(1), x.size(0), y.size(0))  # (B, T, S)
         for s in range(y.size(0)):
             for j in range(3):
@@ -238,7 +241,7 @@ EQUATIONS = {
     "el": el,
     "collaborative": collaborative,
     **{"mha": mha, "mhe_mul": mhe_mul, "mhe_add": mhe_add},
-    "mhe_conv": mhe_conv,
+    **{"mhe_conv": conv, "mha_conv": conv},
     **{"mhe_turn": mhe_turn, "mhe_input": mhe_input, "mhe_gate": mhe_gate},
     **{"mqa_tied": mqa_tied, "mqa_skv": mqa_skv, "mqa_tied_skv": mqa_tied_skv},
 }

@@ -18,6 +18,7 @@ C, N = 12, 3
 #: Kinds without ordinary heads, and why.
 NO_HEADS = {
     "mhe_conv": "it reads keys together with those before them",
+    "mha_conv": "it reads keys together with those before them",
     "mhe_gate": "its gate depends on the query",
 }
 WRITTEN_OUT = [kind for kind in KINDS if kind not in NO_HEADS]

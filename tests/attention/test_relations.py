@@ -140,6 +140,14 @@ def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
     return layer
 
 
+def mha_conv_without_neighbours(mha: Attention, sizes: dict) -> Attention:
+    layer = make_layer("mha_conv", **sizes)
+    copy_shared(layer, mha)
+    layer.taps.zero_()
+    layer.taps[:, 0] = 1
+    return layer
+
+
 def input_with_equal_embeddings(sha: Attention, sizes: dict) -> Attention:
     layer = make_layer("mhe_input", **sizes)
     copy_shared(layer, sha)
@@ -176,6 +184,7 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "skv with the identity as projection is el": ("el", skv_from_el),
     "mha with equal heads is sha": ("sha", mha_from_sha),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
+    "mha_conv without neighbours is mha": ("mha", mha_conv_without_neighbours),
     "mhe_turn with b = 1 is mhe_mul": ("mhe_mul", turn_without_turns),
     "mhe_input with equal embeddings is sha": ("sha", input_with_equal_embeddings),
     "mqa with composed queries is mhe_turn": ("mhe_turn", mqa_of_composed),

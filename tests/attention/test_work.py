@@ -107,7 +107,7 @@ def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
         WIDTH * layer.head_dim * FLOAT if kind == "sha" else 0
     )  # its W_O, summed over equal heads
     bound = max(scores, vectors, summed_output, one_tensor if place == "decoder" else 0)
-    if kind == "mhe_conv":  # each key beside the two before it
+    if kind in ("mhe_conv", "mha_conv"):  # each key beside the two before it
         bound = max(bound, 3 * cache.key.numel() * FLOAT)
     assert max(work.written) <= bound
     kept = layer.key_heads + layer.value_heads

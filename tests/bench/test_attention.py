@@ -103,7 +103,8 @@ def test_the_kernel_is_known(kind: str) -> None:
     workload.repetition()
     facts = workload.facts()
     # Their keys are not as wide as their values.
-    assert facts["kernel"] == ("plain" if kind in ("collaborative", "mhe_conv") else "flash (CPU)")
+    plain = ("collaborative", "mhe_conv", "mha_conv")
+    assert facts["kernel"] == ("plain" if kind in plain else "flash (CPU)")
     assert facts["weight_bytes"] == 4 * sum(p.numel() for p in workload._layer.parameters())
 
 

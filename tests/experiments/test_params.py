@@ -33,6 +33,7 @@ BERT_BASE = {
     "gqa": (lambda c, n, d: 2 * c * c + 2 * c * 2 * d, 16_515_072),
     "collaborative": (lambda c, n, d: (2 * c + n) * c // 4 + 2 * c * c, 17_722_368),
     "mhe_conv": (lambda c, n, d: 3 * c * d + 3 * n * d + n * d * c, 8_875_008),
+    "mha_conv": (lambda c, n, d: 4 * c * c + 3 * n * d, 28_339_200),
     "mhe_turn": (lambda c, n, d: 3 * c * d + 3 * n * d + n * d * c, 8_875_008),
     "mhe_input": (lambda c, n, d: 3 * c * d + n * c + n * d * c, 8_957_952),
     "mhe_gate": (lambda c, n, d: 3 * c * d + 2 * n * d + n * d * c, 8_865_792),

@@ -150,6 +150,7 @@ FORMULAS = {
     "collaborative": (24 * 6 + 24 * 24, 24 * 6 + 24 * 24, 4 * 6 + 24),
     # Each score is of a key and of the two before it.
     "mhe_conv": (24 * 6 + 24 * 24, 2 * 24 * 6, 4 * 24),
+    "mha_conv": (2 * 24 * 24, 2 * 24 * 24, 4 * 24),
     # Composed queries cost what those of mqa do; a gate one number a head more.
     "mhe_turn": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),
     "mhe_input": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),

@@ -1,16 +1,18 @@
-"""MHE whose three embeddings a head are the taps of a convolution over the keys.
+"""Attention whose heads read each key together with the two before it, by a filter of their own.
 
-Q = X W_Q, K = Y W_K, V = Y W_V, shared by all heads as in Xue & Aletras 2023, section 3; head i has
-e_i0, e_i1, e_i2 in R^d and gives the key at position s the score
-sum_j (Q * e_ij) K_{s-j}^T / sqrt(d), j = 0, 1, 2: it looks for a token together with the two before
-it. Keys before the sentence begins are 0. Head i: softmax(scores) V; output concat(heads) W_O.
-Depthwise convolutions of width 3 over keys (and queries and values) of each head are those of So et
+Head i has e_i0, e_i1, e_i2 in R^d and gives the key at position s the score
+sum_j (Q_i * e_ij) (K_i)_{s-j}^T / sqrt(d), j = 0, 1, 2; keys before the sentence begins are 0; then
+softmax(scores) V_i, and output concat(heads) W_O. In ``mhe_conv`` Q = X W_Q, K = Y W_K and V = Y
+W_V are shared by all heads as in Xue & Aletras 2023, section 3, and the filters are MHE's three
+embeddings a head; in ``mha_conv`` every head has its own projections.
+Depthwise convolutions of width 3 over each head's keys (and queries and values) are those of So et
 al. 2021 (Primer, arXiv 2109.08668, section 4.2), sums over scores of neighbouring keys those of
-Golovneva et al. 2025 (Multi-Token Attention, arXiv 2504.00927, section 3.1); that the filters are
-what tells heads apart, and all that does, is this project's own.
-Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C.
+Golovneva et al. 2025 (Multi-Token Attention, arXiv 2504.00927, section 3.1); that filters are what
+tells heads apart, and all that does, is this project's own.
+Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C; of ``mha_conv`` 2 C n d + kdim n d
++ vdim n d + 3 n d.
 
-The filters act per channel, so they move to the queries, and the one key head is cached as it is.
+The filters act per channel, so they move to the queries, and keys are cached as they are.
 """
 
 from dataclasses import replace
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.composed import random_signs
 from fairseq_mhe.attention.fitting import Fitted, Parameters, Trained, means
 from fairseq_mhe.attention.heads import Heads
@@ -30,28 +33,33 @@ from fairseq_mhe.attention.shared import SharedProjectionAttention
 TAPS = 3
 
 
-class MHEConv(SharedProjectionAttention):
-    """One key and one value head; each head reads keys with those before them in its own way."""
+class MHAConv(Attention):
+    """Projections and a filter for every head."""
 
-    start = "head"
     no_heads = "it reads keys together with those before them"
     taps: nn.Parameter  # (n, 3, d), e_ij
 
     def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
         super().__init__(embed_dim, num_heads, **given)
-        self.project(1, kept=1)
+        self.make_projections()
         # Signs, so that heads start with truly different filters, of size 1 together.
         self.taps = random_signs(num_heads, TAPS, self.head_dim)
         with torch.no_grad():
             self.taps.mul_(TAPS**-0.5)
 
+    def make_projections(self) -> None:
+        """One of each for every head."""
+        self.project(self.num_heads, kept=self.num_heads)
+
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, 3 d): the shared query times each tap, for the keys of `read`."""
-        shared = self.q_proj(x).transpose(0, 1)[:, None, :, None]  # (B, 1, T, 1, d)
-        return (shared * self.taps.unsqueeze(1)).flatten(3)
+        """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap, for the keys of `read`."""
+        projected = split_heads(self.q_proj(x), self.query_heads).unsqueeze(
+            3
+        )  # (B, 1 or n, T, 1, d)
+        return (projected * self.taps.unsqueeze(1)).flatten(3)
 
     def read(self, keys: Tensor, values: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(B, 1, S, d) -> (B, 1, S, 3 d): each key with the two before it; values as they are."""
+        """(B, Hk, S, d) -> (B, Hk, S, 3 d): keys with the two before them; values as they are."""
         if padding is not None:  # on the left, it is what stands before a sentence
             keys = keys.masked_fill(padding.bool()[:, None, :, None], 0.0)
         length = keys.size(2)
@@ -59,12 +67,22 @@ class MHEConv(SharedProjectionAttention):
         return torch.cat((keys, *before), dim=3), values
 
     def written_out(self) -> Heads:
-        """Heads that read no key before their own, as after `fitted`, are MHE-Mul's."""
+        """Heads that read no key before their own, as after `fitted`, are ordinary ones."""
         if self.taps[:, 1:].any():
             return super().written_out()
         heads, factors = Heads.of_projections(self), self.taps[:, 0].detach().double()
         query, bias = heads.query * factors.unsqueeze(2), heads.query_bias * factors
         return replace(heads, query=query, query_bias=bias)
+
+
+class MHEConv(MHAConv, SharedProjectionAttention):
+    """One query, key and value head; filters are all that tells heads apart."""
+
+    start = "head"
+
+    def make_projections(self) -> None:
+        """One of each for all heads."""
+        self.project(1, kept=1)
 
     def fitted(self, trained: Trained) -> Fitted:
         """As MHE-Mul comes closest, without neighbours."""
