@@ -117,7 +117,8 @@ def test_backward(kind: str, place: str, dtype: torch.dtype) -> None:
     with fake_cuda({PADDING: False}):
         moved(layer, dtype)
         x, y = inputs(place, dtype, requires_grad=True)
-        for given in masks(place, len(y), dtype):
+        without, *_, with_both = masks(place, len(y), dtype)
+        for given in (without, with_both):
             layer(x, y, y, need_weights=False, **given)[0].sum().backward()
         for name, parameter in layer.named_parameters():
             assert parameter.grad is not None, name
