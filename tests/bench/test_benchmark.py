@@ -98,11 +98,11 @@ def test_training() -> None:
     assert twice.bytes == 2 * found.bytes
 
 
-def test_stock_is_mha_and_no_kind_needs_more_than_it() -> None:
+def test_stock_is_mha_and_no_kind_but_mha_conv_needs_more_than_it() -> None:
     cell = {"beam": 5, "length": 25, "source_length": 25, "batch": 1, "dtype": "float32"}
     mha = floor("generation", STOCK, cell)
     assert mha == floor("generation", "mha", cell)
-    for kind in KINDS:
+    for kind in sorted(set(KINDS) - {"mha_conv"}):  # its scores are of three keys each
         found = limits(floor("generation", kind, cell), mha)
         assert found["arithmetic_limit"] >= 1
         assert found["traffic_limit"] >= 1
