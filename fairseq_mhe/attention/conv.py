@@ -53,10 +53,8 @@ class MHAConv(Attention):
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap, for the keys of `read`."""
-        projected = split_heads(self.q_proj(x), self.query_heads).unsqueeze(
-            3
-        )  # (B, 1 or n, T, 1, d)
-        return (projected * self.taps.unsqueeze(1)).flatten(3)
+        projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
+        return (projected.unsqueeze(3) * self.taps.unsqueeze(1)).flatten(3)
 
     def read(self, keys: Tensor, values: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
         """(B, Hk, S, d) -> (B, Hk, S, 3 d): keys with the two before them; values as they are."""

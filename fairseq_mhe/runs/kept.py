@@ -53,10 +53,15 @@ def complete(run: Run, data: DataFolder, subset: str) -> None:
 
     ``data``: the folder that the run was made on, as its settings' fingerprint says.
     """
-    for name, lines in generation.corpus_texts(data, subset).items():
-        path = run.subset(subset) / f"{name}.txt"
-        if not path.exists():
-            generation.write_lines(path, lines)
+    folder = run.subset(subset)
+    names = ["sources", "references"]
+    if (folder / "hypotheses.tokens.txt").exists():
+        names.append("references.tokens")
+    missing = [name for name in names if not (folder / f"{name}.txt").exists()]
+    if missing:
+        texts = generation.corpus_texts(data, subset)
+        for name in missing:
+            generation.write_lines(folder / f"{name}.txt", texts[name])
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Keep the runs, all or none."""
+    """Keep the runs, and none of them where one is not finished."""
     found = [read_run(folder.resolve()) for folder in args.runs]
     for each in found:
         _scored_subsets(each)

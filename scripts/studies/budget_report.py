@@ -16,7 +16,7 @@ from fairseq_mhe.report.significance import adjusted, noise_of, retained
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
-from studies.budget_sizes import Size
+from studies.budget_sizes import Size, by_option
 from studies.study import Report, Study, or_dash
 from studies.trainings import REFERENCE, Done, by_question, heading
 
@@ -91,8 +91,7 @@ def _multiply_adds(run: Run) -> float:
 
     The run's settings say it: of runs that were kept, the model is not there.
     """
-    words, attention = run.settings.get("options", []), run.settings["attention"]
-    given: dict[str, Any] = {option: attention[place] for place, option in PLACES.items()}
+    words, given = run.settings.get("options", []), by_option(run.settings["attention"])
     for flag, value in zip(words[::2], words[1::2], strict=True):
         name = flag.removeprefix("--").replace("-", "_")
         given[name] = int(value) if value.isdecimal() else value

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import without_memory
@@ -51,6 +52,11 @@ def _fixed(attention: Mapping[str, str]) -> dict[str, int]:
     for kind in attention.values():
         found |= FIXED.get(kind, {})
     return found
+
+
+def by_option(attention: Mapping[str, str]) -> dict[str, Any]:
+    """A model's options for the kind at each place."""
+    return {option: attention[place] for place, option in PLACES.items()}
 
 
 def of_row(row: str, kind: str) -> Size:
@@ -117,8 +123,7 @@ def _built(row: str, attention: Mapping[str, str], heads: int, width: int) -> Si
 
 def _sized(row: str, attention: Mapping[str, str], heads: int, width: int) -> Size:
     size = {**ROWS, **SMALL_ROWS}[row]
-    kinds = {option: attention[place] for place, option in PLACES.items()}
-    given = {**kinds, "attention_head_dim": width, **_fixed(attention)}
+    given = {**by_option(attention), "attention_head_dim": width, **_fixed(attention)}
     sides = {f"{side}_attention_heads": heads for side in ("encoder", "decoder")}
     args = Namespace(**{**size.options(), **given, **sides})
     with without_memory():

@@ -119,24 +119,28 @@ def mha_from_sha(sha: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def turn_without_turns(mul: Attention, sizes: dict) -> Attention:
-    """b_i = 1: the transform there and back is nothing; e^V is a part of W_O."""
-    layer = make_layer("mhe_turn", **sizes)
+def with_factors_of(mul: Attention, kind: str, sizes: dict) -> tuple[Attention, Tensor]:
+    """MHE-Mul's projections, e^V a part of W_O; and its queries' factors (n, d)."""
+    layer = make_layer(kind, **sizes)
     copy_shared(layer, mul)
-    layer.first_scale.copy_((1 + mul.query_embedding) * (1 + mul.key_embedding))
+    layer.out_proj.weight.mul_(1 + mul.value_embedding.flatten())
+    return layer, (1 + mul.query_embedding) * (1 + mul.key_embedding)
+
+
+def turn_without_turns(mul: Attention, sizes: dict) -> Attention:
+    """b_i = 1: the transform there and back is nothing."""
+    layer, factors = with_factors_of(mul, "mhe_turn", sizes)
+    layer.first_scale.copy_(factors)
     layer.middle_scale.fill_(1)
     layer.last_scale.fill_(1)
-    layer.out_proj.weight.mul_(1 + mul.value_embedding.flatten())
     return layer
 
 
 def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
     """e_i1 = e_i2 = 0: what comes before a key is not read."""
-    layer = make_layer("mhe_conv", **sizes)
-    copy_shared(layer, mul)
+    layer, factors = with_factors_of(mul, "mhe_conv", sizes)
     layer.taps.zero_()
-    layer.taps[:, 0] = (1 + mul.query_embedding) * (1 + mul.key_embedding)
-    layer.out_proj.weight.mul_(1 + mul.value_embedding.flatten())
+    layer.taps[:, 0] = factors
     return layer
 
 
