@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from fairseq_mhe.attention.dropout import drop
+
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
 # queries, S keys.
 
@@ -110,7 +112,7 @@ def attend(
     scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)  # (N, H, T, S)
     wide = torch.promote_types(scores.dtype, torch.float32)  # at least, as fairseq's softmax is
     weights = scores.softmax(dim=-1, dtype=wide).to(scores.dtype)
-    dropped = F.dropout(weights, dropout) if dropout else weights
+    dropped = drop(weights, dropout) if dropout else weights
     heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
     row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
     return _unfold(heads, query.shape), weights if need_weights else None, row_sums

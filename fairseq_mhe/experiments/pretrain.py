@@ -14,7 +14,9 @@ from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.embeddings import DEFAULT_HASH, EMBEDDINGS, HASHES, TABLE, check_hash, hash_in
 from fairseq_mhe.experiments import cells
+from fairseq_mhe.models import shuffle_random
 from fairseq_mhe.models.families import ANY, ROBERTA, build_language_on_meta, language_archs
+from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.roberta import OBJECTIVES
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.runs import devices, precision
@@ -142,7 +144,8 @@ def pretrain(
         }
         run = LanguageRun(folder, settings, recipe.updates)
         words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
-        words += [*_words(arch, chosen), *recipe.flags(device.workers), *flags]
+        words += [*_words(arch, chosen, further.get("precision", precision.FLOAT32)), *flags]
+        words += recipe.flags(device.workers)
         trainings.append(Training(run, words, interval=max(1, recipe.updates // 10)))
     with trained(trainings, device):
         for training in trainings:
@@ -162,12 +165,15 @@ def _folder(arch: str, kind: str, chosen: Mapping[str, str], number: int, out: P
     return out / "-".join([arch, kind, *chosen.values(), f"seed{number}"])
 
 
-def _words(arch: str, chosen: Mapping[str, str]) -> list[str]:
-    """fairseq's options of what is learnt, but for the recipe's."""
+def _words(arch: str, chosen: Mapping[str, str], numbers: str) -> list[str]:
+    """fairseq's options of what is learnt, in a precision, but for the recipe's."""
     masked = language_archs()[arch] is ROBERTA
     objective = chosen.get("objective", OBJECTIVES[0])
     words = ["--task", objective if masked else "language_modeling"]
-    words += ["--criterion", objective if masked else "cross_entropy"]
+    criterion = objective if masked else "cross_entropy"
+    if criterion != shuffle_random.NAME:  # which has three classes to tell, not many words
+        criterion = criterion_for(numbers, criterion)
+    words += ["--criterion", criterion]
     for name in {"embedding", "hash"} & chosen.keys():
         words += [f"--{name}", chosen[name]]
     # A masked model's blocks begin and end with sentences; a causal one's are full.

@@ -20,6 +20,7 @@ from torch import nn
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.embeddings import TABLE
+from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.options import OnePlaceConfig, check_options, embedding_of, flat
 from fairseq_mhe.models.roberta import check_block
 from fairseq_mhe.models.stacks import AnyKind, Decoder
@@ -54,6 +55,7 @@ class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
             config = TransformerConfig.from_namespace(args)
             decoder = Decoder(config, task.target_dictionary, embeddings, no_encoder_attn=True)
         model = cls(decoder)
+        quicken_dropout(model)
         model.int8_generation = bool(args.int8_generation)
         return model
 

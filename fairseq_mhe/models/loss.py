@@ -1,6 +1,7 @@
-"""``--criterion label_smoothed_cross_entropy_by_rows``: fairseq's loss, quicker in bf16 on CPUs.
+"""fairseq's losses over words, quicker in bf16 on CPUs: ``--criterion NAME_by_rows``.
 
-The same loss, whose float32 probabilities (N, V) are never whole in memory: some rows at a time,
+NAME is label_smoothed_cross_entropy (translation), masked_lm or cross_entropy (causal models). The
+same losses, whose float32 probabilities (N, V) are never whole in memory: some rows at a time,
 which stay in the processor's cache, become loss and gradient at once.
 """
 
@@ -9,22 +10,31 @@ from typing import Any
 
 import torch
 from fairseq.criterions import register_criterion
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
     LabelSmoothedCrossEntropyCriterionConfig,
 )
+from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from torch import Tensor
 
 #: Values that are in work at a time, in float32 about what a core's cache holds.
 _VALUES = 2**18
 
 
-def criterion_for(precision: str) -> str:
+def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") -> str:
     """The name of the criterion that trains our models in float32, bf16 or fp16.
 
-    fairseq's own where ours is no quicker: a training's checkpoints are of one or the other.
+    fairseq's own, ``name``, where ours is no quicker: a training's checkpoints are of one or the
+    other.
     """
-    return f"label_smoothed_cross_entropy{'_by_rows' if precision == 'bf16' else ''}"
+    return f"{name}{'_by_rows' if precision == 'bf16' else ''}"
+
+
+def _by_rows(values: Tensor, model: Any) -> bool:
+    """Whether a loss of such values (logits or weights) of a model is quicker by rows."""
+    adaptive = getattr(getattr(model, "decoder", None), "adaptive_softmax", None) is not None
+    return values.dtype == torch.bfloat16 and not values.is_cuda and not adaptive
 
 
 class _SmoothedLoss(torch.autograd.Function):
@@ -83,11 +93,49 @@ class LabelSmoothedCrossEntropyByRows(LabelSmoothedCrossEntropyCriterion):
     ) -> tuple[Tensor, Tensor]:
         """Called by fairseq: logits (B, T, V) first in ``net_output``; two sums over all tokens."""
         logits = net_output[0]
-        by_rows = logits.dtype == torch.bfloat16 and not logits.is_cuda and reduce
-        adaptive = getattr(model.decoder, "adaptive_softmax", None) is not None
-        if not by_rows or adaptive or self.ignore_prefix_size:
+        if not _by_rows(logits, model) or not reduce or self.ignore_prefix_size:
             return super().compute_loss(model, net_output, sample, reduce)
-        target = model.get_targets(sample, net_output).reshape(-1)  # (B * T,)
-        return _SmoothedLoss.apply(
-            logits.reshape(-1, logits.size(-1)), target, self.eps, self.padding_idx
-        )
+        target = model.get_targets(sample, net_output)  # (B, T)
+        return _losses(logits, target, self.eps, self.padding_idx)
+
+
+@register_criterion("cross_entropy_by_rows", dataclass=CrossEntropyCriterionConfig)
+class CrossEntropyByRows(CrossEntropyCriterion):
+    """fairseq's, whatever is asked of it; by rows in bfloat16 on a CPU."""
+
+    def compute_loss(
+        self, model: Any, net_output: Any, sample: Any, reduce: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Called by fairseq: logits (B, T, V) first in ``net_output``; the sum twice."""
+        logits = net_output[0]
+        if not _by_rows(logits, model) or not reduce:
+            return super().compute_loss(model, net_output, sample, reduce)
+        target = model.get_targets(sample, net_output)  # (B, T)
+        return _losses(logits, target, 0.0, self.padding_idx)
+
+
+@register_criterion("masked_lm_by_rows", dataclass=MaskedLmConfig)
+class MaskedLmByRows(MaskedLmLoss):
+    """fairseq's, by rows in bfloat16 on a CPU."""
+
+    def forward(
+        self, model: Any, sample: Any, reduce: bool = True
+    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Called by fairseq: the sum over masked tokens, their number, and what is logged."""
+        masked = sample["target"].ne(self.padding_idx)  # (B, T)
+        if not _by_rows(next(model.parameters()), model) or not masked.any():
+            return super().forward(model, sample, reduce)
+        logits = model(**sample["net_input"], masked_tokens=masked)[0]  # (N, V), the masked ones
+        target = model.get_targets(sample, [logits])[masked]  # (N,)
+        loss, nll = _losses(logits, target, 0.0, self.padding_idx)
+        count = masked.int().sum()
+        logged = {name: sample[name] for name in ("ntokens", "nsentences")}
+        return loss, count, {"loss": nll, "sample_size": count, **logged}
+
+
+def _losses(logits: Tensor, target: Tensor, epsilon: float, padding: int) -> tuple[Tensor, Tensor]:
+    """`_SmoothedLoss` of logits (..., V) and target (...)."""
+    found: tuple[Tensor, Tensor] = _SmoothedLoss.apply(
+        logits.reshape(-1, logits.size(-1)), target.reshape(-1), epsilon, padding
+    )
+    return found

@@ -20,6 +20,7 @@ from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.embeddings import HASHED, TABLE, HashEmb, build_hashed, folder_of
 from fairseq_mhe.models import shuffle_random
+from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.heads import HEADS
 from fairseq_mhe.models.options import OPTIONS, OnePlaceConfig, check_options, embedding_of
 from fairseq_mhe.models.stacks import AnyKind, Encoder
@@ -143,7 +144,9 @@ class RobertaMHEModel(AnyKind, RobertaModel):
                 if not hasattr(options, "tokens_per_sample"):
                     options.tokens_per_sample = task.max_positions()
                 options.max_positions = options.tokens_per_sample
-            return cls(options, _Encoder(options, task))
+            model = cls(options, _Encoder(options, task))
+        quicken_dropout(model)
+        return model
 
     def get_targets(self, sample: dict[str, Any], net_output: Any) -> Tensor:
         """(B, T): the rows of words where the output is tied to those, words where they are."""

@@ -20,6 +20,7 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import CausalMask
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
+from fairseq_mhe.models.activation import Activation, quickened
 from fairseq_mhe.models.options import build_place
 from fairseq_mhe.models.packed import pack_linears
 
@@ -30,6 +31,12 @@ NO_LAYER = -1
 class EncoderLayer(TransformerEncoderLayerBase):
     """fairseq's layer with our self-attention."""
 
+    activation_fn: Activation
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.activation_fn = quickened(self.activation_fn)
+
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
         """Called by fairseq's constructor."""
         return build_place(cfg, "encoder")
@@ -38,8 +45,11 @@ class EncoderLayer(TransformerEncoderLayerBase):
 class DecoderLayer(TransformerDecoderLayerBase):
     """fairseq's layer with our self- and cross-attention."""
 
+    activation_fn: Activation
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.activation_fn = quickened(self.activation_fn)
         # fairseq computes every layer's attention weights in validation, though the decoder uses
         # one layer's only and asks for it by another argument.
         self.need_attn = False

@@ -269,6 +269,7 @@ def test_a_causal_models_table_is_of_perplexity(
 ) -> None:
     words = ["--data", str(folder / "text"), "--tokens", "64", "--batch", "4", "--updates", "2"]
     line = ["nlu-table", "transformer_lm_mhe_tiny", *words, "--seeds", "1", "--cpu"]
+    line += ["--precision", "bf16"]
     line += ["--kinds", "mha,mhe_mul", "--out", str(tmp_path)]
     assert cli.main(line) == 0
     printed = capsys.readouterr().out
@@ -277,6 +278,7 @@ def test_a_causal_models_table_is_of_perplexity(
         nats = json.loads((run / "scores.json").read_text())["nats"]
         cells = rf"\| {kind} +\| +[0-9,]+ \| +{4 * 4 * cached:,} \| +{nats:.4f} \| "
         assert re.search(cells, printed)
+        assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
     before = (tmp_path / "nlu-table.md").read_text()
     assert cli.main([*line, "--finished-only"]) == 0
     assert capsys.readouterr().out == printed

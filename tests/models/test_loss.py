@@ -1,4 +1,4 @@
-"""The loss by rows is fairseq's, and so is its gradient; elsewhere it is fairseq's code."""
+"""The losses by rows are fairseq's, and so are their gradients; elsewhere it is fairseq's code."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 import torch
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from torch import Tensor
 
 from fairseq_mhe.models import loss
-from fairseq_mhe.models.loss import LabelSmoothedCrossEntropyByRows
+from fairseq_mhe.models.loss import LabelSmoothedCrossEntropyByRows, criterion_for
+from tests.fixtures.language import LM, ROBERTA, make_language_model, sentences
 
 PADDING = 1
 TASK = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: PADDING))
@@ -90,3 +92,46 @@ def test_in_float32_it_is_fairseqs_code(
             for criterion in (LabelSmoothedCrossEntropyByRows, LabelSmoothedCrossEntropyCriterion)
         )
         assert all(torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize(("arch", "name"), [(ROBERTA, "masked_lm"), (LM, "cross_entropy")])
+def test_a_language_models_is_fairseqs(
+    arch: tuple[str, str, str], name: str, dtype: torch.dtype
+) -> None:
+    model = make_language_model(arch[0]).to(dtype)
+    tokens = sentences()
+    target = tokens.roll(-1, 1)
+    if name == "masked_lm":
+        target[torch.arange(tokens.numel()).view_as(tokens) % 3 > 0] = PADDING
+    sample = {"net_input": {"src_tokens": tokens}, "target": target, "ntokens": 7, "nsentences": 5}
+    found = []
+    for precision in ("float32", "bf16"):
+        criterion = CRITERION_REGISTRY[criterion_for(precision, name)]
+        assert criterion.__name__.endswith("ByRows") == (precision == "bf16")
+        given = {"cfg": SimpleNamespace(tpu=False)} if name == "masked_lm" else {}
+        made = criterion(task=TASK, **(given or {"sentence_avg": False}))
+        model.zero_grad()
+        total, size, logged = made(model, sample)
+        total.backward()
+        gradients = [p.grad.float() for p in model.parameters() if p.grad is not None]
+        found.append((total.detach(), size, logged, gradients))
+    theirs, ours = found
+    torch.testing.assert_close(ours[0].float(), theirs[0].float(), rtol=2e-6, atol=0)
+    assert ours[1] == theirs[1]
+    assert ours[2].keys() == theirs[2].keys()
+    assert float(ours[2]["loss"]) == pytest.approx(float(theirs[2]["loss"]), rel=2e-6)
+    # The gradient of logits is rounded to bfloat16 twice by us, once by fairseq.
+    exact = {"rtol": 0, "atol": 0}
+    near = {"rtol": 2**-6, "atol": 2**-7 * max(g.abs().max().item() for g in theirs[3])}
+    for mine, its in zip(ours[3], theirs[3], strict=True):
+        torch.testing.assert_close(mine, its, **(exact if dtype == torch.float32 else near))
+
+
+def test_a_batch_without_a_masked_word_has_a_loss() -> None:
+    """fairseq then projects every word, and none counts."""
+    model, tokens = make_language_model(ROBERTA[0]).bfloat16(), sentences()
+    sample = {"net_input": {"src_tokens": tokens}, "target": torch.full_like(tokens, PADDING)}
+    criterion = CRITERION_REGISTRY["masked_lm_by_rows"](SimpleNamespace(tpu=False), TASK)
+    total, size, _ = criterion(model, {**sample, "ntokens": 7, "nsentences": 5})
+    assert (float(total), int(size)) == (0, 0)
