@@ -144,8 +144,8 @@ def pretrain(
         }
         run = LanguageRun(folder, settings, recipe.updates)
         words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
-        words += [*_words(arch, chosen, further.get("precision", precision.FLOAT32)), *flags]
-        words += recipe.flags(device.workers)
+        words += _words(arch, chosen, recipe, further.get("precision", precision.FLOAT32))
+        words += [*recipe.flags(device.workers), *flags]
         trainings.append(Training(run, words, interval=max(1, recipe.updates // 10)))
     with trained(trainings, device):
         for training in trainings:
@@ -165,8 +165,8 @@ def _folder(arch: str, kind: str, chosen: Mapping[str, str], number: int, out: P
     return out / "-".join([arch, kind, *chosen.values(), f"seed{number}"])
 
 
-def _words(arch: str, chosen: Mapping[str, str], numbers: str) -> list[str]:
-    """fairseq's options of what is learnt, in a precision, but for the recipe's."""
+def _words(arch: str, chosen: Mapping[str, str], recipe: Pretraining, numbers: str) -> list[str]:
+    """fairseq's options of what is learnt, in a precision."""
     masked = language_archs()[arch] is ROBERTA
     objective = chosen.get("objective", OBJECTIVES[0])
     words = ["--task", objective if masked else "language_modeling"]
@@ -174,6 +174,8 @@ def _words(arch: str, chosen: Mapping[str, str], numbers: str) -> list[str]:
     if criterion != shuffle_random.NAME:  # which has three classes to tell, not many words
         criterion = criterion_for(numbers, criterion)
     words += ["--criterion", criterion]
+    if criterion.startswith(OBJECTIVES[0]):
+        words += ["--mask-prob", str(recipe.masked)]
     for name in {"embedding", "hash"} & chosen.keys():
         words += [f"--{name}", chosen[name]]
     # A masked model's blocks begin and end with sentences; a causal one's are full.
