@@ -4,12 +4,13 @@ Of a causal architecture the table is of the perplexity of the validation text.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.arguments import as_words, positive, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, write_text
+from fairseq_mhe.common.files import output_folder, write_json, write_text
 from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, plan, run_name
@@ -32,10 +33,12 @@ from fairseq_mhe.models.families import ROBERTA, build_language_on_meta, languag
 from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.language_table import language_tables, perplexity_table
+from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.language_recipes import Pretraining
+from fairseq_mhe.runs.language_runs import pretraining_notes
 
-FILE = "nlu-table.md"
+FILE, VALUES = "nlu-table.md", "nlu-table.json"
 #: The paper's, in its order.
 _KINDS = ("sha", "mha", "el", "mqa", "skv", "mhe_add", "mhe_mul")
 
@@ -204,7 +207,8 @@ class LanguageTable:
         if not self.tasks:
             found = {_name(model): self._nats(model) for model in models}
             cache = {name: cache_bytes(made).per_target_token for name, made in built.items()}
-            write_text(self.path, f"{perplexity_table(found, counts, cache)}\n")
+            plot_perplexity(found, (counts, cache), self.out)
+            self._write(perplexity_table(found, counts, cache), found, models)
             return
         sizes = {
             name: (embedding_parameters(made), total_parameters(made))
@@ -213,7 +217,31 @@ class LanguageTable:
         if all(tokens.embedding == TABLE for _, tokens in models):
             sizes = {}
         scores = {_name(model): self._scores(model) for model in models}
-        write_text(self.path, f"{language_tables(scores, counts, sizes)}\n")
+        losses = {_name(model): nats_in(self._pretrained(model)) for model in models}
+        plot_tasks(scores, self.out, self.arch)
+        self._write(language_tables(scores, counts, sizes, losses), scores, models)
+
+    def _write(self, tables: str, values: Mapping[str, Any], models: Sequence[Model]) -> None:
+        """nlu-table.md and, with the scores of every seed, nlu-table.json."""
+        write_json(self.out / VALUES, values)
+        notes = "\n".join(f"- {note}" for note in self._notes(models))
+        write_text(self.path, f"# {self.arch}\n\n{tables}\n\n{notes}\n")
+
+    def _notes(self, models: Sequence[Model]) -> list[str]:
+        """What the numbers are, and how the models were trained."""
+        seeds = f"the standard deviation over seeds {', '.join(map(str, self.seeds))}"
+        pretrained = [self._pretrained(model) for model in models]
+        notes = [f"±: {seeds}, of the training."]
+        if self.tasks:
+            notes = [
+                "A task's score: the mean of its metrics after the last update, on the set that "
+                f"GLUE, SuperGLUE and SQuAD call dev; ±: {seeds}, of fine-tuning alone.",
+                "Pre-training, nats: of what the model is asked for, on the validation text, one "
+                "training each.",
+            ]
+        else:
+            pretrained = [folder for model in models for folder in self._all_pretrained(model)]
+        return [*notes, *pretraining_notes(pretrained)]
 
     def _pretrained(self, model: Model, number: int = 1) -> Path:
         return pretrained(self.arch, (*model, number), self.data, self.out)

@@ -32,6 +32,7 @@ def language_tables(
     found: Mapping[str, Scores],
     parameters: Mapping[str, int],
     embeddings: Mapping[str, tuple[int, int]] | None = None,
+    losses: Mapping[str, float | None] | None = None,
 ) -> str:
     """Benchmarks with the paper's figures beside ours, and below them a column a task.
 
@@ -42,7 +43,7 @@ def language_tables(
     Args:
         found: model (a kind of attention, or more) -> task -> scores of the seeds.
         parameters: model -> attention parameters.
-        embeddings: as of `table`.
+        embeddings, losses: as of `table`.
     """
     tasks = list(next(iter(found.values())))
     blocks = []
@@ -52,7 +53,7 @@ def language_tables(
             told = f"{name}" if len(own) == _WHOLE[name] else f"{name} ({', '.join(own)} alone)"
             blocks += [f"## {told}", _benchmark(name, own, found, parameters)]
     last = ["## By task"] if blocks else []
-    return "\n\n".join([*blocks, *last, table(found, parameters, embeddings)])
+    return "\n\n".join([*blocks, *last, table(found, parameters, embeddings, losses)])
 
 
 def _benchmark(
@@ -95,12 +96,13 @@ def table(
     found: Mapping[str, Scores],
     parameters: Mapping[str, int],
     embeddings: Mapping[str, tuple[int, int]] | None = None,
+    losses: Mapping[str, float | None] | None = None,
 ) -> str:
     """A line a model: attention parameters, the score of each task, their mean, PRR and PEoP.
 
     Where ``embeddings`` says the parameters of each model's token embedding and all of the model's,
     these and the weights' size stand there too, and PEoP, which is of attention parameters, only
-    with a table of words.
+    with a table of words. ``losses``: that of pre-training on the validation text, in nats.
     """
     means = {
         name: statistics.mean(statistics.mean(values) for values in scores.values())
@@ -114,9 +116,13 @@ def table(
         if embeddings:
             own, whole = embeddings[name]
             line += [f"{own:,}", f"{whole:,}", f"{whole * 4 / 1e6:.1f}"]
+        if losses:
+            loss = losses[name]
+            line.append(_NONE if loss is None else f"{loss:.3f}")
         line += [*(with_deviation(scores[task]) for task in tasks), f"{means[name]:.2f}"]
         rows.append([*line, _prr(name, means), _peop(name, means, parameters)])
-    headings = ("attention", "attention parameters", *sizes, *tasks, "mean", "PRR", "PEoP")
+    told = ["pre-training, nats"] if losses else []
+    headings = ("attention", "attention parameters", *sizes, *told, *tasks, "mean", "PRR", "PEoP")
     return align(headings, rows, "markdown")
 
 

@@ -1,5 +1,6 @@
 """The picture of a table, legible in a talk and without colour vision: curves, quality, cost."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ _MOST_NAMES = 3
 _Summaries = Sequence[Mapping[str, Any]]
 #: A label and the content of metrics.json, for each of them.
 _Curves = Sequence[tuple[str, Mapping[str, Any]]]
+#: Task -> scores of the seeds.
+_Scores = Mapping[str, Sequence[float]]
 
 
 def plot(summaries: _Summaries, curves: _Curves, output: Path, title: str) -> None:
@@ -58,6 +61,62 @@ def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
     _label(right, "What is left of MHA's BLEU", "row", told)
     left.legend(fontsize=12, frameon=False)
     _save(figure, output)
+
+
+def plot_tasks(found: Mapping[str, _Scores], output: Path, title: str) -> None:
+    """Write picture.png into ``output``: scores of models by task, and in percent of mha's.
+
+    ``found``: model -> task -> scores of the seeds.
+    """
+    tasks = list(next(iter(found.values())))
+    figure = _figure(title)
+    left, right = figure.subplots(1, 2)
+    base = {task: statistics.mean(scores) for task, scores in found.get("mha", {}).items()}
+    for index, (model, scores) in enumerate(found.items()):
+        shift = 0.6 * ((index + 0.5) / len(found) - 0.5)
+        places = [place + shift for place in range(len(tasks))]
+        style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
+        means = [statistics.mean(scores[task]) for task in tasks]
+        bars = [_deviation(scores[task]) for task in tasks]
+        left.errorbar(places, means, yerr=bars, label=model, **style)
+        if model != "mha":  # and where mha is better than chance, which is 0 of a correlation
+            parts = {i: 100 / base[task] for i, task in enumerate(tasks) if base.get(task, 0) > 0}
+            percent = [part * means[i] for i, part in parts.items()]
+            spread = [part * bars[i] for i, part in parts.items()]
+            right.errorbar([places[i] for i in parts], percent, yerr=spread, **style)
+    for axes in (left, right):
+        axes.set_xticks(range(len(tasks)), tasks)
+        axes.set_xlim(-0.5, len(tasks) - 0.5)
+    right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
+    _label(left, "Score", "task", "score (bars: standard deviation of seeds)")
+    _label(right, "What is left of MHA's score", "task", "PRR, % (bars: as left, of the kind)")
+    left.legend(fontsize=12, frameon=False)
+    _save(figure, output)
+
+
+def plot_perplexity(
+    nats: Mapping[str, Sequence[float]], costs: Sequence[Mapping[str, int]], output: Path
+) -> None:
+    """Write picture.png into ``output``: nats a subword against attention parameters and cache.
+
+    ``nats``: kind -> those of the seeds; ``costs``: kind -> parameters, kind -> bytes a token.
+    """
+    figure = _figure("Causal language models")
+    told = ("attention parameters (millions)", "key/value cache (KiB per token)")
+    for axes, cost, unit, name in zip(figure.subplots(1, 2), costs, (1e6, 1024), told, strict=True):
+        for index, (kind, values) in enumerate(nats.items()):
+            style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
+            mean = statistics.mean(values)
+            axes.errorbar(cost[kind] / unit, mean, yerr=_deviation(values), label=kind, **style)
+        axes.set_xlim(left=0, right=1.3 * max(cost[kind] for kind in nats) / unit)
+        _label(axes, "Loss", name, "nats per subword (bars: standard deviation)")
+        axes.legend(fontsize=12, frameon=False)
+    _save(figure, output)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """The standard deviation, 0 of a single value."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def _figure(title: str) -> Figure:

@@ -12,13 +12,26 @@ from typing import Any
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, read_json, write_json
+from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
+from fairseq_mhe.common.system import versions
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, restore
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
+_ANY = (str, int, Number, dict, list, None)
+#: What is told of a pre-training's config.json.
+_CONFIG = Form(
+    {
+        "recipe": {**dict.fromkeys(("updates", "batch", "tokens"), int), str: _ANY},
+        "?precision": str,
+        "?versions": {str: str},
+        str: _ANY,
+    },
+    "put back what it was, or remove its folder and make the run again",
+)
 _LINE = re.compile(r"\| train_inner \| (\{.*\})\s*$")
 
 
@@ -54,7 +67,22 @@ class LanguageRun:
                         f"{value!r:.60}: name another --out"
                     )
             return
-        write_json(path, self.settings)
+        write_json(path, {**self.settings, "versions": versions()})
+
+
+def pretraining_notes(folders: Sequence[Path]) -> list[str]:
+    """How the runs of such folders were pre-trained, and with what, in words."""
+    configs = [read_json(folder / "config.json", _CONFIG) for folder in folders]
+    lines = []
+    for config in configs:
+        recipe, precision = config["recipe"], config.get("precision", "float32")
+        lines.append(
+            f"Pre-training: {recipe['updates']:,} updates of {recipe['batch']:,} blocks of "
+            f"{recipe['tokens']:,} subwords, in {precision}."
+        )
+        used = config.get("versions", {})
+        lines.append(f"{', '.join(f'{name} {version}' for name, version in used.items())}.")
+    return [line for line in dict.fromkeys(lines) if line != "."]
 
 
 @dataclass(frozen=True)

@@ -223,12 +223,18 @@ def test_the_table_goes_on_from_what_is_trained(
     table_file = folder / "nlu-table.md"
     assert str(table_file) in printed
     assert table_file.read_text().strip() in printed
-    table_file.unlink()
-    assert snapshot(folder) == before
+    made = {"nlu-table.md", "nlu-table.json", "picture.png"}
+    assert {name: at for name, at in snapshot(folder).items() if name not in made} == before
     # 4 layers of 3 C d + 3 n d + n d C with C = 128, n = 4, d = 32
     assert f"{4 * (3 * 128 * 32 + 3 * 4 * 32 + 128 * 128):,}" in printed
     score = json.loads((folder / f"{RUN}-sst2-seed1" / "scores.json").read_text())["scores"]
     assert re.search(rf"mhe_mul .*\| +{score['score']:.2f} \|.*\| +- \| +- \|", printed)
+    nats = json.loads((folder / RUN / "scores.json").read_text())["nats"]
+    assert re.search(rf"mhe_mul .*\| +{nats:.3f} \| +{score['score']:.2f} \|", printed)
+    assert "- Pre-training: 3 updates of 4 blocks of 64 subwords, in float32." in printed
+    assert re.search(r"^- python 3\.[0-9.]+, .*torch ", printed, re.MULTILINE)
+    values = json.loads((folder / "nlu-table.json").read_text())
+    assert values == {"mhe_mul": {"sst2": [score["score"]]}}
 
 
 def test_a_fine_tuned_model_is_decomposed_and_tuned_again(

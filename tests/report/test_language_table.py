@@ -16,7 +16,7 @@ def rows(text: str, heading: str) -> dict[str, list[str]]:
     """Kind -> its cells, of the table below a heading."""
     block = text.split(f"## {heading}\n\n")[1].split("\n\n")[0]
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.split("\n")]
-    return {cells[0]: cells[1:] for cells in lines[2:]}
+    return {cells[0]: cells[1:] for cells in (lines[0], *lines[2:])}
 
 
 def test_a_benchmark_is_the_mean_of_its_tasks_for_each_seed() -> None:
@@ -64,3 +64,11 @@ def test_perplexity_is_of_each_seed() -> None:
     deviation = abs(values[0] - values[1]) / math.sqrt(2)
     assert cells[:4] == ["mqa", "12", "256", "2.1000 ± 0.1414"]
     assert cells[4] == f"{sum(values) / 2:.2f} ± {deviation:.2f}"
+
+
+def test_the_loss_of_pre_training_has_a_column() -> None:
+    found = {"mha": {"rte": [60.0]}, "sha": {"rte": [50.0]}}
+    text = language_tables(found, PARAMETERS, losses={"mha": 5.12345, "sha": None})
+    by_task = rows(text, "By task")
+    assert by_task["attention"][1] == "pre-training, nats"
+    assert (by_task["mha"][1], by_task["sha"][1]) == ("5.123", "-")

@@ -1,11 +1,16 @@
-"""The Pareto front of the picture, against its definition."""
+"""The Pareto front of the picture against its definition; the points of language models'."""
 
 from __future__ import annotations
 
-import hypothesis.strategies as st
-from hypothesis import given
+from pathlib import Path
+from typing import Any
 
-from fairseq_mhe.report.plots import pareto_front
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+from matplotlib.axes import Axes
+
+from fairseq_mhe.report.plots import pareto_front, plot_perplexity, plot_tasks
 
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1)
 
@@ -16,3 +21,49 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
         return any(o != point and o[0] <= point[0] and o[1] >= point[1] for o in points)
 
     assert pareto_front(points) == sorted({point for point in points if not beaten(point)})
+
+
+Drawn = list[tuple[str | None, list[float], list[float], list[float]]]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
+    """What is drawn with bars: label, places, values, bars."""
+    found: Drawn = []
+    real = Axes.errorbar
+
+    def errorbar(self: Axes, x: Any, y: Any, yerr: Any = None, **style: Any) -> Any:
+        listed = [value if isinstance(value, list) else [value] for value in (x, y, yerr)]
+        found.append((style.get("label"), *listed))
+        return real(self, x, y, yerr=yerr, **style)
+
+    monkeypatch.setattr(Axes, "errorbar", errorbar)
+    return found
+
+
+def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, drawn: Drawn) -> None:
+    found = {
+        "mha": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]},
+        "mhe_mul": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]},
+    }
+    plot_tasks(found, tmp_path, "title")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    mha, mhe, share = drawn
+    assert mha[0::2] == ("mha", [0.0, 52.0])
+    assert mha[3] == pytest.approx([0, 8**0.5])
+    assert mhe[0::2] == ("mhe_mul", [4.0, 39.0])
+    assert mha[1] < mhe[1]  # side by side
+    assert share[1:] == ([mhe[1][1]], [75.0], [0.0])  # nothing of cola, where mha knows nothing
+
+
+def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn) -> None:
+    nats = {"mha": [2.0, 2.2], "mhe_mul": [2.5]}
+    costs = ({"mha": 3_000_000, "mhe_mul": 1_000_000}, {"mha": 4096, "mhe_mul": 1024})
+    plot_perplexity(nats, costs, tmp_path)
+    assert (tmp_path / "picture.png").is_file()
+    assert [(name, x) for name, x, *_ in drawn] == [
+        *(("mha", [3.0]), ("mhe_mul", [1.0])),
+        *(("mha", [4.0]), ("mhe_mul", [1.0])),
+    ]
+    assert [point[2] for point in drawn] == [[2.1], [2.5]] * 2
+    assert drawn[0][3] == pytest.approx([0.02**0.5])
