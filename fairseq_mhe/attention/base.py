@@ -17,11 +17,9 @@ class Attention(FairseqIncrementalState, Sublayer):
     """One attention sublayer. A kind derives from it and says these things where they are its own:
 
     - ``queries(x)``: (T, B, C) -> (B, H, T, dk), carrying whatever the kind folds into the query
-      (one head where all would be equal);
+      (one head where all would be equal), or (B, H, T, j dk) for a key and j - 1 `neighbours`;
     - ``keys_values(key, value)``: (S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv),
       exactly what is cached;
-    - ``read(keys, values, padding)``: what queries meet of what is kept, where that is something
-      else;
     - ``merge(heads, row_sums)``: (B, H, T, dv) -> (T, B, C), per-head output change, concatenation
       and W_O;
     - ``gates(x)``: (T, B, C) -> (B, H, T, 1) or (B, H, T, dv), what a head's output is multiplied
@@ -40,13 +38,6 @@ class Attention(FairseqIncrementalState, Sublayer):
         """(S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv)."""
         keys = split_heads(self.k_proj(key), self.key_heads)
         return keys, split_heads(self.v_proj(value), self.value_heads)
-
-    def read(self, keys: Tensor, values: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Kept keys (B, Hk, S, dk), values (B, Hv, S, dv) and padding (B, S) as queries meet them.
-
-        Only the width of keys may be another: that of ``queries``.
-        """
-        return keys, values
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
@@ -93,7 +84,6 @@ class Attention(FairseqIncrementalState, Sublayer):
         k, v, key_padding_mask = self._keys_values_and_padding(
             query, key, value, key_padding_mask, incremental_state, static_kv
         )
-        k, v = self.read(k, v, key_padding_mask)
         q = self.queries(query)
         if before_softmax:
             scores = raw_scores(q, k, self.scaling, key_padding_mask, attn_mask)

@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
 
 from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.composed import random_signs
@@ -52,17 +51,9 @@ class MHAConv(Attention):
         self.project(self.num_heads, kept=self.num_heads)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap, for the keys of `read`."""
+        """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap, for `neighbours`."""
         projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
         return (projected.unsqueeze(3) * self.taps.unsqueeze(1)).flatten(3)
-
-    def read(self, keys: Tensor, values: Tensor, padding: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(B, Hk, S, d) -> (B, Hk, S, 3 d): keys with the two before them; values as they are."""
-        if padding is not None:  # on the left, it is what stands before a sentence
-            keys = keys.masked_fill(padding.bool()[:, None, :, None], 0.0)
-        length = keys.size(2)
-        before = [pad(keys, (0, 0, j, 0))[:, :, :length] for j in range(1, TAPS)]
-        return torch.cat((keys, *before), dim=3), values
 
     def written_out(self) -> Heads:
         """Heads that read no key before their own, as after `fitted`, are ordinary ones."""

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fairseq_mhe.attention.dropout import drop
+from fairseq_mhe.attention.neighbours import added_up, parts_after_each_other, side_by_side
 
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
 # queries, S keys.
@@ -91,10 +92,10 @@ def attend(
 
     Queries that read the same key head (its group of heads, and the hypotheses of its sentence) are
     laid one after another along query time, so that each key and value is read once for all of
-    them.
+    them. Wider queries read keys with their `neighbours`.
 
     Args:
-        query: (N, H, T, dk), the hypotheses of a sentence next to each other.
+        query: (N, H, T, dk) or (N, H, T, j * dk), the hypotheses of a sentence next to each other.
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
         scale: factor on the scores.
         key_padding_mask: (B, S), true where a key is padding.
@@ -106,12 +107,16 @@ def attend(
     Returns:
         heads (N, H, T, dv), the weights or None, the row sums or None.
     """
-    if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
+    wide = query.size(3) > key.size(3)
+    if wide and query.size(2) > 1:
+        key = side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
+        wide = False
+    if not (wide or need_weights or need_row_sums) and _fusible(query, key, value, dropout):
         heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
         return heads, None, None
     scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)  # (N, H, T, S)
-    wide = torch.promote_types(scores.dtype, torch.float32)  # at least, as fairseq's softmax is
-    weights = scores.softmax(dim=-1, dtype=wide).to(scores.dtype)
+    exact = torch.promote_types(scores.dtype, torch.float32)  # at least, as fairseq's softmax is
+    weights = scores.softmax(dim=-1, dtype=exact).to(scores.dtype)
     dropped = drop(weights, dropout) if dropout else weights
     heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
     row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
@@ -156,10 +161,18 @@ def raw_scores(
     key_padding_mask: Tensor | None,
     attn_mask: Mask | None,
 ) -> Tensor:
-    """Masked scores before the softmax: query (N, H, T, dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
-    sentences, kept, keys, _ = key.shape
+    """Masked scores before the softmax: query (N, H, T, dk), key (B, Hk, S, dk) -> (N, H, T, S).
+
+    A query of (N, H, T, j * dk) reads keys with their `neighbours`.
+    """
+    sentences, kept, keys, width = key.shape
+    together = query.size(3) // width
+    if together > 1:
+        query = parts_after_each_other(query, width)  # (N, H, j * T, dk)
     folded = _fold(query, sentences, kept) * scale  # (B, Hk, R, dk)
     scores = _unfold(torch.matmul(folded, key.transpose(-2, -1)), query.shape)  # (N, H, T, S)
+    if together > 1:
+        scores = added_up(scores, together, key_padding_mask)
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
     if key_padding_mask is not None:
