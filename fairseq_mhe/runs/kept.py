@@ -2,10 +2,11 @@
 
 import argparse
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import new_folder, output_folder
+from fairseq_mhe.common.files import new_folder, output_folder, read_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import generation, pipeline
@@ -18,6 +19,8 @@ _OF_SUBSET = (
     *("hypotheses.txt", "hypotheses.tokens.txt", "generation.json"),
     *("scores.json", "comet.json"),
 )
+#: The same of a language model's run.
+_OF_LANGUAGE_RUN = ("config.json", "status.json", "scores.json")
 
 
 def keep(run: Run, out: Path) -> Path:
@@ -32,12 +35,42 @@ def keep(run: Run, out: Path) -> Path:
         if read_run(target).settings != run.settings:
             raise UserError(f"{target} is there and of other settings: name another --out")
         return target
+    return _copied(run.folder, copied, target)
+
+
+def keep_language_run(run: Path, out: Path) -> Path:
+    """Copy what `nlu-table --finished-only` needs of a scored run folder, as `keep` does.
+
+    Raises:
+        UserError: another run of this name is there.
+    """
+    target = out / run.name
+    if target.exists():
+        if read_json(target / "config.json") != read_json(run / "config.json"):
+            raise UserError(f"{target} is there and of other settings: name another --out")
+        return target
+    return _copied(run, _OF_LANGUAGE_RUN, target)
+
+
+def _copied(source: Path, names: Iterable[str], target: Path) -> Path:
     with new_folder(target) as folder:
-        for name in copied:
-            if (run.folder / name).exists():
+        for name in names:
+            if (source / name).exists():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(run.folder / name, folder / name)
+                shutil.copyfile(source / name, folder / name)
     return target
+
+
+def _is_language_run(folder: Path) -> bool:
+    path = folder / "config.json"
+    if not path.exists():
+        return False
+    config = read_json(path)
+    if not isinstance(config, dict) or "recipe" not in config:
+        return False
+    if not (folder / "scores.json").exists():
+        raise UserError(f"{folder} is not finished: it has no scores; give its command again")
+    return True
 
 
 def _scored_subsets(run: Run) -> list[str]:
@@ -74,9 +107,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Keep the runs, and none of them where one is not finished."""
-    found = [read_run(folder.resolve()) for folder in args.runs]
+    folders = [folder.resolve() for folder in args.runs]
+    language = [folder for folder in folders if _is_language_run(folder)]
+    found = [read_run(folder) for folder in folders if folder not in language]
     for each in found:
         _scored_subsets(each)
     out = output_folder(args.out)
     for each in found:
         say(str(keep(each, out)))
+    for folder in language:
+        say(str(keep_language_run(folder, out)))

@@ -237,6 +237,35 @@ def test_the_table_goes_on_from_what_is_trained(
     assert values == {"mhe_mul": {"sst2": [score["score"]]}}
 
 
+def test_a_table_is_made_of_kept_runs(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They have no checkpoint, log or prediction."""
+    runs = [str(folder / RUN), str(folder / f"{RUN}-sst2-seed1")]
+    for _ in range(2):
+        assert cli.main(["keep", *runs, "--out", str(tmp_path)]) == 0
+    kept = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    names = ("config.json", "scores.json", "status.json")
+    assert kept == {f"{Path(run).name}/{name}" for run in runs for name in names}
+    capsys.readouterr()
+    tables = []
+    for out in (folder, tmp_path):
+        words = ["--data", str(folder / "text"), "--tasks", str(folder / "sst2"), "--seeds", "1"]
+        line = ["nlu-table", "roberta_mhe_tiny", *words, "--kinds", "mhe_mul", "--finished-only"]
+        assert cli.main([*line, "--out", str(out)]) == 0
+        tables.append((out / "nlu-table.md").read_text())
+    assert tables[0] == tables[1]
+    (tmp_path / RUN / "config.json").write_text("{}")
+    assert cli.main(["keep", runs[0], "--out", str(tmp_path)]) == 2
+    assert "is there and of other settings: name another --out" in capsys.readouterr().err
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    shutil.copy(folder / RUN / "config.json", unfinished)
+    assert cli.main(["keep", str(unfinished), "--out", str(tmp_path / "more")]) == 2
+    assert "is not finished: it has no scores" in capsys.readouterr().err
+    assert not (tmp_path / "more").exists()
+
+
 def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
