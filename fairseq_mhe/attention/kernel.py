@@ -61,6 +61,8 @@ def attend_reference(
 
     Args: as :func:`attend`. Returns: heads (N, H, T, dv) and weights (N, H, T, S).
     """
+    if query.size(3) > key.size(3):
+        key = side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
     beam = query.size(0) // key.size(0)
     key, value = (
         x.repeat_interleave(beam, 0).repeat_interleave(query.size(1) // x.size(1), 1)

@@ -28,12 +28,15 @@ EXACT = {"rtol": 0, "atol": 1e-12}
     kept=st.tuples(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4])),
     lengths=st.tuples(st.integers(1, 6), st.integers(1, 6)),
     widths=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    together=st.integers(1, 3),
     padded=st.booleans(),
     masking=st.sampled_from(["none", "boolean", "float"]),
 )
-def test_equals_the_reference(sentences, beam, kept, lengths, widths, padded, masking) -> None:
+def test_equals_the_reference(
+    sentences, beam, kept, lengths, widths, together, padded, masking
+) -> None:
     (key_heads, value_heads), (queries, keys), (dk, dv) = kept, lengths, widths
-    q = random(sentences * beam, 4, queries, dk)
+    q = random(sentences * beam, 4, queries, together * dk)
     k = random(sentences, key_heads, keys, dk, seed=1)
     v = random(sentences, value_heads, keys, dv, seed=2)
     padding = right_padding(sentences, keys) if padded else None
