@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("runs/language"), metavar="RUNS", help="folder of runs")
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add("--epochs", type=positive, metavar="N", help="another number than the recipe's")
-    precision.add_language_argument(parser)
+    precision.add_argument(parser)
     devices.add_arguments(parser)
 
 
@@ -81,7 +81,7 @@ def plan(
     recipe = finetuning(nearest_row(source.options).name, data.task.name)
     recipe = replace(recipe, epochs=epochs or recipe.epochs)
     folder = output_folder(out / run_name(model, data, number))
-    further, flags = precision.of_language_model(where.precision, devices.on_gpu(where))
+    further, flags = precision.of_language_model(where.precision, devices.on_gpu(where), folder)
     run = plan_finetuning(source, data, recipe, number, folder, further)
     return finetuning_of(run, source, data, flags)
 

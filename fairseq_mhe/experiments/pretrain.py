@@ -90,7 +90,7 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
     add("--hash", choices=tuple(HASHES), help=told)
     told = "what a masked model learns to say (default: masked_lm where its embedding can)"
     add("--objective", choices=OBJECTIVES, help=told)
-    precision.add_language_argument(parser)
+    precision.add_argument(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -130,9 +130,9 @@ def pretrain(
     ]
     waiting = sum(not (folder / SCORES).exists() for folder in folders)
     device = devices.asked_for(where, models=max(1, waiting))
-    further, flags = precision.of_language_model(where.precision, device.gpu)
     trainings = []
     for (kind, _, number), chosen, folder in zip(models, options, folders, strict=True):
+        further, flags = precision.of_language_model(where.precision, device.gpu, folder)
         settings = {
             "arch": arch,
             "attention": kind,

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--updates", type=positive, default=_UPDATES, metavar="N", help=told)
     told = "of fine-tuning (default: %(default)s)"
     add("--epochs", type=positive, default=_EPOCHS, metavar="N", help=told)
-    precision.add_language_argument(parser)
+    precision.add_argument(parser)
     devices.add_arguments(parser)
 
 

@@ -22,7 +22,7 @@ class Pretraining:
     masked: float = 0.15
 
     def flags(self, workers: int) -> list[str]:
-        """fairseq's options, for so many processes."""
+        """fairseq's options but for the precision's, for so many processes."""
         words = {
             "tokens-per-sample": self.tokens,
             "batch-size": self.mini,
@@ -36,7 +36,7 @@ class Pretraining:
             "attention-dropout": self.dropout,
         }
         flags = [word for name, value in words.items() for word in (f"--{name}", str(value))]
-        fixed = "--optimizer adam --adam-eps 1e-06 --lr-scheduler polynomial_decay"
+        fixed = "--adam-eps 1e-06 --lr-scheduler polynomial_decay"
         return [*flags, *fixed.split(), "--adam-betas", "(0.9, 0.98)"]
 
     def settings(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class Finetuning:
         return -(-examples // self.batch) * self.epochs
 
     def flags(self, examples: int) -> list[str]:
-        """fairseq's options, for a task of so many examples."""
+        """fairseq's options but for the precision's, for a task of so many examples."""
         updates = self.updates(examples)
         words = {
             "batch-size": self.batch,
@@ -71,7 +71,7 @@ class Finetuning:
             "attention-dropout": 0.1,
         }
         flags = [word for name, value in words.items() for word in (f"--{name}", str(value))]
-        fixed = "--optimizer adam --adam-eps 1e-06 --lr-scheduler polynomial_decay"
+        fixed = "--adam-eps 1e-06 --lr-scheduler polynomial_decay"
         return [*flags, *fixed.split(), "--adam-betas", "(0.9, 0.98)"]
 
 

@@ -47,6 +47,11 @@ class LanguageRun:
     updates: int
 
     @property
+    def precision(self) -> str:
+        """The numbers of its training."""
+        return str(self.settings.get("precision", "float32"))
+
+    @property
     def checkpoint(self) -> Path:
         """The model after its last update."""
         return self.folder / "checkpoints" / LAST
@@ -59,12 +64,13 @@ class LanguageRun:
         """Write config.json, or see that it is of the same settings."""
         path = self.folder / "config.json"
         if path.exists():
-            found = read_json(path)
-            for name, value in self.settings.items():
-                if found.get(name) != json.loads(json.dumps(value)):
+            found = {name: value for name, value in read_json(path).items() if name != "versions"}
+            wanted = json.loads(json.dumps(self.settings))
+            for name in {**wanted, **found}:
+                if found.get(name) != wanted.get(name):
                     raise UserError(
                         f"{self.folder} is a run with {name} {found.get(name)!r:.60}, not "
-                        f"{value!r:.60}: name another --out"
+                        f"{wanted.get(name)!r:.60}: name another --out"
                     )
             return
         write_json(path, {**self.settings, "versions": versions()})
@@ -111,7 +117,7 @@ def trained(trainings: Sequence[Training], device: Device) -> Iterator[None]:
         for training in trainings:
             run = training.run
             opened.enter_context(only_one(run.folder))
-            say(f"{run.folder.name}: {run.updates:,} updates {device.describe()}")
+            say(f"{run.folder.name}: {run.updates:,} updates {device.describe(run.precision)}")
         _train(trainings, device)
         yield
 
@@ -143,7 +149,7 @@ class _Active:
         board.add(self._run.folder.name, self._run.updates, done)
         self._trainers: Trainers | None = None
         if done < self._run.updates:
-            headline = f"from update {done}, {device.describe()}"
+            headline = f"from update {done}, {device.describe(self._run.precision)}"
             line = _line(training, device)
             self._trainers = Trainers(line, self._log, device, slot, headline)
 

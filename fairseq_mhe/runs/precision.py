@@ -6,11 +6,18 @@ from pathlib import Path
 
 import torch
 
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.system import cpu_flags
+from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.runs.run import Run, read_run
 
 AUTO, FLOAT32 = "auto", "float32"
 PRECISIONS = (AUTO, FLOAT32, "bf16", "fp16")
+_LANGUAGE_CONFIG = Form(
+    {"?precision": PRECISIONS[1:], str: (str, int, dict, list, None)},
+    "put back what it was, or remove its folder and make the run again",
+)
 #: Instructions by which a CPU multiplies matrices of bfloat16 faster than those of float32.
 _FAST_BF16 = frozenset(("avx512_bf16", "amx_bf16"))
 
@@ -24,23 +31,6 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", choices=PRECISIONS, default=AUTO, help=told)
 
 
-def add_language_argument(parser: argparse.ArgumentParser) -> None:
-    """The option ``--precision`` of language models' commands."""
-    told = "numbers of the training; auto: bf16 where it is fast (default: %(default)s)"
-    parser.add_argument("--precision", choices=PRECISIONS, default=FLOAT32, help=told)
-
-
-def of_language_model(asked: str, gpu: bool) -> tuple[dict[str, str], list[str]]:
-    """What an option of `add_language_argument` adds to a run's settings, and to fairseq's words.
-
-    Nothing for float32, of which runs say nothing.
-    """
-    precision = fastest(gpu) if asked == AUTO else asked
-    if precision == FLOAT32:
-        return {}, []
-    return {"precision": precision}, [f"--{precision}"]
-
-
 def chosen(asked: str, gpu: bool, out: Path) -> str:
     """What an option of `add_argument` means for the runs of the folder ``out``.
 
@@ -51,6 +41,25 @@ def chosen(asked: str, gpu: bool, out: Path) -> str:
         return asked
     begun = sorted(path.parent for path in out.glob("*/config.json"))
     return read_run(begun[0]).training.precision if begun else fastest(gpu)
+
+
+def of_language_model(asked: str, gpu: bool, folder: Path) -> tuple[dict[str, str], list[str]]:
+    """What an option of `add_argument` adds to a run's settings, and fairseq's words for it.
+
+    Settings say nothing of float32. ``auto`` is what the run in ``folder`` began with; where there
+    is none, the first run beside it; else what is fast.
+    """
+    if asked == AUTO:
+        places = (folder, *sorted(path.parent for path in folder.parent.glob("*/config.json")))
+        begun = next((place for place in places if (place / "config.json").exists()), None)
+        asked = _begun_with(begun) if begun else fastest(gpu)
+    words = ["--optimizer", optimizer_for(asked)]
+    return ({}, words) if asked == FLOAT32 else ({"precision": asked}, [*words, f"--{asked}"])
+
+
+def _begun_with(folder: Path) -> str:
+    found: str = read_json(folder / "config.json", _LANGUAGE_CONFIG).get("precision", FLOAT32)
+    return found
 
 
 def fastest(gpu: bool) -> str:

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--unweighted", action="store_true", help="decompose the bare weights, as the paper does")
     add("--epochs", type=positive, metavar="N", help="of fine-tuning again, not the recipe's")
     add("--out", type=Path, default=Path("runs/collaborative-nlu"), help="folder of the study")
-    precision.add_language_argument(parser)
+    precision.add_argument(parser)
     devices.add_arguments(parser)
 
 

@@ -10,7 +10,8 @@ import torch
 from fairseq_mhe.common import system
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs import precision
-from fairseq_mhe.runs.precision import AUTO, chosen, fastest, told
+from fairseq_mhe.runs.language_runs import LanguageRun
+from fairseq_mhe.runs.precision import AUTO, chosen, fastest, of_language_model, told
 from fairseq_mhe.runs.recipes import QUICKSTART
 from fairseq_mhe.runs.run import open_run, plan_run
 from fairseq_mhe.runs.training import training_arguments
@@ -61,6 +62,29 @@ def test_a_folder_goes_on_as_it_began(tmp_path: Path, monkeypatch: pytest.Monkey
         plan_run(made.folder, faster, {})
     again = plan_run(made.folder, faster, {}, any_precision=True)
     assert again.config == made.config
+
+
+def test_a_language_models_folder_goes_on_as_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "fastest", lambda gpu: "bf16")
+    fast, plain = (
+        ({"precision": "bf16"}, ["--optimizer", "adam_fused", "--bf16"]),
+        ({}, ["--optimizer", "adam"]),
+    )
+    one, other = tmp_path / "one", tmp_path / "other"
+    assert of_language_model(AUTO, False, one) == fast
+    LanguageRun(one, {"seed": 1}, 1).claim()
+    assert of_language_model(AUTO, False, one) == of_language_model(AUTO, False, other) == plain
+    LanguageRun(other, {"seed": 1, **fast[0]}, 1).claim()
+    assert of_language_model(AUTO, False, other) == fast
+    assert of_language_model("float32", False, other) == plain
+    for folder, wanted in ((other, {"seed": 1}), (one, {"seed": 1, **fast[0]})):
+        with pytest.raises(UserError, match=r"is a run with precision .* name another --out"):
+            LanguageRun(folder, wanted, 1).claim()
+    (one / "config.json").write_text('{"precision": 16}')
+    with pytest.raises(UserError, match=r"config\.json"):
+        of_language_model(AUTO, False, one)
 
 
 def test_it_is_a_setting_that_fairseq_is_told(tmp_path: Path) -> None:
