@@ -37,6 +37,7 @@ from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.language_recipes import Pretraining
 from fairseq_mhe.runs.language_runs import pretraining_notes
+from fairseq_mhe.runs.task_scores import commonest_score
 
 FILE, VALUES = "nlu-table.md", "nlu-table.json"
 #: The paper's, in its order.
@@ -219,7 +220,8 @@ class LanguageTable:
         scores = {_name(model): self._scores(model) for model in models}
         losses = {_name(model): nats_in(self._pretrained(model)) for model in models}
         plot_tasks(scores, self.out, self.arch)
-        self._write(language_tables(scores, counts, sizes, losses), scores, models)
+        commonest = {task.task.name: commonest_score(task) for task in self.tasks}
+        self._write(language_tables(scores, counts, sizes, losses, commonest), scores, models)
 
     def _write(self, tables: str, values: Mapping[str, Any], models: Sequence[Model]) -> None:
         """nlu-table.md and, with the scores of every seed, nlu-table.json."""
@@ -236,6 +238,7 @@ class LanguageTable:
             notes = [
                 "A task's score: the mean of its metrics after the last update, on the set that "
                 f"GLUE, SuperGLUE and SQuAD call dev; ±: {seeds}, of fine-tuning alone.",
+                "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
                 "Pre-training, nats: of what the model is asked for, on the validation text, one "
                 "training each.",
             ]

@@ -33,6 +33,7 @@ def language_tables(
     parameters: Mapping[str, int],
     embeddings: Mapping[str, tuple[int, int]] | None = None,
     losses: Mapping[str, float | None] | None = None,
+    commonest: Mapping[str, float | None] | None = None,
 ) -> str:
     """Benchmarks with the paper's figures beside ours, and below them a column a task.
 
@@ -43,7 +44,7 @@ def language_tables(
     Args:
         found: model (a kind of attention, or more) -> task -> scores of the seeds.
         parameters: model -> attention parameters.
-        embeddings, losses: as of `table`.
+        embeddings, losses, commonest: as of `table`.
     """
     tasks = list(next(iter(found.values())))
     blocks = []
@@ -53,7 +54,8 @@ def language_tables(
             told = f"{name}" if len(own) == _WHOLE[name] else f"{name} ({', '.join(own)} alone)"
             blocks += [f"## {told}", _benchmark(name, own, found, parameters)]
     last = ["## By task"] if blocks else []
-    return "\n\n".join([*blocks, *last, table(found, parameters, embeddings, losses)])
+    tasks_table = table(found, parameters, embeddings, losses, commonest)
+    return "\n\n".join([*blocks, *last, tasks_table])
 
 
 def _benchmark(
@@ -97,12 +99,14 @@ def table(
     parameters: Mapping[str, int],
     embeddings: Mapping[str, tuple[int, int]] | None = None,
     losses: Mapping[str, float | None] | None = None,
+    commonest: Mapping[str, float | None] | None = None,
 ) -> str:
     """A line a model: attention parameters, the score of each task, their mean, PRR and PEoP.
 
     Where ``embeddings`` says the parameters of each model's token embedding and all of the model's,
     these and the weights' size stand there too, and PEoP, which is of attention parameters, only
     with a table of words. ``losses``: that of pre-training on the validation text, in nats.
+    ``commonest``: task -> what always giving the commonest label scores, for a line at the end.
     """
     means = {
         name: statistics.mean(statistics.mean(values) for values in scores.values())
@@ -122,6 +126,13 @@ def table(
         line += [*(with_deviation(scores[task]) for task in tasks), f"{means[name]:.2f}"]
         rows.append([*line, _prr(name, means), _peop(name, means, parameters)])
     told = ["pre-training, nats"] if losses else []
+    if commonest:
+        values = [commonest[task] for task in tasks]
+        cells = [_NONE if value is None else f"{value:.2f}" for value in values]
+        known = [value for value in values if value is not None]
+        mean = f"{statistics.mean(known):.2f}" if len(known) == len(values) else _NONE
+        nothing = [_NONE] * (1 + len(sizes) + len(told))
+        rows.append(["always the commonest label", *nothing, *cells, mean, _NONE, _NONE])
     headings = ("attention", "attention parameters", *sizes, *told, *tasks, "mean", "PRR", "PEoP")
     return align(headings, rows, "markdown")
 

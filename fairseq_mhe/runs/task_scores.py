@@ -1,12 +1,13 @@
 """A fine-tuned run's predictions in official form, and their official scores."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.prepare.squad import read_squad
 from fairseq_mhe.prepare.task_folder import TaskFolder
-from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES
+from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE
+from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs.answers import Answer, best_answers, said_by, said_by_halves, threshold
 from fairseq_mhe.runs.language_runs import LanguageRun
 from fairseq_mhe.runs.metrics import scores
@@ -42,6 +43,27 @@ def score_task(
     for official, lines in found.items():
         write_json(run.folder / f"predictions.{official}.json", lines)
     return counts, scores(data.task, found, right)
+
+
+def commonest_score(data: TaskFolder) -> float | None:
+    """What always giving the training examples' commonest label scores; of SQuAD 2.0 no answer.
+
+    None of numbers, candidates, and questions that all have answers: nothing is the commonest.
+
+    Raises:
+        UserError: a file of the task's folder cannot be read.
+    """
+    task = data.task
+    if task.name == "squad2":
+        right = right_answers(data.official("valid"))
+        return squad_scores(dict.fromkeys(right, ""), right)["f1"]
+    if task.labels is None or task.form in (ANSWERS, CANDIDATES):
+        return None
+    place = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
+    ((label, _),) = Counter(read_lines(place / "train.label")).most_common(1)
+    facts = {official: data.examples(subset) for subset, official in data.subsets.items()}
+    said = {official: [label] * len(each["labels"]) for official, each in facts.items()}
+    return scores(task, said, facts)["score"]
 
 
 def _mean(values: Mapping[str, float]) -> float:

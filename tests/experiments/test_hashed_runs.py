@@ -22,10 +22,11 @@ from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.language_table import table
 from fairseq_mhe.runs.finetuning import open_pretrained
 from tests.fixtures.language import small_text
+from tests.fixtures.trained import FLOAT32
 
 LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:200]]
 RUN = "roberta_mhe_tiny-mhe_mul-hash_pool-lsh-shuffle_random-seed1"
-UPDATES = ["--tokens", "64", "--batch", "4", "--updates", "3", "--cpu"]
+UPDATES = ["--tokens", "64", "--batch", "4", "--updates", "3", *FLOAT32]
 
 
 @pytest.fixture(scope="module")
