@@ -32,6 +32,8 @@ _CONFIG = Form(
     },
     "put back what it was, or remove its folder and make the run again",
 )
+#: The precision of runs that say nothing of it.
+_USUAL = "float32"
 _LINE = re.compile(r"\| train_inner \| (\{.*\})\s*$")
 
 
@@ -49,7 +51,7 @@ class LanguageRun:
     @property
     def precision(self) -> str:
         """The numbers of its training."""
-        return str(self.settings.get("precision", "float32"))
+        return str(self.settings.get("precision", _USUAL))
 
     @property
     def checkpoint(self) -> Path:
@@ -64,10 +66,10 @@ class LanguageRun:
         """Write config.json, or see that it is of the same settings."""
         path = self.folder / "config.json"
         if path.exists():
-            found = {name: value for name, value in read_json(path).items() if name != "versions"}
-            wanted = json.loads(json.dumps(self.settings))
+            found = {"precision": _USUAL, **read_json(path)}
+            wanted = {"precision": _USUAL, **json.loads(json.dumps(self.settings))}
             for name in {**wanted, **found}:
-                if found.get(name) != wanted.get(name):
+                if name != "versions" and found.get(name) != wanted.get(name):
                     raise UserError(
                         f"{self.folder} is a run with {name} {found.get(name)!r:.60}, not "
                         f"{wanted.get(name)!r:.60}: name another --out"
@@ -81,7 +83,7 @@ def pretraining_notes(folders: Sequence[Path]) -> list[str]:
     configs = [read_json(folder / "config.json", _CONFIG) for folder in folders]
     lines = []
     for config in configs:
-        recipe, precision = config["recipe"], config.get("precision", "float32")
+        recipe, precision = config["recipe"], config.get("precision", _USUAL)
         lines.append(
             f"Pre-training: {recipe['updates']:,} updates of {recipe['batch']:,} blocks of "
             f"{recipe['tokens']:,} subwords, in {precision}."

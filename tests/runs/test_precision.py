@@ -79,8 +79,11 @@ def test_a_language_models_folder_goes_on_as_it_began(
     LanguageRun(other, {"seed": 1, **fast[0]}, 1).claim()
     assert of_language_model(AUTO, False, other) == fast
     assert of_language_model("float32", False, other) == plain
-    for folder, wanted in ((other, {"seed": 1}), (one, {"seed": 1, **fast[0]})):
-        with pytest.raises(UserError, match=r"is a run with precision .* name another --out"):
+    for folder, wanted, message in (
+        (other, {"seed": 1}, "'bf16', not 'float32'"),
+        (one, {"seed": 1, **fast[0]}, "'float32', not 'bf16'"),
+    ):
+        with pytest.raises(UserError, match=f"is a run with precision {message}: name another --out"):
             LanguageRun(folder, wanted, 1).claim()
     (one / "config.json").write_text('{"precision": 16}')
     with pytest.raises(UserError, match=r"config\.json"):
