@@ -83,7 +83,7 @@ def test_a_language_models_folder_goes_on_as_it_began(
         (other, {"seed": 1}, "'bf16', not 'float32'"),
         (one, {"seed": 1, **fast[0]}, "'float32', not 'bf16'"),
     ):
-        with pytest.raises(UserError, match=f"is a run with precision {message}: name another --out"):
+        with pytest.raises(UserError, match=f"run with precision {message}: name another --out"):
             LanguageRun(folder, wanted, 1).claim()
     (one / "config.json").write_text('{"precision": 16}')
     with pytest.raises(UserError, match=r"config\.json"):
