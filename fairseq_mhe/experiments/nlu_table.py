@@ -233,7 +233,7 @@ class LanguageTable:
         """What the numbers are, and how the models were trained."""
         seeds = f"the standard deviation over seeds {', '.join(map(str, self.seeds))}"
         pretrained = [self._pretrained(model) for model in models]
-        notes = [f"±: {seeds}, of the training."]
+        notes = [f"±: {seeds}, of the training." if len(self.seeds) > 1 else "One training each."]
         if self.tasks:
             notes = [
                 "A task's score: the mean of its metrics after the last update, on the set that "
