@@ -231,13 +231,15 @@ class LanguageTable:
 
     def _notes(self, models: Sequence[Model]) -> list[str]:
         """What the numbers are, and how the models were trained."""
-        seeds = f"the standard deviation over seeds {', '.join(map(str, self.seeds))}"
+        spread = f"±: the standard deviation over seeds {', '.join(map(str, self.seeds))}, of the "
+        several = len(self.seeds) > 1
         pretrained = [self._pretrained(model) for model in models]
-        notes = [f"±: {seeds}, of the training." if len(self.seeds) > 1 else "One training each."]
+        notes = [f"{spread}training." if several else "One training each."]
         if self.tasks:
+            told = f"{spread}fine-tuning alone" if several else "one fine-tuning each"
             notes = [
                 "A task's score: the mean of its metrics after the last update, on the set that "
-                f"GLUE, SuperGLUE and SQuAD call dev; ±: {seeds}, of fine-tuning alone.",
+                f"GLUE, SuperGLUE and SQuAD call dev; {told}.",
                 "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
                 "Pre-training, nats: of what the model is asked for, on the validation text, one "
                 "training each.",
