@@ -4,6 +4,7 @@ Of a causal architecture the table is of the perplexity of the validation text.
 """
 
 import argparse
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -220,8 +221,13 @@ class LanguageTable:
         scores = {_name(model): self._scores(model) for model in models}
         losses = {_name(model): nats_in(self._pretrained(model)) for model in models}
         plot_tasks(scores, self.out, self.arch)
-        commonest = {task.task.name: commonest_score(task) for task in self.tasks}
-        self._write(language_tables(scores, counts, sizes, losses, commonest), scores, models)
+        tables = language_tables(scores, counts, sizes, losses, self._commonest)
+        self._write(tables, scores, models)
+
+    @functools.cached_property
+    def _commonest(self) -> dict[str, float | None]:
+        """Task -> what the commonest label scores, once for the tables after each kind."""
+        return {task.task.name: commonest_score(task) for task in self.tasks}
 
     def _write(self, tables: str, values: Mapping[str, Any], models: Sequence[Model]) -> None:
         """nlu-table.md and, with the scores of every seed, nlu-table.json."""

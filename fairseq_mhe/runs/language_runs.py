@@ -17,6 +17,7 @@ from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.precision import FLOAT32
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, restore
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
@@ -32,8 +33,6 @@ _CONFIG = Form(
     },
     "put back what it was, or remove its folder and make the run again",
 )
-#: The precision of runs that say nothing of it.
-_USUAL = "float32"
 _LINE = re.compile(r"\| train_inner \| (\{.*\})\s*$")
 
 
@@ -50,8 +49,8 @@ class LanguageRun:
 
     @property
     def precision(self) -> str:
-        """The numbers of its training."""
-        return str(self.settings.get("precision", _USUAL))
+        """The numbers of its training; settings say nothing of float32."""
+        return str(self.settings.get("precision", FLOAT32))
 
     @property
     def checkpoint(self) -> Path:
@@ -66,8 +65,8 @@ class LanguageRun:
         """Write config.json, or see that it is of the same settings."""
         path = self.folder / "config.json"
         if path.exists():
-            found = {"precision": _USUAL, **read_json(path)}
-            wanted = {"precision": _USUAL, **json.loads(json.dumps(self.settings))}
+            found = {"precision": FLOAT32, **read_json(path)}
+            wanted = {"precision": FLOAT32, **json.loads(json.dumps(self.settings))}
             for name in {**wanted, **found}:
                 if name != "versions" and found.get(name) != wanted.get(name):
                     raise UserError(
@@ -83,7 +82,7 @@ def pretraining_notes(folders: Sequence[Path]) -> list[str]:
     configs = [read_json(folder / "config.json", _CONFIG) for folder in folders]
     lines = []
     for config in configs:
-        recipe, precision = config["recipe"], config.get("precision", _USUAL)
+        recipe, precision = config["recipe"], config.get("precision", FLOAT32)
         lines.append(
             f"Pre-training: {recipe['updates']:,} updates of {recipe['batch']:,} blocks of "
             f"{recipe['tokens']:,} subwords, in {precision}."
