@@ -261,6 +261,12 @@ def test_a_table_is_made_of_kept_runs(
         assert cli.main([*line, "--out", str(out)]) == 0
         tables.append((out / "nlu-table.md").read_text())
     assert tables[0] == tables[1]
+    assert "dev; one fine-tuning each." in tables[0]
+    assert "±" not in tables[0]
+    shutil.copytree(tmp_path / f"{RUN}-sst2-seed1", tmp_path / f"{RUN}-sst2-seed2")
+    assert cli.main([*line, "--seeds", "1,2", "--out", str(tmp_path)]) == 0
+    told = "±: the standard deviation over seeds 1, 2, of the fine-tuning alone."
+    assert told in (tmp_path / "nlu-table.md").read_text()
     (tmp_path / RUN / "config.json").write_text("{}")
     assert cli.main(["keep", runs[0], "--out", str(tmp_path)]) == 2
     assert "is there and of other settings: name another --out" in capsys.readouterr().err
@@ -319,6 +325,7 @@ def test_a_causal_models_table_is_of_perplexity(
         nats = json.loads((run / "scores.json").read_text())["nats"]
         cells = rf"\| {kind} +\| +[0-9,]+ \| +{4 * 4 * cached:,} \| +{nats:.4f} \| "
         assert re.search(cells, printed)
+        assert "- One training each." in printed
         assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
     before = (tmp_path / "nlu-table.md").read_text()
     assert cli.main([*line, "--finished-only"]) == 0
