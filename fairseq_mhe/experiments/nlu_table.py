@@ -40,7 +40,6 @@ from fairseq_mhe.runs.language_recipes import Pretraining
 from fairseq_mhe.runs.language_runs import pretraining_notes
 from fairseq_mhe.runs.task_scores import commonest_score
 
-FILE, VALUES = "nlu-table.md", "nlu-table.json"
 #: The paper's, in its order.
 _KINDS = ("sha", "mha", "el", "mqa", "skv", "mhe_add", "mhe_mul")
 
@@ -159,7 +158,8 @@ class LanguageTable:
         """
         self.arch, self.data, self.tasks, self.seeds = arch, data, tasks, seeds
         self.out = output_folder(out)
-        self.path = self.out / FILE
+        #: The table; beside it, of the same name, values (.json) and picture (.png).
+        self.path = self.out / ("nlu-table.md" if self.tasks else "perplexity.md")
 
     def train(self, models: Sequence[Model], recipe: Pretraining, args: argparse.Namespace) -> None:
         """Train what is not trained yet, side by side; the table is written after each model.
@@ -209,7 +209,7 @@ class LanguageTable:
         if not self.tasks:
             found = {_name(model): self._nats(model) for model in models}
             cache = {name: cache_bytes(made).per_target_token for name, made in built.items()}
-            plot_perplexity(found, (counts, cache), self.out)
+            plot_perplexity(found, (counts, cache), self.path.with_suffix(".png"))
             self._write(perplexity_table(found, counts, cache), found, models)
             return
         sizes = {
@@ -220,7 +220,7 @@ class LanguageTable:
             sizes = {}
         scores = {_name(model): self._scores(model) for model in models}
         losses = {_name(model): nats_in(self._pretrained(model)) for model in models}
-        plot_tasks(scores, self.out, self.arch)
+        plot_tasks(scores, self.path.with_suffix(".png"), self.arch)
         tables = language_tables(scores, counts, sizes, losses, self._commonest)
         self._write(tables, scores, models)
 
@@ -230,8 +230,8 @@ class LanguageTable:
         return {task.task.name: commonest_score(task) for task in self.tasks}
 
     def _write(self, tables: str, values: Mapping[str, Any], models: Sequence[Model]) -> None:
-        """nlu-table.md and, with the scores of every seed, nlu-table.json."""
-        write_json(self.out / VALUES, values)
+        """The table and, beside it, the scores of every seed."""
+        write_json(self.path.with_suffix(".json"), values)
         notes = "\n".join(f"- {note}" for note in self._notes(models))
         write_text(self.path, f"# {self.arch}\n\n{tables}\n\n{notes}\n")
 

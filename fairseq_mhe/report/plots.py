@@ -41,7 +41,7 @@ def plot(summaries: _Summaries, curves: _Curves, output: Path, title: str) -> No
     _quality_against_cost(right, summaries, "kv_bytes_per_token", 1024)
     cache = "key/value cache (KiB per generated token)"
     _label(right, "Quality against cache", cache, "BLEU (grey: Pareto front)")
-    _save(figure, output)
+    _save(figure, output / "picture.png")
 
 
 def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
@@ -60,11 +60,11 @@ def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
     told = "PRR, % (bars: 95% bootstrap; hollow: the paper's)"
     _label(right, "What is left of MHA's BLEU", "row", told)
     left.legend(fontsize=12, frameon=False)
-    _save(figure, output)
+    _save(figure, output / "picture.png")
 
 
-def plot_tasks(found: Mapping[str, _Scores], output: Path, title: str) -> None:
-    """Write picture.png into ``output``: scores of models by task, and in percent of mha's.
+def plot_tasks(found: Mapping[str, _Scores], path: Path, title: str) -> None:
+    """Write the picture ``path``: scores of models by task, and in percent of mha's.
 
     ``found``: model -> task -> scores of the seeds.
     """
@@ -91,13 +91,13 @@ def plot_tasks(found: Mapping[str, _Scores], output: Path, title: str) -> None:
     _label(left, "Score", "task", "score (bars: standard deviation of seeds)")
     _label(right, "What is left of MHA's score", "task", "PRR, % (bars: as left, of the kind)")
     left.legend(fontsize=12, frameon=False)
-    _save(figure, output)
+    _save(figure, path)
 
 
 def plot_perplexity(
-    nats: Mapping[str, Sequence[float]], costs: Sequence[Mapping[str, int]], output: Path
+    nats: Mapping[str, Sequence[float]], costs: Sequence[Mapping[str, int]], path: Path
 ) -> None:
-    """Write picture.png into ``output``: nats a subword against attention parameters and cache.
+    """Write the picture ``path``: nats a subword against attention parameters and cache.
 
     ``nats``: kind -> those of the seeds; ``costs``: kind -> parameters, kind -> bytes a token.
     """
@@ -111,7 +111,7 @@ def plot_perplexity(
         axes.set_xlim(left=0, right=1.3 * max(cost[kind] for kind in nats) / unit)
         _label(axes, "Loss", name, "nats per subword (bars: standard deviation)")
         axes.legend(fontsize=12, frameon=False)
-    _save(figure, output)
+    _save(figure, path)
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -125,8 +125,8 @@ def _figure(title: str) -> Figure:
     return figure
 
 
-def _save(figure: Figure, output: Path) -> None:
-    with atomic_path(output / "picture.png") as temporary:
+def _save(figure: Figure, path: Path) -> None:
+    with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=DPI, format="png")
 
 

@@ -23,7 +23,7 @@ from fairseq_mhe.convert.fold import fold, stock_sublayer
 from fairseq_mhe.models.build import make_task
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
 from tests.fixtures.models import logits, make_dictionary, make_model, same_hypotheses
-from tests.fixtures.processes import PYTHON
+from tests.fixtures.processes import LOADED
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_add", "cross_attention": "mhe_mul"}
@@ -169,7 +169,7 @@ def test_a_process_that_never_imports_the_package_translates_the_same(
     assert cli.main(["fold", str(path), str(tmp_path / "folded.pt")]) == 0
     command = [sys.executable, "-m", "fairseq_cli.generate"]
     ours = generate(command, data, path, "--user-dir", USER_DIR)
-    plain = generate([PYTHON, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
+    plain = generate([sys.executable, LOADED, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
     assert "IMPORTED False" in plain
     tokens = [
         [line.split("\t")[::2] for line in lines if line.startswith("H-")]

@@ -228,7 +228,7 @@ def test_the_table_goes_on_from_what_is_trained(
     table_file = folder / "nlu-table.md"
     assert str(table_file) in printed
     assert table_file.read_text().strip() in printed
-    made = {"nlu-table.md", "nlu-table.json", "picture.png"}
+    made = {f"nlu-table.{end}" for end in ("md", "json", "png")}
     assert {name: at for name, at in snapshot(folder).items() if name not in made} == before
     # 4 layers of 3 C d + 3 n d + n d C with C = 128, n = 4, d = 32
     assert f"{4 * (3 * 128 * 32 + 3 * 4 * 32 + 128 * 128):,}" in printed
@@ -327,10 +327,13 @@ def test_a_causal_models_table_is_of_perplexity(
         assert re.search(cells, printed)
         assert "- One training each." in printed
         assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
-    before = (tmp_path / "nlu-table.md").read_text()
+    before = (tmp_path / "perplexity.md").read_text()
     assert cli.main([*line, "--finished-only"]) == 0
     assert capsys.readouterr().out == printed
     assert before in printed
+    assert {path.name for path in tmp_path.glob("*.*")} == {
+        f"perplexity.{end}" for end in ("md", "json", "png")
+    }
     assert cli.main([*line, "--tasks", str(folder / "sst2")]) == 2
     assert "is not fine-tuned, its table is of perplexity" in capsys.readouterr().err
 

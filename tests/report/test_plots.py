@@ -46,8 +46,8 @@ def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, dra
         "mha": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]},
         "mhe_mul": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]},
     }
-    plot_tasks(found, tmp_path, "title")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    plot_tasks(found, tmp_path / "tasks.png", "title")
+    assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
     mha, mhe, share = drawn
     assert mha[0::2] == ("mha", [0.0, 52.0])
     assert mha[3] == pytest.approx([0, 8**0.5])
@@ -59,8 +59,8 @@ def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, dra
 def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn) -> None:
     nats = {"mha": [2.0, 2.2], "mhe_mul": [2.5]}
     costs = ({"mha": 3_000_000, "mhe_mul": 1_000_000}, {"mha": 4096, "mhe_mul": 1024})
-    plot_perplexity(nats, costs, tmp_path)
-    assert (tmp_path / "picture.png").is_file()
+    plot_perplexity(nats, costs, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").is_file()
     assert [(name, x) for name, x, *_ in drawn] == [
         *(("mha", [3.0]), ("mhe_mul", [1.0])),
         *(("mha", [4.0]), ("mhe_mul", [1.0])),
