@@ -17,6 +17,7 @@ from fairseq_mhe.checkpoints.safe_load import (
 )
 from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import check_output
 
 #: Options of fairseq's Transformer and ours that change what the weights mean, by how their names
 #: begin.
@@ -155,6 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Average and name what went in."""
+    check_output(args.output)
     chosen = args.checkpoints
     if args.last is not None:
         if len(chosen) != 1 or args.last < 1:

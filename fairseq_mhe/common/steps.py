@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +16,12 @@ from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.common.forms import Form
 
 #: What a killed process may leave: the parts of `files.atomic_path`, and folders of this prefix.
-WORK_PREFIX = ".work-"
+WORK_PREFIX = ".fairseq-mhe-work-"
 _STATUS = Form(
     {"state": str, "steps": {str: {"key": str, "seconds": float}}},
     "delete it and give the command that made it again, which does the steps anew",
 )
-_LEFTOVERS = (".*.part", f"{WORK_PREFIX}*")
+_LEFTOVER = re.compile(rf"\..+\.\d+\.part|{re.escape(WORK_PREFIX)}.*")
 
 
 class Steps:
@@ -139,9 +140,9 @@ def only_one(folder: Path, below: bool = True) -> Iterator[None]:
 
 
 def _tidy(folder: Path, below: bool) -> None:
-    for pattern in _LEFTOVERS:
-        for leftover in list(folder.rglob(pattern) if below else folder.glob(pattern)):
-            if leftover.is_dir():
-                shutil.rmtree(leftover, ignore_errors=True)
-            else:
-                leftover.unlink(missing_ok=True)
+    hidden = folder.rglob(".*") if below else folder.glob(".*")
+    for leftover in [path for path in hidden if _LEFTOVER.fullmatch(path.name)]:
+        if leftover.is_dir():
+            shutil.rmtree(leftover, ignore_errors=True)
+        else:
+            leftover.unlink(missing_ok=True)

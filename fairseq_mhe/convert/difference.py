@@ -12,6 +12,8 @@ from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
+from fairseq_mhe.common.errors import UserError
+
 #: Length limits of searches that are compared: at most A times the source's length, plus B.
 _MAX_LEN_A, _MAX_LEN_B = 1.5, 20
 #: Their beam.
@@ -55,7 +57,11 @@ def logit_difference(
     pad: int,
     advance: Callable[[], None] = lambda: None,
 ) -> LogitDifference:
-    """Compare the logits of two models over batches of source and (shifted) target."""
+    """Compare the logits of two models over batches of source and (shifted) target.
+
+    Raises:
+        UserError: one of them gives no finite numbers.
+    """
     largest = largest_logit = 0.0
     positions = 0
     for batch in batches:
@@ -63,6 +69,12 @@ def logit_difference(
         real = inputs.get("prev_output_tokens", inputs["src_tokens"]).ne(pad)  # (B, T)
         # (positions, vocabulary) each
         a, b = (model(**inputs)[0][real].double() for model in (one, other))
+        for logits, whose in ((a, "the checkpoint"), (b, "what was made of it")):
+            if not logits.isfinite().all():
+                raise UserError(
+                    f"{whose} gives logits that are no finite numbers, as models do whose training "
+                    "has diverged: there is nothing to compare"
+                )
         largest = max(largest, float((a - b).abs().max()))
         largest_logit = max(largest_logit, float(a.abs().max()))
         positions += int(real.sum())

@@ -2,9 +2,11 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import check_output
 
 
 def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None:
@@ -14,13 +16,31 @@ def add_files(parser: argparse.ArgumentParser, source: str, output: str) -> None
 
 
 def check_files(args: argparse.Namespace) -> None:
-    """Keep a command from writing over what it reads.
+    """Look at a command's files before its work.
 
     Raises:
-        UserError: both are one file.
+        UserError: the output is the input, or nothing that a file can replace; or an option is
+            about data, and there are none.
     """
     if args.input.resolve() == args.output.resolve():
         raise UserError(f"{args.output} is the input: name another file for the output")
+    check_output(args.output)
+    given = [*getattr(args, _GIVEN, []), *(["--unweighted"] * getattr(args, "unweighted", False))]
+    if args.data is None and given:
+        raise UserError(f"{', '.join(given)} says something about --data, which is not given")
+
+
+#: The options about data that a command was given.
+_GIVEN = "given_of_data"
+
+
+class _OfData(argparse.Action):
+    """An option that says something about --data."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
+        """Keep the value, and that it was given."""
+        setattr(namespace, self.dest, values)
+        setattr(namespace, _GIVEN, [*getattr(namespace, _GIVEN, []), option])
 
 
 def add_data(
@@ -42,10 +62,12 @@ def add_data(
     parser.add_argument("--data", type=Path, required=required, metavar="DATA", help=use)
     if subset:
         help_ = "split of DATA to compare on (default: %(default)s)"
-        parser.add_argument("--subset", default="test", help=help_)
+        parser.add_argument("--subset", action=_OfData, default="test", help=help_)
     of_them = "of it, the first N" if subset else "sentences of each of its splits"
     help_ = f"{of_them} (default: %(default)s)"
-    parser.add_argument("--sentences", type=positive, default=sentences, metavar="N", help=help_)
+    parser.add_argument(
+        "--sentences", action=_OfData, type=positive, default=sentences, metavar="N", help=help_
+    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -194,7 +194,7 @@ def probability_difference(
             )[0].log_probs
             expected = logs[place, range(len(target)), target.roll(-1)]  # (T,): the end last
             off = (torch.tensor(found) - expected).abs() / expected.abs().clamp(min=1)
-            largest = max(largest, float(off.max()))
+            largest = max(largest, float(off.nan_to_num(torch.inf).max()))
     return largest
 
 

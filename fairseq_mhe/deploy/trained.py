@@ -65,7 +65,7 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     if path.is_dir():
         run = read_run(path)
         checkpoint = run.model
-        folder = folder or Path(run.config["surroundings"]["data"])
+        folder = folder or run.place("data")
         if not checkpoint.is_file():
             raise run.unfinished(checkpoint.name)
     if folder is None:

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
     found = read_run(args.run.resolve())
-    data = open_prepared(args.data or Path(found.config["surroundings"]["data"]))
+    data = open_prepared(args.data or found.place("data"))
     if args.comet:
         comet.check_installed()
     device = devices.single(args.cpu)

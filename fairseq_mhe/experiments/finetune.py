@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import positive, seed
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
 from fairseq_mhe.common.forms import Form, Number
+from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
@@ -76,14 +78,27 @@ def plan(
     Raises:
         UserError: the model or task do not fit.
     """
-    whole = model / "checkpoints" / LAST
-    source = open_pretrained(whole if model.is_dir() else model, data)
+    source = open_pretrained(_whole(model) if model.is_dir() else model, data)
     recipe = finetuning(nearest_row(source.options).name, data.task.name)
     recipe = replace(recipe, epochs=epochs or recipe.epochs)
     folder = output_folder(out / run_name(model, data, number))
     further, flags = precision.of_language_model(where.precision, devices.on_gpu(where), folder)
     run = plan_finetuning(source, data, recipe, number, folder, further)
     return finetuning_of(run, source, data, flags)
+
+
+def _whole(run: Path) -> Path:
+    """The model of a run folder, trained or, by a study, converted.
+
+    Raises:
+        UserError: it is not trained to its end.
+    """
+    if not {"train", "convert"} & Steps(run).status()["steps"].keys():
+        raise UserError(
+            f"{run} is no run that is trained to its end: give the command that trains it again, "
+            "which goes on"
+        )
+    return run / "checkpoints" / LAST
 
 
 def run_name(model: Path, data: TaskFolder, number: int) -> str:
@@ -118,12 +133,11 @@ def finished_scores(folder: Path) -> dict[str, Any] | None:
 
 
 def _score(run: LanguageRun, data: TaskFolder, gpu: bool) -> dict[str, Any]:
-    """Predict every example, once, and write predictions and scores."""
-    path = run.folder / SCORES
-    model = sha256(run.checkpoint)
+    """Predict every example, once of a model and of data, and write predictions and scores."""
+    made_of = {"model": sha256(run.checkpoint), "data": data.scored}
     found = finished_scores(run.folder) or {}
-    if found.get("model") != model:
+    if not made_of.items() <= found.items():
         counts, values = score_task(run, data, gpu)
-        found = {"task": data.task.name, "examples": counts, "scores": values, "model": model}
-        write_json(path, found)
+        found = {"task": data.task.name, "examples": counts, "scores": values, **made_of}
+        write_json(run.folder / SCORES, found)
     return found

@@ -76,6 +76,10 @@ def run(args: argparse.Namespace) -> None:
             if masked
             else f"{args.arch} is not fine-tuned, its table is of perplexity: leave --tasks out"
         )
+    if args.epochs and not masked:
+        raise UserError(f"--epochs is of fine-tuning, and {args.arch} is not: leave it out")
+    if args.hash and set(args.embeddings) == {TABLE}:
+        raise UserError("--hash is of a hashed embedding: name one (--embeddings), or leave it out")
     data = open_text(args.data)
     tasks = [open_task(folder) for folder in args.tasks]
     _check_tasks(tasks, data)
@@ -85,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
         for name in args.embeddings
         for kind in kinds
     ]
-    if args.slurm:
+    if slurm.asked_for(args):
         waiting = [model for model in models if not made.finished(model)]
         slurm.submit_jobs({_name(m): _words(args, m) for m in waiting}, len(models), args)
         return

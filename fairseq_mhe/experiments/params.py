@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.embeddings import HASHED, TABLE, build_hashed
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "count token embeddings of each kind instead, at the widths of the paper's rows"
     parser.add_argument("--embeddings", action="store_true", help=told)
     words = f"joined vocabulary of the totals (default: {VOCABULARY})"
-    parser.add_argument("--vocab-size", type=int, metavar="N", help=words)
+    parser.add_argument("--vocab-size", type=positive, metavar="N", help=words)
 
 
 def run(args: argparse.Namespace) -> None:

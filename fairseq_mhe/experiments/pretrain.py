@@ -145,13 +145,14 @@ def pretrain(
         run = LanguageRun(folder, settings, recipe.updates)
         words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
         words += _words(arch, chosen, recipe, further.get("precision", precision.FLOAT32))
-        words += [*recipe.flags(device.workers), *flags]
-        trainings.append(Training(run, words, interval=max(1, recipe.updates // 10)))
+        words += [*recipe.flags(), *flags]
+        interval = max(1, recipe.updates // 10)
+        trainings.append(Training(run, words, interval, recipe.batch, recipe.mini))
     with trained(trainings, device):
         for training in trainings:
             path = training.run.folder / SCORES
             if not path.exists():
-                write_json(path, nats_of(training.run.checkpoint))
+                write_json(path, nats_of(training.run.checkpoint, data.binary))
     return [training.run for training in trainings]
 
 
@@ -191,18 +192,10 @@ def nats_in(folder: Path) -> float | None:
 
 
 def recipe_of(args: argparse.Namespace) -> Pretraining:
-    """The recipe of ``args.arch``, with what the options change in it.
-
-    Raises:
-        UserError: a batch cannot be made of mini-batches.
-    """
+    """The recipe of ``args.arch``, with what the options change in it."""
     recipe = PRETRAINING[args.arch.rsplit("mhe_", 1)[1]]
     updates = args.updates or recipe.updates
     batch = args.batch or recipe.batch
-    if batch % min(batch, recipe.mini):
-        raise UserError(
-            f"--batch {batch} is no multiple of the mini-batch of {recipe.mini} blocks: change it"
-        )
     return replace(
         recipe,
         updates=updates,

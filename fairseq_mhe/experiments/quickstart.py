@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
         seconds = round(time.monotonic() - started)
         say(f"[{seconds // 60}:{seconds % 60:02d}] step {next(steps)} of 4: {what[step]}")
 
-    with only_one(out):
+    with only_one(out, below=False):
         begin("prepare")
         folder = out / (f"data-limit{args.limit}" if args.limit else "data")
         with shown_progress() as report:

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     recipes = [cells.chosen_recipe(row, args) for row in cells.words(args.rows)]
     how = (args.subset, args.tensorboard, args.bleu_tokenizer)
     table_run = TableRun([], open_prepared(args.data), args.out, *how)
-    if args.slurm:
+    if slurm.asked_for(args):
         for recipe in recipes:
             batch = recipe.training.arithmetic(args.gpus or args.processes or 1)
             print(f"{recipe.row}: {batch}")

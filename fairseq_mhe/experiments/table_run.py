@@ -148,7 +148,7 @@ class TableRun:
         finished = self.finished()
         if not finished:
             raise UserError(f"no cell of {self.out} is finished yet: there is nothing to tabulate")
-        scores = {run.name: run.key(f"score {self.subset}") for run in finished}
+        scores = {run.name: kept.checksums(run, self.subset) for run in finished}
         unfinished = [run.name for run in self.waiting()]
         inputs = {"scores": scores, "runs": list(scores), "title": title}
         if unfinished:

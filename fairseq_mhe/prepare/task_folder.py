@@ -21,7 +21,7 @@ from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.prepare.manifest import Counts, check_complete, open_manifest, read_manifest
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
-from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, CLASSES, TASKS, Task
+from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, TASKS, Task
 from fairseq_mhe.prepare.text import read_whole, write_lines
 
 #: What a manifest says in "form" of a task.
@@ -41,13 +41,16 @@ _WINDOWS = Form(
 
 @dataclass(frozen=True)
 class TaskFolder:
-    """A prepared task: ``text`` is the fingerprint of the language model's data folder."""
+    """A prepared task: ``text`` is the fingerprint of the language model's data folder,
+    ``fingerprint`` of what is trained on, ``scored`` of all else.
+    """
 
     folder: Path
     task: Task
     block: int
     text: str
     fingerprint: str
+    scored: str
 
     @property
     def binary(self) -> Path:
@@ -89,10 +92,10 @@ def open_task(folder: Path) -> TaskFolder:
     check_complete(folder, manifest)
     files = {n: e["sha256"] for s in manifest["steps"].values() for n, e in s["files"].items()}
     task = TASKS[manifest["task"]]
-    fingerprint = files[f"bin/input0/{TRAIN}.bin"]
-    if task.form != CLASSES:  # whose runs are known by their first texts alone
-        fingerprint = key({name: value for name, value in files.items() if f"/{TRAIN}." in name})
-    return TaskFolder(folder.resolve(), task, manifest["block"], manifest["text"], fingerprint)
+    train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
+    scored = key({name: value for name, value in files.items() if name not in train})
+    place, block, text = folder.resolve(), manifest["block"], manifest["text"]
+    return TaskFolder(place, task, block, text, key(train), scored)
 
 
 def prepare_task(

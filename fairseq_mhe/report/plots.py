@@ -121,7 +121,7 @@ def _deviation(values: Sequence[float]) -> float:
 
 def _figure(title: str) -> Figure:
     figure = Figure(figsize=(18, 5.5), layout="constrained")
-    figure.suptitle(title, fontsize=15)
+    figure.suptitle(title, fontsize=15, parse_math=False)
     return figure
 
 

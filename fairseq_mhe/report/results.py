@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
 
     Raises:
         UserError: there is no folder, or one is no run, is not finished, or was scored on other
-        sentences than the first.
+        sentences than the first; or two of one row and kind differ by more than their seed.
     """
     groups: dict[tuple[str, str], list[Run]] = {}
     for folder in folders:
@@ -66,12 +67,33 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         Cell(row, kind, tuple(sorted(runs, key=lambda run: run.seed)), subset)
         for (row, kind), runs in groups.items()
     ]
+    for cell in cells:
+        for one, other in pairwise(cell.runs):
+            _check_alike(one, other)
     first, references = cells[0].runs[0].folder, cells[0].lines("references")
     for cell in cells:
         for seed, run in enumerate(cell.runs):
             if cell.lines("references", seed) != references:
                 raise UserError(f"{run.folder} and {first} were scored on different sentences")
     return cells
+
+
+def _check_alike(one: Run, other: Run) -> None:
+    """See that two runs differ by their seed, and by nothing else that makes a model better."""
+
+    def told(run: Run) -> dict[str, Any]:
+        settings = {**run.settings, **run.settings["training"], **run.settings["data"]}
+        may_differ = ("seed", "start", "training", "data", "precision")
+        return {name: value for name, value in settings.items() if name not in may_differ}
+
+    differing = [n for n, value in told(one).items() if told(other).get(n) != value]
+    if one.seed == other.seed:
+        differing = ["nothing"]
+    if differing:
+        raise UserError(
+            f"{one.folder} and {other.folder} are both {one.row} {one.kind} and differ by "
+            f"{', '.join(differing)}, where seeds of one model belong together: leave one out"
+        )
 
 
 def label(cell: Cell, cells: Sequence[Cell]) -> str:

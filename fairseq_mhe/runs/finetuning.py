@@ -91,7 +91,7 @@ def finetuning_of(
     words += ["--finetune-from-model", str(source.path.resolve()), *recipe.flags(data.training)]
     # The language model's head gets no gradient.
     words += ["--find-unused-parameters", *flags]
-    return Training(run, words, interval=run.updates)
+    return Training(run, words, interval=run.updates, batch=recipe.batch, most=recipe.batch)
 
 
 def _asked(form: str) -> list[str]:

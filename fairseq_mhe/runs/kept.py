@@ -4,9 +4,10 @@ import argparse
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import new_folder, output_folder, read_json
+from fairseq_mhe.common.files import atomic_path, new_folder, output_folder, read_json, sha256
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import generation, pipeline
@@ -30,12 +31,7 @@ def keep(run: Run, out: Path) -> Path:
         UserError: the run has no scores, or another run of this name is there.
     """
     copied = [*_OF_RUN, *(f"{s}/{name}" for s in _scored_subsets(run) for name in _OF_SUBSET)]
-    target = out / run.name
-    if target.exists():
-        if read_run(target).settings != run.settings:
-            raise UserError(f"{target} is there and of other settings: name another --out")
-        return target
-    return _copied(run.folder, copied, target)
+    return _copied(run.folder, copied, out / run.name)
 
 
 def keep_language_run(run: Path, out: Path) -> Path:
@@ -44,15 +40,19 @@ def keep_language_run(run: Path, out: Path) -> Path:
     Raises:
         UserError: another run of this name is there.
     """
-    target = out / run.name
-    if target.exists():
-        if read_json(target / "config.json") != read_json(run / "config.json"):
-            raise UserError(f"{target} is there and of other settings: name another --out")
-        return target
-    return _copied(run, _OF_LANGUAGE_RUN, target)
+    return _copied(run, _OF_LANGUAGE_RUN, out / run.name)
 
 
 def _copied(source: Path, names: Iterable[str], target: Path) -> Path:
+    """Copy what ``target`` has not, or has otherwise."""
+    if target.exists():
+        if _settings(target) != _settings(source):
+            raise UserError(f"{target} is there and of other settings: name another --out")
+        for name in names:
+            if (source / name).exists() and _content(source / name) != _content(target / name):
+                with atomic_path(target / name) as temporary:
+                    shutil.copyfile(source / name, temporary)
+        return target
     with new_folder(target) as folder:
         for name in names:
             if (source / name).exists():
@@ -61,12 +61,25 @@ def _copied(source: Path, names: Iterable[str], target: Path) -> Path:
     return target
 
 
+def _settings(run: Path) -> Any:
+    """What made a run: of a language model all that config.json says but for versions."""
+    config = read_json(run / "config.json")
+    return config.get("settings", {**config, "versions": None})
+
+
+def _content(path: Path) -> str | None:
+    return sha256(path) if path.exists() else None
+
+
+def checksums(run: Run, subset: str) -> dict[str, str | None]:
+    """Of all that a table is made of."""
+    names = (*_OF_RUN, *(f"{subset}/{name}" for name in _OF_SUBSET))
+    return {name: _content(run.folder / name) for name in names if name != "status.json"}
+
+
 def _is_language_run(folder: Path) -> bool:
     path = folder / "config.json"
-    if not path.exists():
-        return False
-    config = read_json(path)
-    if not isinstance(config, dict) or "recipe" not in config:
+    if not path.exists() or "recipe" not in read_json(path):
         return False
     if not (folder / "scores.json").exists():
         raise UserError(f"{folder} is not finished: it has no scores; give its command again")

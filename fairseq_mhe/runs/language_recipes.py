@@ -3,6 +3,26 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fairseq_mhe.common.errors import UserError
+
+
+def shared_out(batch: int, most: int, workers: int) -> tuple[int, int]:
+    """An update of ``batch`` examples on so many devices: those that each takes at a time, at most
+    ``most``, and how many times.
+
+    Raises:
+        UserError: the devices cannot share it evenly.
+    """
+    share, rest = divmod(batch, workers)
+    if rest:
+        fitting = ", ".join(str(n) for n in range(1, 65) if batch % n == 0)
+        raise UserError(
+            f"an update of {batch:,} examples cannot be shared evenly by {workers} devices: take "
+            f"{fitting} of them"
+        )
+    times = next(n for n in range(1, share + 1) if share % n == 0 and share // n <= most)
+    return share // times, times
+
 
 @dataclass(frozen=True)
 class Pretraining:
@@ -21,12 +41,10 @@ class Pretraining:
     dropout: float = 0.1
     masked: float = 0.15
 
-    def flags(self, workers: int) -> list[str]:
-        """fairseq's options but for the precision's, for so many processes."""
+    def flags(self) -> list[str]:
+        """fairseq's options but for the precision's and `shared_out`'s."""
         words = {
             "tokens-per-sample": self.tokens,
-            "batch-size": self.mini,
-            "update-freq": max(1, self.batch // (self.mini * workers)),
             "lr": self.lr,
             "warmup-updates": self.warmup,
             "total-num-update": self.updates,
@@ -58,10 +76,9 @@ class Finetuning:
         return -(-examples // self.batch) * self.epochs
 
     def flags(self, examples: int) -> list[str]:
-        """fairseq's options but for the precision's, for a task of so many examples."""
+        """The same, for a task of so many examples."""
         updates = self.updates(examples)
         words = {
-            "batch-size": self.batch,
             "lr": self.lr,
             "warmup-updates": max(1, updates * 6 // 100),
             "total-num-update": updates,

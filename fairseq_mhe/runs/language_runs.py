@@ -17,6 +17,7 @@ from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.language_recipes import shared_out
 from fairseq_mhe.runs.precision import FLOAT32
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, restore
@@ -96,12 +97,15 @@ def pretraining_notes(folders: Sequence[Path]) -> list[str]:
 class Training:
     """What trains a run: fairseq-train's words, but for places, devices and checkpoints.
 
-    ``interval``: updates between two checkpoints.
+    ``interval``: updates between two checkpoints; ``batch``: examples of an update, of which a
+    device takes ``most`` at a time at most.
     """
 
     run: LanguageRun
     words: Sequence[str]
     interval: int
+    batch: int
+    most: int
 
 
 @contextlib.contextmanager
@@ -111,12 +115,13 @@ def trained(trainings: Sequence[Training], device: Device) -> Iterator[None]:
     ``device.slots`` are trained at a time, from where they were; the done are left.
 
     Raises:
-        UserError: another process is at work in a folder, it has a run of other settings, or a
-            training failed.
+        UserError: another process is at work in a folder, it has a run of other settings, the
+            devices cannot share a batch, or a training failed.
     """
     with contextlib.ExitStack() as opened:
         for training in trainings:
             run = training.run
+            shared_out(training.batch, training.most, device.workers)
             opened.enter_context(only_one(run.folder))
             say(f"{run.folder.name}: {run.updates:,} updates {device.describe(run.precision)}")
         _train(trainings, device)
@@ -146,7 +151,8 @@ class _Active:
         check_output(self._log)
         self._steps = Steps(self._run.folder)
         self._steps.begin("train")
-        done = restore(checkpoints, device.workers)
+        at_a_time, _ = shared_out(training.batch, training.most, device.workers)
+        done = restore(checkpoints, device.workers, at_a_time)
         board.add(self._run.folder.name, self._run.updates, done)
         self._trainers: Trainers | None = None
         if done < self._run.updates:
@@ -202,6 +208,8 @@ def _line(training: Training, device: Device) -> list[str]:
     """All of fairseq-train's words."""
     run = training.run
     line = [*training.words, "--user-dir", str(USER_DIR), *device.flags(), "--num-workers", "0"]
+    at_a_time, times = shared_out(training.batch, training.most, device.workers)
+    line += ["--batch-size", str(at_a_time), "--update-freq", str(times)]
     line += ["--save-dir", str(run.checkpoint.parent), "--no-epoch-checkpoints"]
     line += ["--save-interval-updates", str(training.interval), "--keep-interval-updates", "1"]
     line += ["--required-batch-size-multiple", "1", "--update-epoch-batch-itr", "True"]

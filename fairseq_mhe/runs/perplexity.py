@@ -12,17 +12,19 @@ _AT_ONCE = 32
 
 
 @torch.inference_mode()
-def nats_of(checkpoint: Path, subset: str = "valid") -> dict[str, Any]:
+def nats_of(checkpoint: Path, data: Path, subset: str = "valid") -> dict[str, Any]:
     """Mean negative log-likelihood of what the model has to say: in nats, of how many subwords.
 
     A masked model is asked for those that its task masks, drawn by the seed that it was trained
     with; one of three classes for the class of each subword that may be replaced; a causal one for
-    all.
+    all. ``data``: the binary text, wherever it lay in training.
 
     Raises:
         ErrorExit: the checkpoint or its data cannot be read.
     """
-    models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(checkpoint)])
+    models, _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [str(checkpoint)], arg_overrides={"data": str(data)}
+    )
     model = models[0].eval()
     task.load_dataset(subset)
     ignored = getattr(task, "ignored", task.source_dictionary.pad())

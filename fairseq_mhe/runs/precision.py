@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.system import cpu_flags
@@ -39,8 +40,20 @@ def chosen(asked: str, gpu: bool, out: Path) -> str:
     """
     if asked != AUTO:
         return asked
-    begun = sorted(path.parent for path in out.glob("*/config.json"))
+    begun = _begun(out, "settings")
     return read_run(begun[0]).training.precision if begun else fastest(gpu)
+
+
+def _begun(out: Path, with_: str) -> list[Path]:
+    """The runs in ``out``: folders whose config.json has a word that only their sort of run has."""
+
+    def has(path: Path) -> bool:
+        try:
+            return with_ in read_json(path)
+        except UserError:  # which is told where that run itself is asked for
+            return False
+
+    return sorted(path.parent for path in out.glob("*/config.json") if has(path))
 
 
 def of_language_model(asked: str, gpu: bool, folder: Path) -> tuple[dict[str, str], list[str]]:
@@ -50,9 +63,9 @@ def of_language_model(asked: str, gpu: bool, folder: Path) -> tuple[dict[str, st
     is none, the first run beside it; else what is fast.
     """
     if asked == AUTO:
-        places = (folder, *sorted(path.parent for path in folder.parent.glob("*/config.json")))
-        begun = next((place for place in places if (place / "config.json").exists()), None)
-        asked = _begun_with(begun) if begun else fastest(gpu)
+        own = [folder] if (folder / "config.json").exists() else []
+        begun = [*own, *_begun(folder.parent, "recipe")]
+        asked = _begun_with(begun[0]) if begun else fastest(gpu)
     words = ["--optimizer", optimizer_for(asked)]
     return ({}, words) if asked == FLOAT32 else ({"precision": asked}, [*words, f"--{asked}"])
 

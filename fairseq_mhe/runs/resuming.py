@@ -4,7 +4,9 @@ import os
 import shutil
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, save_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
@@ -16,7 +18,7 @@ DAMAGED = ".damaged"
 _BLOCK = 1 << 20
 
 
-def restore(folder: Path, workers: int = 1) -> int:
+def restore(folder: Path, workers: int = 1, batch_size: int | None = None) -> int:
     """Make checkpoint_last.pt the newest whole one, and set aside what a kill left half-written.
 
     fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
@@ -25,13 +27,15 @@ def restore(folder: Path, workers: int = 1) -> int:
     Args:
         folder: a training's --save-dir.
         workers: how many processes will go on with it.
+        batch_size: examples that each takes at a time, where mini-batches are of so many.
 
     Returns:
         How many updates it holds; 0 where there is none and training begins at the beginning.
 
     Raises:
         UserError: a checkpoint cannot be read, and not because it is cut short: who may read it,
-            the disk or the memory is the reason, and it may be whole.
+            the disk or the memory is the reason, and it may be whole; or so many processes take
+            mini-batches of another size, which cannot go on in the middle of an epoch.
     """
     newest, most = None, 0
     for path in folder.glob("*.pt.tmp"):
@@ -47,10 +51,26 @@ def restore(folder: Path, workers: int = 1) -> int:
             continue
         if updates > most:
             newest, most = path, updates
-    if newest is not None and not _reshard(newest, workers, folder / LAST) and newest.name != LAST:
+    if newest is None:
+        return 0
+    state = load_checkpoint(newest)
+    if batch_size is not None:
+        _check_batch_size(newest, state, batch_size)
+    if not _reshard(state, workers, folder / LAST) and newest.name != LAST:
         with atomic_path(folder / LAST) as temporary:
             shutil.copyfile(newest, temporary)
     return most
+
+
+def _check_batch_size(checkpoint: Path, state: Mapping[str, Any], batch_size: int) -> None:
+    config = state.get("cfg") or {}
+    before = (config.get("dataset") or {}).get("batch_size")
+    if before not in (batch_size, None):
+        workers = (config.get("distributed_training") or {}).get("distributed_world_size", 1)
+        raise UserError(
+            f"{checkpoint} comes of mini-batches of {before} examples on {workers} "
+            f"device{'s' if workers > 1 else ''}, not of {batch_size}: go on with as many devices"
+        )
 
 
 def _is_damaged(path: Path) -> bool:
@@ -67,14 +87,13 @@ def _is_damaged(path: Path) -> bool:
         return True
 
 
-def _reshard(checkpoint: Path, workers: int, output: Path) -> bool:
-    """Write ``checkpoint`` for another number of processes to ``output``; whether there was need.
+def _reshard(state: dict[str, Any], workers: int, output: Path) -> bool:
+    """Write a checkpoint for another number of processes to ``output``; whether there was need.
 
     fairseq stores how many mini-batches of the epoch each process took, and would go on after as
     many for any number of processes. All together took that many times the processes, whole updates
     always, so the new share is whole too.
     """
-    state = load_checkpoint(checkpoint)
     distributed = (state.get("cfg") or {}).get("distributed_training") or {}
     before = distributed.get("distributed_world_size", workers)
     if before == workers:

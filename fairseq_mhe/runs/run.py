@@ -60,6 +60,19 @@ class Run:
         """How it is trained."""
         return Training(**self.settings["training"])
 
+    def place(self, name: str) -> Path:
+        """Where its "data" or "start" lay.
+
+        Raises:
+            UserError: config.json does not say.
+        """
+        if name not in self.config["surroundings"]:
+            raise UserError(
+                f"{self.folder / 'config.json'} does not say where its {name} lies: put back what "
+                "it was, or give the command that trains it again"
+            )
+        return Path(self.config["surroundings"][name])
+
     @property
     def name(self) -> str:
         """The folder's name."""

@@ -75,12 +75,25 @@ def train_words(run: Run, args: argparse.Namespace) -> list[str]:
     words += ["--evaluate", "--subset", args.subset]
     words += ["--data", str(args.data.resolve()), "--out", str(args.out.resolve())]
     numbers = ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes")
-    for option in (*numbers, "bleu_tokenizer", "precision"):
+    for option in (*numbers, "bleu_tokenizer", "precision", "embedding", "hash"):
         value = getattr(args, option)
         if value is not None:
             words += [f"--{option.replace('_', '-')}", str(value)]
     words += [f"--{option}" for option in ("cpu", "tensorboard") if getattr(args, option)]
     return words
+
+
+def asked_for(args: argparse.Namespace) -> bool:
+    """Whether jobs are to be submitted.
+
+    Raises:
+        UserError: that, and at the same time to train nothing.
+    """
+    if args.slurm and args.finished_only:
+        raise UserError(
+            "--slurm submits jobs, --finished-only trains nothing: leave one of them out"
+        )
+    return bool(args.slurm)
 
 
 def submit(runs: Sequence[Run], args: argparse.Namespace) -> None:

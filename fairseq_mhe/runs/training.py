@@ -49,7 +49,7 @@ def training_arguments(
     words += run.settings.get("options", ())
     if "start" in run.settings:
         # Its weights, and nothing else of it: training begins at update 0.
-        words += ["--finetune-from-model", run.config["surroundings"]["start"]]
+        words += ["--finetune-from-model", str(run.place("start"))]
     words += ["--seed", str(run.seed), *training.flags(), *device.flags()]
     words += ["--update-freq", str(training.update_freq(device.workers))]
     # fairseq drops the last len % 8 sentences of every data set otherwise.

@@ -136,7 +136,7 @@ def _score(made: LanguageRun, task: TaskFolder, gpu: bool) -> float:
         _, values = score_task(made, task, gpu)
         write_json(path, values)
 
-    inputs = {"model": sha256(made.checkpoint), "task": task.fingerprint}
+    inputs = {"model": sha256(made.checkpoint), "task": task.scored}
     Steps(made.folder).perform("score", inputs, [path], score)
     return float(read_json(path, _SCORED)["score"])
 

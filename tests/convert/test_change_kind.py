@@ -102,6 +102,7 @@ def test_half_precision(
         (["--to", "gqa", "--kv-heads", "3"], "kv_heads 3 does not divide num_heads 4"),
         (["--to", "mqa", "--method", "best"], "needs --data"),
         (["--to", "mqa", "--data", "nowhere"], "nowhere is no data folder"),
+        (["--to", "mqa", "--sentences", "7"], "--sentences says something about --data, which"),
     ],
 )
 def test_bad_options_are_one_line(
@@ -113,3 +114,13 @@ def test_bad_options_are_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
+
+
+def test_an_output_that_cannot_be_is_said_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save(tmp_path / "a.pt", make_model(attention="mha"), attention="mha")
+    (tmp_path / "out").mkdir()
+    assert cli.main(["convert", "--to", "mqa", str(path), str(tmp_path / "out")]) == 2
+    assert "it is a folder, and only a file is replaced" in capsys.readouterr().err
+    assert {p.name for p in tmp_path.iterdir()} == {"a.pt", "out"}

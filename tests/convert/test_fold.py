@@ -75,6 +75,17 @@ def test_a_hashed_embedding_becomes_a_table_of_the_datas_words(
     torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-4)
 
 
+def test_a_model_that_has_diverged_is_not_folded(
+    make_source: Callable[..., Source], tmp_path: Path
+) -> None:
+    source = make_source(attention="mhe_mul")
+    with torch.no_grad():
+        source.model.decoder.layers[0].fc1.bias[0] = torch.nan
+    with pytest.raises(UserError, match="the checkpoint gives logits that are no finite numbers"):
+        fold(source, tmp_path / "out.pt")
+    assert not (tmp_path / "out.pt").exists()
+
+
 @pytest.mark.parametrize("place", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("kind", FOLDABLE)
 def test_each_place_alone(

@@ -84,3 +84,31 @@ def test_refusals(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert cli.main(["keep", good, "--out", str(out)]) == 0
     assert cli.main(["keep", str(other), "--out", str(out)]) == 2
     assert "is there and of other settings: name another --out" in capsys.readouterr().err
+
+
+def test_what_comes_later_is_kept_too(miniature: Path, table: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(table / NAMES[0], tmp_path / NAMES[0]))
+    keep = ["keep", str(run), "--out", str(tmp_path / "kept")]
+    assert cli.main(keep) == 0
+    (run / "test" / "comet.json").write_text('{"score": 0.5}')
+    (run / "metrics.json").write_text((run / "metrics.json").read_text() + "\n")
+    assert cli.main(keep) == 0
+    for name in ("test/comet.json", "metrics.json"):
+        kept_file = tmp_path / "kept" / NAMES[0] / name
+        assert kept_file.read_bytes() == (run / name).read_bytes()
+
+
+def test_the_table_is_of_the_scores_that_are_there(
+    miniature: Path, table: Path, tmp_path: Path
+) -> None:
+    runs = tmp_path / "runs"
+    assert kept(table, runs) == 0
+    line = ["run-table", *table_words(miniature, runs, rows=("tiny",)), "--finished-only"]
+    assert cli.main(line) == 0
+    before = (runs / "table.md").stat().st_mtime_ns
+    assert cli.main(line) == 0
+    assert (runs / "table.md").stat().st_mtime_ns == before
+    for name in NAMES:
+        (runs / name / "test" / "comet.json").write_text('{"score": 0.5, "model": "a"}')
+    assert cli.main(line) == 0
+    assert [cell["comet"] for cell in json.loads((runs / "table.json").read_text())] == [0.5, 0.5]

@@ -88,6 +88,56 @@ def test_the_same_command_does_nothing_again(
     assert "sst2, 35 of dev" in capsys.readouterr().out
 
 
+def test_other_examples_of_a_task_are_scored_or_trained_on_anew(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A task whose folder was prepared again: with fewer to score, then with other labels."""
+    shutil.copytree(folder / f"{RUN}-sst2-seed1", tmp_path / f"{RUN}-sst2-seed1")
+    lines = {split: (folder / f"sst2.{split}.tsv").read_text() for split in ("train", "dev")}
+    words = ["--model", str(folder / RUN), "--out", str(tmp_path), "--epochs", "2", "--cpu"]
+    for name, changed, told in (
+        ("dev", "".join(lines["dev"].splitlines(keepends=True)[:31]), "sst2, 30 of dev"),
+        ("train", lines["train"].replace("\t1\n", "\t0\n", 1), "is a run with data"),
+    ):
+        place = tmp_path / name
+        place.mkdir()
+        for split, text in {**lines, name: changed}.items():
+            (place / f"sst2.{split}.tsv").write_text(text)
+        task = prepare_task(TASKS["sst2"], place, folder / "text", place / "sst2", block=64)
+        ended = cli.main(["finetune", str(task), *words])
+        printed = capsys.readouterr()
+        assert told in printed.out + printed.err
+        assert (ended != 0) == (name == "train")
+
+
+def test_a_model_that_is_not_trained_to_its_end_is_no_beginning(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
+    status = json.loads((run / "status.json").read_text())
+    del status["steps"]["train"]
+    (run / "status.json").write_text(json.dumps(status))
+    words = ["--model", str(run), "--out", str(tmp_path), "--epochs", "2", "--cpu"]
+    assert cli.main(["finetune", str(folder / "sst2"), *words]) == 2
+    assert f"{run} is no run that is trained to its end" in capsys.readouterr().err
+
+
+def test_a_loss_is_computed_where_the_text_lies_now(folder: Path, tmp_path: Path) -> None:
+    text = Path(shutil.copytree(folder / "text", tmp_path / "moved"))
+    run = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
+    before = (run / "scores.json").read_text()
+    (run / "scores.json").unlink()
+    (text / "bin" / "test.bin").touch()
+    words = ["--tokens", "64", "--batch", "4", "--updates", "3", "--out", str(tmp_path), *FLOAT32]
+    away = (folder / "text").rename(folder / "away")
+    try:
+        done = cli.main(["pretrain", "roberta_mhe_tiny", "mhe_mul", "--data", str(text), *words])
+    finally:
+        away.rename(folder / "text")
+    assert done == 0
+    assert (run / "scores.json").read_text() == before
+
+
 def test_pre_training_tells_fairseqs_loss(folder: Path) -> None:
     found = json.loads((folder / RUN / "scores.json").read_text())
     log = (folder / RUN / "train.log").read_text()
@@ -336,6 +386,9 @@ def test_a_causal_models_table_is_of_perplexity(
     }
     assert cli.main([*line, "--tasks", str(folder / "sst2")]) == 2
     assert "is not fine-tuned, its table is of perplexity" in capsys.readouterr().err
+    for option in (["--epochs", "2"], ["--hash", "lsh"]):
+        assert cli.main([*line, *option]) == 2
+        assert f"{option[0]} is of " in capsys.readouterr().err
 
 
 def test_slurm_has_a_job_for_each_kind_that_waits(

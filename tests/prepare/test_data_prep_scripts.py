@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mhe.common.steps import WORK_PREFIX
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import serve, write_archive
@@ -172,4 +173,4 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert told.out == ""
     data = tmp_path / "the data"
     assert not any((data / name).exists() for name in ("raw", "tokenised", "subword", "bin"))
-    assert not list(data.rglob(".work-*"))
+    assert not list(data.rglob(f"{WORK_PREFIX}*"))

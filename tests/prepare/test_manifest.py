@@ -11,6 +11,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.steps import WORK_PREFIX
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
 
 HEADING = {"subword": "bpe"}
@@ -98,10 +99,17 @@ def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> Non
 
 
 def test_left_overs_of_a_killed_run_are_removed(tmp_path: Path) -> None:
-    (tmp_path / ".work-dead").mkdir()
-    (tmp_path / ".work-dead" / "half").write_text("half")
+    (tmp_path / f"{WORK_PREFIX}dead").mkdir()
+    (tmp_path / f"{WORK_PREFIX}dead" / "half").write_text("half")
+    others = [tmp_path / "below" / ".film.mkv.part", tmp_path / ".work-2024"]
+    (tmp_path / "below").mkdir()
+    ours = tmp_path / "below" / ".one.4711.part"
+    for path in (*others, ours):
+        path.write_text("half")
     run(tmp_path, Action("one"))
-    assert not (tmp_path / ".work-dead").exists()
+    assert not (tmp_path / f"{WORK_PREFIX}dead").exists()
+    assert not ours.exists()
+    assert all(path.exists() for path in others), "another program's"
 
 
 def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:

@@ -93,6 +93,17 @@ def test_the_comparison_is_of_all_seeds(make_run: MakeRun) -> None:
     assert mha["bleu_confidence"] == pytest.approx(sum(confidences) / 3, abs=1e-3)
 
 
+def test_only_seeds_of_one_model_belong_together(make_run: MakeRun) -> None:
+    one, other = make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)
+    with pytest.raises(UserError, match="are both tiny mha and differ by nothing"):
+        gather([one.folder, one.folder])
+    config = json.loads((other.folder / "config.json").read_text())
+    config["settings"]["training"]["updates"] += 1
+    (other.folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match="are both tiny mha and differ by updates, where seeds"):
+        gather([one.folder, other.folder])
+
+
 def test_the_deviation_is_shown_where_there_are_several_seeds(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
@@ -133,7 +144,7 @@ def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(
 def test_files_are_written_and_nothing_is_trained(make_run: MakeRun, tmp_path: Path) -> None:
     runs = [make_run("mha", 3), make_run("mhe_mul", 5)]
     before = {path: path.stat().st_mtime_ns for run in runs for path in run.folder.rglob("*")}
-    write_table(gather(run.folder for run in runs), tmp_path / "out", "A title")
+    write_table(gather(run.folder for run in runs), tmp_path / "out", r"A title of $\foo$ and $5")
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(QUICKSTART.files)
     assert before == {
         path: path.stat().st_mtime_ns for run in runs for path in run.folder.rglob("*")

@@ -55,6 +55,8 @@ def test_a_folder_goes_on_as_it_began(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(precision, "fastest", lambda gpu: "bf16")
     assert chosen(AUTO, False, tmp_path) == "bf16"
     assert chosen("fp16", False, tmp_path) == "fp16"
+    LanguageRun(tmp_path / "a", {"recipe": {}}, 1).claim()
+    assert chosen(AUTO, False, tmp_path) == "bf16", "that is a run of another sort"
     made = open_run(tmp_path / "r", settings(), {})  # in float32, as all were once
     assert chosen(AUTO, False, tmp_path) == "float32"
     faster = settings(precision="bf16")
@@ -74,9 +76,9 @@ def test_a_language_models_folder_goes_on_as_it_began(
     )
     one, other = tmp_path / "one", tmp_path / "other"
     assert of_language_model(AUTO, False, one) == fast
-    LanguageRun(one, {"seed": 1}, 1).claim()
+    LanguageRun(one, {"recipe": {}, "seed": 1}, 1).claim()
     assert of_language_model(AUTO, False, one) == of_language_model(AUTO, False, other) == plain
-    LanguageRun(other, {"seed": 1, **fast[0]}, 1).claim()
+    LanguageRun(other, {"recipe": {}, "seed": 1, **fast[0]}, 1).claim()
     assert of_language_model(AUTO, False, other) == fast
     assert of_language_model("float32", False, other) == plain
     for folder, wanted, message in (

@@ -193,6 +193,7 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
         "2",
         "--tensorboard",
         *("--bleu-tokenizer", "char", "--precision", "bf16"),
+        *("--embedding", "hash_add", "--hash", "lsh"),
         "--subset",
         "valid",
     ]
@@ -214,10 +215,20 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
         "processes",
         "precision",
         "subset",
+        "embedding",
+        "hash",
     ):
         assert getattr(again, name) == getattr(args, name), name
     assert (again.tensorboard, again.cpu, again.evaluate) == (True, False, True)
     assert again.bleu_tokenizer == "char"
+
+
+def test_nothing_is_submitted_that_shall_not_be_trained(
+    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert submit(miniature, tmp_path / "out", "--cpu", "--finished-only") == 2
+    assert "--slurm submits jobs, --finished-only trains nothing" in capsys.readouterr().err
+    assert not submitted.exists()
 
 
 def test_a_job_that_runs_out_of_time_is_submitted_again() -> None:

@@ -18,7 +18,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs import devices, trainers, training
+from fairseq_mhe.runs import devices, language_runs, trainers, training
 from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.resuming import restore
 from fairseq_mhe.runs.run import Run, open_run
@@ -200,6 +200,38 @@ def test_another_number_of_processes_goes_on_at_the_same_mini_batch(
     assert restore(tmp_path, now) == 9
     again = torch.load(tmp_path / "checkpoint_last.pt", weights_only=True)
     assert again["extra_state"]["train_iterator"]["iterations_in_epoch"] == expected, "once only"
+
+
+def test_mini_batches_of_another_size_do_not_go_on(tmp_path: Path) -> None:
+    path = save(tmp_path, "checkpoint_1_9.pt", 9)
+    state = torch.load(path, weights_only=True)
+    state["cfg"] = {
+        "distributed_training": {"distributed_world_size": 2},
+        "dataset": {"batch_size": 8},
+    }
+    state["extra_state"] = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 6}}
+    torch.save(state, path)
+    told = "comes of mini-batches of 8 examples on 2 devices, not of 16: go on with as many devices"
+    with pytest.raises(UserError, match=told):
+        restore(tmp_path, 1, batch_size=16)
+    assert restore(tmp_path, 1, batch_size=8) == 9
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_a_language_models_update_is_of_as_many_examples_on_any_number_of_devices(
+    tmp_path: Path, workers: int
+) -> None:
+    run = language_runs.LanguageRun(tmp_path, {}, 5)
+    planned = language_runs.Training(run, ["data"], interval=5, batch=24, most=8)
+    words = language_runs._line(planned, Device(gpu=False, slots=1, threads=1, workers=workers))
+    size, times = (int(words[words.index(f"--{n}") + 1]) for n in ("batch-size", "update-freq"))
+    assert size <= 8
+    assert size * times * workers == 24
+    with (
+        pytest.raises(UserError, match=r"by 5 devices: take 1, 2, 3, 4, 6, 8, 12, 24 of them"),
+        language_runs.trained([planned], Device(gpu=False, slots=1, threads=1, workers=5)),
+    ):
+        pass
 
 
 def test_training_loses_no_sentence_and_logs_between_checkpoints(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from fairseq_mhe.common.arguments import add_options, from_options, option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.files import atomic_path, sha256
 from fairseq_mhe.prepare.config import SPLITS, SubwordChoice
 from fairseq_mhe.prepare.corpora.known import run_script
 from fairseq_mhe.prepare.progress import Report, shown_progress, silent
@@ -70,8 +70,12 @@ class PublishedText(SubwordChoice):
         with tempfile.TemporaryDirectory() as place:
             texts = {split: Path(place) / path.name for split, path in files.items()}
             for split, path in files.items():
-                with texts[split].open("w", encoding="utf-8", newline="\n") as stream:
-                    stream.writelines(f"{line}\n" for line in _with_documents(path, self.articles))
+                lines = _with_documents(path, self.articles)
+                with (
+                    atomic_path(texts[split]) as temporary,
+                    temporary.open("w", encoding="utf-8", newline="\n") as stream,
+                ):
+                    stream.writelines(f"{line}\n" for line in lines)
             shared = {each.name: getattr(self, each.name) for each in fields(SubwordChoice)}
             train, valid, test = texts.values()
             config = TextConfig(train=(train,), valid=valid, test=test, out=self.out, **shared)
