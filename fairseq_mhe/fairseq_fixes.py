@@ -54,12 +54,14 @@ def quiet_import() -> Iterator[None]:
         before, level = [h for h in before if not _is_basic(h)], logging.WARNING
     disabled = root.manager.disable
     logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logging.disable(disabled)
-    root.handlers[:] = before
-    root.setLevel(level)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+        root.handlers[:] = before
+        root.setLevel(level)
 
 
 def _is_basic(handler: logging.Handler) -> bool:
@@ -105,21 +107,30 @@ def _load_checkpoints_safely(check: Callable[[Path, dict[str, Any]], None]) -> N
             with warnings.catch_warnings(action="ignore"):  # of a foreign pickle
                 return load(path, *args, **kwargs)
         except UserError as error:
-            raise ErrorExit(error) from None
+            raise _refusal(error) from None
         except Exception as error:  # as many kinds as there are foreign files
-            raise ErrorExit(why_unreadable(file, error)) from None
+            raise _refusal(why_unreadable(file, error)) from None
 
     def built_in_one_line(load: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return load(filenames, *args, **kwargs)
+        except UserError:
+            raise
+        except ErrorExit as error:
+            raise _refusal(error.message) from None
         except Exception as error:  # options and weights of every kind
             names = ", ".join(map(str, filenames))
-            raise ErrorExit(
+            raise _refusal(
                 f"no model can be made of {names}: {type(error).__name__}: {error}"
             ) from error
 
     _wrap(checkpoint_utils, "load_checkpoint_to_cpu", in_one_line)
     _wrap(checkpoint_utils, "load_model_ensemble_and_task", built_in_one_line)
+
+
+def _refusal(message: object) -> ErrorExit | UserError:
+    """The end of a command of fairseq's; in a host program, an error that it can catch."""
+    return ErrorExit(message) if "fairseq_cli" in sys.modules else UserError(message)
 
 
 def _keep_the_last_batch() -> None:
@@ -212,7 +223,7 @@ def _keep_full_precision() -> None:
     @functools.wraps(as_state)
     def state_dict(trainer: Trainer) -> dict[str, Any]:
         state = as_state(trainer)
-        for name, full in _full_precision(trainer):
+        for name, full, _ in _full_precision(trainer):
             state["model"][name] = full.data
         return state
 
@@ -222,15 +233,20 @@ def _keep_full_precision() -> None:
         every = list(_full_precision(trainer)) if Path(filename).exists() else []
         if every:
             saved = read_checkpoint(Path(filename))["model"]
-            for name, full in every:
-                full.data.copy_(saved.get(name, full.data))
+            for name, full, rounded in every:
+                # Layers may have been pruned and heads replaced on the way.
+                value = saved.get(name)
+                if value is not None and torch.equal(value.to(rounded), rounded):
+                    full.data.copy_(value)
         return found
 
     Trainer.state_dict, Trainer.load_checkpoint = state_dict, load_checkpoint
 
 
-def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """The float32 weights beside those of a model in low precision, by all of their names."""
+def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
+    """The float32 weights beside those of a model in low precision, by all of their names, and
+    those.
+    """
     optimizer = trainer.optimizer
     every = getattr(optimizer, "fp32_params", None)
     if not isinstance(every, list):
@@ -238,7 +254,7 @@ def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor]]:
     full = dict(zip(map(id, optimizer.fp16_params), every, strict=True))
     for name, parameter in trainer.get_model().named_parameters(remove_duplicate=False):
         if id(parameter) in full:
-            yield name, full[id(parameter)]
+            yield name, full[id(parameter)], parameter
 
 
 def bf16_is_not_tpu(args: argparse.Namespace) -> None:

@@ -63,7 +63,7 @@ find_python() {
     elif [[ -z "$venv_named" && ! -e "$venv" ]] && is_supported python3 && is_installed python3 "$1"; then
         python="python3"
     fi
-    if [[ -z "$python" && "$(cat "$stamp" 2>/dev/null)" == "$wanted" ]]; then
+    if [[ -z "$python" && -x "$venv/bin/python" && "$(cat "$stamp" 2>/dev/null)" == "$wanted" ]]; then
         python="$venv/bin/python"
     fi
 }

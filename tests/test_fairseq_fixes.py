@@ -6,12 +6,14 @@ Where fairseq has mended a bug itself, the test says which fix to remove.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 
+import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
 import numpy as np
 import pytest
 import torch
@@ -27,6 +29,7 @@ from omegaconf import OmegaConf
 
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build, make_task
 from tests.fixtures.processes import python
 
@@ -211,6 +214,54 @@ def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
     assert same(again)
     Trainer.load_checkpoint.__wrapped__(without, str(tmp_path / "with.pt"))
     assert not same(without), "fairseq keeps full precision itself: remove _keep_full_precision"
+
+
+def test_bf16_takes_no_weights_that_the_model_has_not(tmp_path: Path) -> None:
+    """A checkpoint of two layers, of which the second is kept."""
+    words = ["data", "--arch", "transformer_mhe_tiny", "--optimizer", "adam", "--lr", "0.01"]
+    words += ["--share-all-embeddings", "--bf16", "--cpu", "--required-batch-size-multiple", "1"]
+    task = make_task(20)
+
+    def trainer(*more: str) -> Trainer:
+        args = options.parse_args_and_arch(options.get_training_parser(), [*words, *more])
+        cfg = convert_namespace_to_omegaconf(args)
+        model = build(cfg.model, task, seed=3)
+        return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
+
+    first = trainer()
+    first.optimizer.backward(sum(parameter.sum() for parameter in first.model.parameters()))
+    first.optimizer.step()
+    first.consolidate_optimizer()
+    path = str(tmp_path / "both.pt")
+    first.save_checkpoint(path, {"train_iterator": {"epoch": 1}})
+    pruned = trainer("--encoder-layers-to-keep", "1", "--decoder-layers-to-keep", "0,1")
+    pruned.load_checkpoint(path, reset_optimizer=True)
+    kept = pruned.model.encoder.layers[0].fc1.weight
+    assert torch.equal(kept, first.model.encoder.layers[1].fc1.weight)
+    for full, rounded in zip(
+        pruned.optimizer.fp32_params, pruned.optimizer.fp16_params, strict=True
+    ):
+        assert torch.equal(full.to(rounded), rounded)
+
+
+def test_a_host_program_can_catch_what_fairseqs_loaders_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a command of fairseq's is ended by it."""
+    monkeypatch.delitem(sys.modules, "fairseq_cli")
+    for load, names in (
+        (checkpoint_utils.load_checkpoint_to_cpu, str(tmp_path / "none.pt")),
+        (checkpoint_utils.load_model_ensemble_and_task, [str(tmp_path / "none.pt")]),
+    ):
+        with pytest.raises((UserError, OSError), match=r"none\.pt"):
+            load(names)
+
+
+def test_an_import_that_fails_leaves_logging_as_it_was() -> None:
+    before = logging.root.manager.disable, logging.root.level
+    with pytest.raises(ImportError), fairseq_fixes.quiet_import():
+        raise ImportError
+    assert (logging.root.manager.disable, logging.root.level) == before
 
 
 def test_bf16_keeps_the_gpu() -> None:

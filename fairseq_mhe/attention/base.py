@@ -47,8 +47,15 @@ class Attention(FairseqIncrementalState, Sublayer):
         """(T, B, C) -> (B, H, T, 1) or (B, H, T, dv); None where heads are taken as they are."""
         return None
 
-    def make_generation_fast_(self, **_: Any) -> None:
-        """Called by fairseq once before generation: what depends on the weights alone is done."""
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """Called by fairseq once before generation: what depends on the weights alone is done.
+
+        With --retain-dropout weights are still dropped, as by fairseq's attention: where it is one
+        of --retain-dropout-modules, by its name, or none are named.
+        """
+        modules = kwargs.get("retain_dropout_modules")
+        named = modules is None or "MultiheadAttention" in modules
+        self.dropout_in_inference = bool(kwargs.get("retain_dropout")) and named
 
     def forward(
         self,
@@ -88,7 +95,7 @@ class Attention(FairseqIncrementalState, Sublayer):
         if before_softmax:
             scores = raw_scores(q, k, self.scaling, key_padding_mask, attn_mask)
             return scores.expand(-1, self.num_heads, -1, -1).flatten(0, 1), v.flatten(0, 1)
-        dropout = self.dropout if self.training else 0.0
+        dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         heads, weights, row_sums = attend(
             q,
             k,

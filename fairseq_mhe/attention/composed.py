@@ -46,8 +46,9 @@ class ComposedQueryAttention(SharedProjectionAttention):
         flat = None if bias is None else bias.flatten()  # (n d,)
         return split_heads(F.linear(x, weight.flatten(0, 1), flat), self.num_heads)
 
-    def make_generation_fast_(self, **_: Any) -> None:
+    def make_generation_fast_(self, **kwargs: Any) -> None:
         """Compose the query projection once for all: from here on the weights must not change."""
+        super().make_generation_fast_(**kwargs)
         with torch.no_grad():
             weight, bias = self.composed()
             flat = None if bias is None else bias.flatten()  # (n d,)

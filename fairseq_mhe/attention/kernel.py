@@ -208,7 +208,7 @@ def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
     beam, group = rows // sentences, heads // kept
     if beam == 1 or kept == 1:
         return x.reshape(sentences, kept, beam * group * length, width)
-    x = x.view(sentences, beam, kept, group * length, width)
+    x = x.reshape(sentences, beam, kept, group * length, width)
     x = x.transpose(1, 2)  # (B, K, beam, group * T, d)
     return x.reshape(sentences, kept, beam * group * length, width)
 

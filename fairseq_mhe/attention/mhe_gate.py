@@ -55,9 +55,9 @@ class MHEGate(ComposedQueryAttention):
             scores = self.folded_gate_proj(x)
         return 2 * scores.sigmoid().permute(1, 2, 0).unsqueeze(-1)
 
-    def make_generation_fast_(self, **_: Any) -> None:
+    def make_generation_fast_(self, **kwargs: Any) -> None:
         """The gates' projection, too, is composed once for all."""
-        super().make_generation_fast_()
+        super().make_generation_fast_(**kwargs)
         with torch.no_grad():
             self.folded_gate_proj = as_linear(*self._gate())
 

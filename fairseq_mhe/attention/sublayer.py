@@ -129,6 +129,7 @@ class Sublayer(nn.Module):
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         self.dropout = dropout
+        self.dropout_in_inference = False
         self.bias = bias
         self.self_attention = self_attention
         self.encoder_decoder_attention = encoder_decoder_attention

@@ -20,7 +20,7 @@ from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.bench.turns import measure, summaries
 from fairseq_mhe.bench.worker import OK, Worker, workers
-from fairseq_mhe.common.arguments import as_words, at_least, positive, some_of
+from fairseq_mhe.common.arguments import as_words, at_least, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_writable, read_json, write_json, write_text
 from fairseq_mhe.common.forms import Form
@@ -161,6 +161,6 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     text = "joined vocabulary (default: %(default)s)"
     add("--vocab-size", type=at_least(16), default=VOCABULARY, metavar="N", help=text)
     text = "of weights and data (default: %(default)s)"
-    add("--seed", type=int, default=1, metavar="N", help=text)
+    add("--seed", type=seed, default=1, metavar="N", help=text)
     text = "write FILE.json and FILE.md; stopped, the same command goes on from there"
     add("--out", metavar="FILE", help=text)

@@ -3,7 +3,6 @@
 import argparse
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from fairseq_mhe.checkpoints.safe_load import (
 from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.system import installed
 from fairseq_mhe.embeddings import HashedEmbedding, hashes_of
 from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.checkpoint_options import check_transformer
@@ -203,7 +203,7 @@ def _save(
         "sha256": sha256(source.path),
         "attention": source.attention,
     }
-    versions = {name: metadata.version(name) for name in ("fairseq-mhe", "torch")}
+    versions = installed(("fairseq-mhe", "torch"))
     before = provenance(source.state) or None
     state = {
         "args": None,

@@ -1,6 +1,7 @@
 """What the demonstration page shows of a model: translation, time, cache, and where it looks."""
 
 import tempfile
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,8 @@ class DemoModel:
         self.facts = bundle.config["facts"]
         self.attention = trained.source.attention_words
         self._trained: Trained = trained
+        #: A page's tabs are threads, and what a map is drawn of is taken from the model itself.
+        self._lock = threading.Lock()
         engine = FairseqEngine(trained, cpu=True)
         parts = (trained.text, engine, trained.decoding, trained.positions)
         self._translator = Translator(*parts, str(folder))
@@ -63,10 +66,11 @@ class DemoModel:
         longest = trained.positions
         source = encode(sentence, 0, text, task.source_dictionary, longest[0])  # (1, S)
         begun = time.perf_counter()
-        (translation,) = self._translator.translate([sentence])
+        with self._lock:
+            (translation,) = self._translator.translate([sentence])
         seconds = time.perf_counter() - begun
         target = encode(translation, 1, text, task.target_dictionary, longest[1])  # (1, T)
-        with torch.inference_mode():
+        with torch.inference_mode(), self._lock:
             found = attention_map(model, task, "cross", source, target)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "map.png"

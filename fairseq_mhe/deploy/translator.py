@@ -36,9 +36,9 @@ class Translation:
 class Translator:
     """A model that translates plain text, with all that its training text went through.
 
-    Safe to be called by several threads: on CTranslate2 they translate at the same time, on fairseq
-    and transformers one after the other. Loading changes nothing of logging and warnings; fairseq's
-    own code runs in the process, on as many threads as torch has.
+    Safe to be called by several threads, for which it works one after the other. Loading changes
+    nothing of logging and warnings; fairseq's own code runs in the process, on as many threads as
+    torch has.
 
     Attributes:
         languages: source and target, as in ``("en", "de")``.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,10 +93,10 @@ def _read(folder: Path) -> dict[str, Any] | None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             found = {name: stored[name] for name in ("hash", "words", "bits", "rows")}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # as many kinds as there are damaged files
         raise UserError(f"{path} cannot be read ({error}): prepare the data again") from None
     bits, rows = found["bits"], found["rows"]
-    whole = bits.dtype == np.uint8 and bits.shape == (len(rows), BITS // 8)
-    if not whole or rows.ndim != 1 or not ((rows >= 0) & (rows < ROWS)).all():
+    whole = bits.dtype == np.uint8 and rows.ndim == 1 and bits.shape == (len(rows), BITS // 8)
+    if not whole or not ((rows >= 0) & (rows < ROWS)).all():
         raise UserError(f"{path} has no hashes of words: prepare the data again")
     return found

@@ -57,7 +57,12 @@ class PackedLinear(nn.Linear):
         return self.weight.numel() * self.weight.element_size()
 
     def _packed_now(self) -> Any:
-        now = tuple((p.data_ptr(), p._version) for p in (self.weight, self.bias) if p is not None)
+        now = tuple(
+            # A tensor of inference mode does not count its changes.
+            (p.data_ptr(), 0 if p.is_inference() else p._version)
+            for p in (self.weight, self.bias)
+            if p is not None
+        )
         if self._packed is None or self._packed_from != now:
             self._packed, self._packed_from = self._pack(), now
         return self._packed

@@ -9,6 +9,7 @@ from fairseq.models.transformer import (
     TransformerDecoderBase,
     TransformerEncoderBase,
 )
+from fairseq.modules import FairseqDropout
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
@@ -28,6 +29,13 @@ from fairseq_mhe.models.packed import pack_linears
 NO_LAYER = -1
 
 
+def _name_dropout(module: nn.Module, name: str) -> None:
+    """Have --retain-dropout-modules know a module's dropout by the name of fairseq's class."""
+    for child in module.children():
+        if isinstance(child, FairseqDropout):
+            child.module_name = name
+
+
 class EncoderLayer(TransformerEncoderLayerBase):
     """fairseq's layer with our self-attention."""
 
@@ -36,6 +44,7 @@ class EncoderLayer(TransformerEncoderLayerBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.activation_fn = quickened(self.activation_fn)
+        _name_dropout(self, "TransformerEncoderLayerBase")
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
         """Called by fairseq's constructor."""
@@ -50,6 +59,7 @@ class DecoderLayer(TransformerDecoderLayerBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.activation_fn = quickened(self.activation_fn)
+        _name_dropout(self, "TransformerDecoderLayerBase")
         # fairseq computes every layer's attention weights in validation, though the decoder uses
         # one layer's only and asks for it by another argument.
         self.need_attn = False
@@ -77,6 +87,10 @@ def _wrapped(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
 
 class Encoder(TransformerEncoderBase):
     """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        _name_dropout(self, "TransformerEncoder")
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         """Called by fairseq's constructor."""
@@ -112,6 +126,7 @@ class Decoder(TransformerDecoderBase):
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(cfg, *args, **kwargs)
+        _name_dropout(self, "TransformerDecoder")
         #: Weights are returned outside training (as fairseq does), unless fairseq-generate says
         #: they are not printed.
         self.need_attn = True

@@ -30,7 +30,6 @@ QUESTIONS = {
 }
 #: Source and target tokens of the sentences that multiply-adds are stated for.
 _TOKENS = 25
-_LEVEL = 0.05
 _COLUMNS = (
     *("variant", "attention parameters", "of the budget", "KV bytes/token", "of the source"),
     "multiply-adds",

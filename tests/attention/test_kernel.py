@@ -31,12 +31,14 @@ EXACT = {"rtol": 0, "atol": 1e-12}
     together=st.integers(1, 3),
     padded=st.booleans(),
     masking=st.sampled_from(["none", "boolean", "float"]),
+    contiguous=st.booleans(),
 )
 def test_equals_the_reference(
-    sentences, beam, kept, lengths, widths, together, padded, masking
+    sentences, beam, kept, lengths, widths, together, padded, masking, contiguous
 ) -> None:
     (key_heads, value_heads), (queries, keys), (dk, dv) = kept, lengths, widths
-    q = random(sentences * beam, 4, queries, together * dk)
+    q = random(queries, sentences * beam, 4, together * dk).permute(1, 2, 0, 3)  # as split_heads
+    q = q.contiguous() if contiguous else q
     k = random(sentences, key_heads, keys, dk, seed=1)
     v = random(sentences, value_heads, keys, dv, seed=2)
     padding = right_padding(sentences, keys) if padded else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -56,6 +57,12 @@ def test_a_file_that_does_not_fit_is_refused(folder: Path) -> None:
     for damaged in (b"", b"no zip", whole[:100], whole[:-30]):
         (folder / FILE).write_bytes(damaged)
         with pytest.raises(UserError, match=r"hashes.npz cannot be read .*: prepare the data"):
+            take_hashes(folder, dictionary(*WORDS), "lsh")
+    for place in range(30, len(whole), 3):  # nothing else, whatever is wrong with it
+        (folder / FILE).write_bytes(
+            whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :]
+        )
+        with contextlib.suppress(UserError):
             take_hashes(folder, dictionary(*WORDS), "lsh")
     one = np.zeros(1)
     np.savez(folder / FILE, hash=np.array("lsh"), words=one, bits=one, rows=one)

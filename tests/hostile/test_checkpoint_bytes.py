@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
 import pytest
 import torch
 from fairseq import checkpoint_utils

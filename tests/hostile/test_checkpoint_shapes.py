@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
 import pytest
 import torch
 from fairseq import checkpoint_utils

@@ -52,3 +52,31 @@ def test_it_is_in_every_place_of_a_model() -> None:
     assert {type(module) for module in every} == {QuickDropout}
     assert {module.p for module in every} == {0.2, 0.1}
     assert len(every) == 2 + 2 * 2 * 2  # of encoder and decoder; two a layer
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        None,
+        ["MultiheadAttention"],
+        ["TransformerEncoder", "TransformerDecoderLayerBase"],
+        ["TransformerDecoder", "TransformerEncoderLayerBase"],
+    ],
+    ids=str,
+)
+def test_dropout_is_retained_where_fairseqs_own_is(modules: list[str] | None) -> None:
+    """By --retain-dropout and --retain-dropout-modules, whose names are those of its classes."""
+    sizes = {"dropout": 0.2, "activation_dropout": 0.1, "attention_dropout": 0.3}
+    stock = make_model(arch="transformer", **sizes).eval()
+    ours = make_model(attention="mha", **sizes).eval()
+    found = []
+    for model in (stock, ours):
+        model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=modules)
+        every = [module for module in model.modules() if isinstance(module, FairseqDropout)]
+        names = (m.module_name for m in every if m.apply_during_inference)
+        found.append(sorted(name for name in names if name != "MultiheadAttention"))
+    assert found[0] == found[1]
+    attention = ours.decoder.layers[0].self_attn
+    x = torch.randn(3, 2, attention.embed_dim)
+    same = torch.equal(attention(x, x, x)[0], attention(x, x, x)[0])
+    assert same == (modules is not None and "MultiheadAttention" not in modules)

@@ -220,3 +220,10 @@ def test_with_int8_it_computes_nearly_the_same(attention: str) -> None:
     assert any(isinstance(module, Int8Linear) for module in model.modules())
     error = (found - expected).norm() / expected.norm()
     assert 1e-4 < error < 0.05
+
+
+def test_it_is_packed_in_inference_mode() -> None:
+    with torch.inference_mode():
+        layer = _packed()
+        x = torch.randn(3, 12)
+        torch.testing.assert_close(layer(x), _plain(layer, x), **TOLERANCE)

@@ -94,6 +94,14 @@ def test_another_torch_is_refused(sandbox: Sandbox) -> None:
     assert sandbox.installs() == 0
 
 
+def test_it_installs_again_where_the_environments_python_is_gone(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.11")
+    sandbox.run()
+    (sandbox.repository / ".venv" / "bin" / "python").unlink()
+    assert sandbox.run().returncode == 0
+    assert sandbox.installs() == 2
+
+
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
 def test_it_installs_again_when_the_versions_change(sandbox: Sandbox, name: str) -> None:
     sandbox.python("python3", "3.11")
