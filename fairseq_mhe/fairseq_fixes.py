@@ -114,8 +114,8 @@ def _load_checkpoints_safely(check: Callable[[Path, dict[str, Any]], None]) -> N
     def built_in_one_line(load: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return load(filenames, *args, **kwargs)
-        except UserError:
-            raise
+        except UserError as error:
+            raise _refusal(error) from None
         except ErrorExit as error:
             raise _refusal(error.message) from None
         except Exception as error:  # options and weights of every kind

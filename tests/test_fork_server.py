@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +105,24 @@ def test_who_is_killed_is_gone(environment: dict[str, str], number: int) -> None
     assert ask(sys.executable, environment, "0").returncode == 0
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+def test_a_client_that_is_killed_while_it_asks_stops_nobody_else() -> None:
+    request = {
+        "safe_path": False,
+        "words": ["-c", "pass"],
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "limits": [],
+        "ignored": [],
+        "cores": sorted(os.sched_getaffinity(0)),
+    }
+    body = json.dumps(request).encode()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.connect(str(Path(sys.executable).with_name("socket")))
+        socket.send_fds(server, [len(body).to_bytes(4, "big")], [0, 1, 2])
+        server.sendall(body)
+    assert python("print(1)", timeout=60).stdout == "1\n"
 
 
 def test_code_finds_fairseq_loaded_and_nothing_of_ours() -> None:

@@ -164,7 +164,8 @@ class Server:
         self.running[process] = connection, handle, session
         for end in (connection, handle):
             self.selector.register(end, selectors.EVENT_READ, process)
-        connection.sendall(f"{process}\n".encode())
+        with contextlib.suppress(OSError):  # killed meanwhile, as its connection will tell
+            connection.sendall(f"{process}\n".encode())
         return False
 
     def ended(self, process: int, killed: bool) -> None:
