@@ -38,6 +38,7 @@ def apply(check: Callable[[Path, dict[str, Any]], None]) -> None:
     _mask_whole_words()
     _name_numpys_long()
     _keep_full_precision()
+    _keep_layers_of_the_other_side()
 
 
 @contextlib.contextmanager
@@ -255,6 +256,22 @@ def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Ten
     for name, parameter in trainer.get_model().named_parameters(remove_duplicate=False):
         if id(parameter) in full:
             yield name, full[id(parameter)], parameter
+
+
+def _keep_layers_of_the_other_side() -> None:
+    """Let ``--encoder-layers-to-keep`` or ``--decoder-layers-to-keep`` be given alone.
+
+    fairseq drops all layers of the other side then.
+    """
+    from fairseq import checkpoint_utils
+
+    def of_both_sides(prune: Any, state_dict: dict[str, Any], model_cfg: Any) -> dict[str, Any]:
+        sides = ("encoder", "decoder")
+        whole = tuple(s for s in sides if not getattr(model_cfg, f"{s}_layers_to_keep", None))
+        left = {name: state_dict[name] for name in state_dict if name.startswith(whole)}
+        return {**left, **prune(state_dict, model_cfg)}
+
+    _wrap(checkpoint_utils, "prune_state_dict", of_both_sides)
 
 
 def bf16_is_not_tpu(args: argparse.Namespace) -> None:

@@ -244,6 +244,28 @@ def test_bf16_takes_no_weights_that_the_model_has_not(tmp_path: Path) -> None:
         assert torch.equal(full.to(rounded), rounded)
 
 
+@pytest.mark.parametrize(("side", "other"), [("encoder", "decoder"), ("decoder", "encoder")])
+def test_one_side_alone_is_pruned(side: str, other: str) -> None:
+    weights = {f"{s}.layers.{n}.fc1.weight": f"{s} {n}" for s in (side, other) for n in range(3)}
+    weights |= {f"{side}.layer_norm.weight": "norm", f"{other}.embed": "e"}
+    expected = {
+        **{name: what for name, what in weights.items() if not name.startswith(f"{side}.layers")},
+        f"{side}.layers.0.fc1.weight": f"{side} 0",
+        f"{side}.layers.1.fc1.weight": f"{side} 2",
+    }
+
+    def asked() -> argparse.Namespace:
+        return argparse.Namespace(arch="transformer", **{f"{side}_layers_to_keep": "0,2"})
+
+    prune = checkpoint_utils.prune_state_dict
+    assert prune(weights, asked()) == expected
+    assert prune(weights, None) == prune(weights, argparse.Namespace(arch="any")) == weights
+    without = prune.__wrapped__(weights, asked())
+    assert f"{other}.layers.0.fc1.weight" not in without, (
+        "fairseq leaves the other side alone now: remove _keep_layers_of_the_other_side"
+    )
+
+
 def test_a_host_program_can_catch_what_fairseqs_loaders_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,21 @@ def test_every_example_is_scored(folder: Path) -> None:
     assert f'"valid_accuracy": "{accuracy:.1f}"' in log  # fairseq's own count
 
 
+def test_two_processes_share_the_batches_of_one(folder: Path, tmp_path: Path) -> None:
+    """Each has half of an update's blocks; which, and so the last digits, are not the same."""
+    words = ["--data", str(folder / "text"), "--tokens", "64", "--batch", "4", "--updates", "3"]
+    words += ["--out", str(tmp_path), "--precision", "float32", "--processes", "2"]
+    assert cli.main(["pretrain", "roberta_mhe_tiny", "mhe_mul", *words]) == 0
+    alone, together = (
+        [json.loads(blocks) for blocks in re.findall(r'"bsz": "(\S+?)"', log.read_text())]
+        for log in (place / RUN / "train.log" for place in (folder, tmp_path))
+    )
+    assert alone == together == [4, 4, 4]
+    scores = (json.loads((place / RUN / "scores.json").read_text()) for place in (folder, tmp_path))
+    one, two = (score["nats"] for score in scores)
+    assert two == pytest.approx(one, abs=0.02)
+
+
 def test_fine_tuning_begins_with_the_pre_trained_weights(folder: Path) -> None:
     states = [
         torch.load(folder / name / "checkpoints" / "checkpoint_last.pt")["model"]
