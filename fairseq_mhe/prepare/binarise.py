@@ -23,7 +23,7 @@ from fairseq_mhe.common.files import write_text
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.subword import count_words
-from fairseq_mhe.prepare.text import text_blocks
+from fairseq_mhe.prepare.text import Piece, text_pieces
 
 BLOCK_BYTES = 1 << 21
 # Not an argument of `_number_text`: forked processes have it without its being sent to them.
@@ -85,7 +85,7 @@ def _write_numbers(text: Path, prefix: Path, workers: int) -> str:
     unknown = 0
     with Path(data_file_path(str(prefix))).open("wb") as data:
         number = partial(_number_text, dtype=dtype)
-        for numbers, its_lengths in ordered_map(number, text_blocks(text, BLOCK_BYTES), workers):
+        for numbers, its_lengths in ordered_map(number, text_pieces(text, BLOCK_BYTES), workers):
             data.write(numbers.tobytes())
             lengths += its_lengths
             unknown += int(np.count_nonzero(numbers == _dictionary.unk()))
@@ -95,13 +95,13 @@ def _write_numbers(text: Path, prefix: Path, workers: int) -> str:
 
 
 def _number_text(
-    text: str, dtype: type[np.integer[Any]]
+    piece: Piece, dtype: type[np.integer[Any]]
 ) -> tuple[np.ndarray[Any, np.dtype[Any]], list[int]]:
     """Whole lines as numbers one after another, and how many each line has."""
     known, unknown, end = _dictionary.indices, _dictionary.unk(), _dictionary.eos()
     found: list[int] = []
     lengths: list[int] = []
-    for line in text.removesuffix("\n").split("\n"):
+    for line in piece.read().removesuffix("\n").split("\n"):
         words = line.split()
         found.extend(map(known.get, words, repeat(unknown)))
         found.append(end)

@@ -36,7 +36,7 @@ from fairseq_mhe.prepare.text import (
     count_lines,
     pairs_of,
     read_blocks,
-    text_blocks,
+    text_pieces,
 )
 
 CHUNK = 5000  # lines that a process cleans at a time
@@ -199,10 +199,10 @@ class _Preparation:
         for split, side in product(SPLITS, (0, 1)):
             path = self._text(split)[side]
             tally = counts[path.name] = {"tokens": 0, "longest": 0}
-            texts = text_blocks(path, SEGMENT_BYTES)
+            pieces = text_pieces(path, SEGMENT_BYTES)
             written = work / "subword" / path.name
-            with written.open("w", encoding="utf-8", newline="\n") as stream:
-                for part in ordered_map(segment, texts, self.config.cores):
+            with written.open("wb") as stream:
+                for part in ordered_map(segment, pieces, self.config.cores):
                     stream.write(part.text)
                     tally["tokens"] += part.tokens
                     tally["longest"] = max(tally["longest"], part.longest)

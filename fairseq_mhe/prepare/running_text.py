@@ -20,7 +20,7 @@ from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.subword import WORDS, SubwordModel, segment_text
-from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines, text_blocks
+from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines, text_pieces
 
 _BLOCK_BYTES = 1 << 20
 
@@ -192,12 +192,12 @@ class _Preparation:
             name = f"{split}.txt"
             parts = ordered_map(
                 partial(segment_text, model=model),
-                text_blocks(self.steps.folder / "raw" / name, _BLOCK_BYTES),
+                text_pieces(self.steps.folder / "raw" / name, _BLOCK_BYTES),
                 self.config.cores,
             )
             with (work / "subword" / name).open("w", encoding="utf-8", newline="\n") as stream:
                 tally = counts[split] = {"tokens": 0, "lines": 0}
-                for line in chain.from_iterable(p.text[:-1].split("\n") for p in parts):
+                for line in chain.from_iterable(p.text[:-1].decode().split("\n") for p in parts):
                     # A block has a beginning and an end beside its subwords.
                     pieces = split_long(line.split(" "), self.config.block - 2, model.kind)
                     stream.writelines(f"{' '.join(piece)}\n" for piece in pieces)

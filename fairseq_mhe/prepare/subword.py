@@ -18,7 +18,7 @@ from subword_nmt.apply_bpe import BPE
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.merges import END_OF_WORD, best_merges
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.text import text_blocks
+from fairseq_mhe.prepare.text import Piece, text_pieces
 
 SUBWORDS = ("bpe", "sentencepiece")
 MODEL_TYPES = ("unigram", "bpe")  # SentencePiece's
@@ -39,13 +39,13 @@ def count_words(paths: Sequence[Path], workers: int) -> Counter[str]:
     """How often each word (what stands between spaces) occurs in some texts."""
     words: Counter[str] = Counter()
     for path in paths:
-        for counted in ordered_map(_count, text_blocks(path, COUNT_BYTES), workers):
+        for counted in ordered_map(_count, text_pieces(path, COUNT_BYTES), workers):
             words.update(counted)
     return words
 
 
-def _count(text: str) -> Counter[str]:
-    return Counter(text.split())
+def _count(piece: Piece) -> Counter[str]:
+    return Counter(piece.read().split())
 
 
 def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
@@ -168,18 +168,20 @@ def segment(lines: list[str], model: SubwordModel) -> list[str]:
 
 @dataclass(frozen=True)
 class SegmentedText:
-    """Lines in subwords, each with its line end; their number, tokens, and the longest's tokens."""
+    """Lines in subwords, each with its line end; their number, tokens, and the longest's tokens.
 
-    text: str
+    As bytes: so it goes between processes unchanged.
+    """
+
+    text: bytes
     lines: int
     tokens: int
     longest: int
 
 
-def segment_text(text: str, model: SubwordModel) -> SegmentedText:
+def segment_text(piece: Piece, model: SubwordModel) -> SegmentedText:
     """As `segment`, for whole lines as they are in a file."""
-    lines = segment(text.removesuffix("\n").split("\n"), model)
+    lines = segment(piece.read().removesuffix("\n").split("\n"), model)
     lengths = [line.count(" ") + 1 for line in lines]
-    return SegmentedText(
-        "".join(f"{line}\n" for line in lines), len(lines), sum(lengths), max(lengths)
-    )
+    text = "".join(f"{line}\n" for line in lines).encode()
+    return SegmentedText(text, len(lines), sum(lengths), max(lengths))

@@ -236,8 +236,31 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         stream.writelines(f"{line}\n" for line in lines)
 
 
-def text_blocks(path: Path, size: int) -> Iterator[str]:
-    """A text that this package has written, in pieces of whole lines of about ``size`` bytes."""
+@dataclass(frozen=True)
+class Piece:
+    """Whole lines of a text that this package has written, by their place in the file.
+
+    So whoever works on them reads them, and they are not sent between processes.
+    """
+
+    path: Path
+    start: int  # bytes
+    size: int
+
+    def read(self) -> str:
+        """The lines, with their ends."""
+        with as_user_errors(self.path), self.path.open("rb") as stream:
+            stream.seek(self.start)
+            return stream.read(self.size).decode("utf-8")
+
+
+def text_pieces(path: Path, size: int) -> Iterator[Piece]:
+    """A text that this package has written, in pieces of about ``size`` bytes."""
+    start, end = 0, path.stat().st_size
     with as_user_errors(path), path.open("rb") as stream:
-        while piece := stream.read(size):
-            yield (piece + stream.readline()).decode("utf-8")
+        while start < end:
+            stream.seek(start + size)
+            stream.readline()
+            after = min(stream.tell(), end)
+            yield Piece(path, start, after - start)
+            start = after

@@ -22,6 +22,7 @@ from fairseq_mhe.prepare.subword import (
     segment,
     segment_text,
 )
+from fairseq_mhe.prepare.text import Piece
 from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from tests.fixtures.text import Pairs
 
@@ -58,9 +59,12 @@ def test_segmenting_is_subword_nmts_with_a_full_memory_too(
     with (tmp_path / "codes").open(encoding="utf-8") as codes:
         reference = BPE(codes)
     monkeypatch.setattr("fairseq_mhe.prepare.subword.CACHED_WORDS", 5)
-    part = segment_text("".join(f"{line}\n" for line in lines), as_model("bpe", tmp_path / "codes"))
+    text = "".join(f"{line}\n" for line in lines).encode()
+    (tmp_path / "text").write_bytes(text)
+    whole = Piece(tmp_path / "text", 0, len(text))
+    part = segment_text(whole, as_model("bpe", tmp_path / "codes"))
     expected = [reference.process_line(line) for line in lines]
-    assert part.text == "".join(f"{line}\n" for line in expected)
+    assert part.text.decode() == "".join(f"{line}\n" for line in expected)
     counts = [len(line.split()) for line in expected]
     assert (part.lines, part.tokens, part.longest) == (len(lines), sum(counts), max(counts))
 

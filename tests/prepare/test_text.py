@@ -20,7 +20,7 @@ from fairseq_mhe.prepare.text import (
     read_blocks,
     read_lines,
     side_path,
-    text_blocks,
+    text_pieces,
 )
 
 
@@ -178,6 +178,6 @@ def test_text_in_pieces_is_the_text_in_whole_lines(
     path = tmp_path_factory.mktemp("text") / "a"
     text = "".join(f"{line}\n" for line in lines)
     path.write_bytes(text.encode())
-    pieces = list(text_blocks(path, size))
+    pieces = [piece.read() for piece in text_pieces(path, size)]
     assert "".join(pieces) == text
     assert all(piece.endswith("\n") for piece in pieces)
