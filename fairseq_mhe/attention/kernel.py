@@ -30,14 +30,15 @@ class CausalMask:
         return torch.ones(self.length, self.length, dtype=torch.bool, device=self.device).triu(1)
 
     def hides_padding(self, key_padding_mask: Tensor) -> bool:
-        """Whether it hides all padding (B, S) from every real query, since no row begins with it.
+        """Whether it hides all padding (B, S) from every real query, since none stands before one.
 
-        A query's own past holds none then. All layers of a step ask about the same tensor; the
-        device is asked once.
+        All layers of a step ask about the same tensor; the device is asked once.
         """
         if self._padding is not key_padding_mask:
             self._padding = key_padding_mask
-            self._hides_padding = not bool(key_padding_mask[:, 0].any())
+            padding = key_padding_mask.bool()
+            before_real = padding[:, :-1] & ~padding[:, 1:]  # (B, S - 1)
+            self._hides_padding = not bool(before_real.any())
         return self._hides_padding
 
 

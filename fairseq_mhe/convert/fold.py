@@ -1,6 +1,7 @@
 """``fairseq-mhe fold``: any checkpoint as fairseq's own ``transformer``, which needs no package."""
 
 import argparse
+import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ from fairseq_mhe.models.transformer import TransformerMHEModel
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
 _TOLERANCE = 1e-4
+#: Parameters of fairseq's --scale-heads, --scale-resids, --scale-attn and --scale-fc.
+_SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,11 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     Raises:
         UserError: a sublayer has no exact stock form; the line says which and why.
     """
+    if any(_SCALES.search(name) for name in model.state_dict()):
+        raise UserError(
+            "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "
+            "form: fairseq's own loses them where it loads a checkpoint"
+        )
     replaced = {}
     embedding = model.encoder.embed_tokens if isinstance(model, TransformerMHEModel) else None
     if isinstance(embedding, HashedEmbedding):

@@ -79,6 +79,10 @@ def convert(
         raise UserError(
             f"{source.path} has no cross-attention, which CTranslate2's encoder-decoder models need"
         )
+    if source.options.get("adaptive_softmax_cutoff") is not None:
+        raise UserError(
+            f"{source.path} has an adaptive softmax, which CTranslate2 does not: --engine fairseq"
+        )
     parameters = folded_parameters(source.model)
     try:
         convert_stock(

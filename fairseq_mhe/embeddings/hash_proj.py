@@ -40,5 +40,8 @@ class HashProj(HashedEmbedding):
 
 
 def _standard(x: Tensor) -> Tensor:
-    """(..., 128) with mean 0 and length 1."""
-    return F.normalize(x - x.mean(dim=-1, keepdim=True), dim=-1, eps=_LEAST)
+    """(..., 128) with mean 0 and length 1, in float32: float16 has no number as small as `_LEAST`,
+    and the bits of what is no word are all the same.
+    """
+    full = x.float()
+    return F.normalize(full - full.mean(dim=-1, keepdim=True), dim=-1, eps=_LEAST).to(x.dtype)

@@ -53,7 +53,7 @@ def check_transformer(path: Path, state: dict[str, Any]) -> None:
     widest = max((size for weight in weights.values() for size in weight.shape), default=0)
     _check_types(path, options, widest)
     for side, stack in _SIDES[model].items():
-        width = _width(path, stack, weights)
+        width = _width(path, (side, stack), options, weights)
         _check_sizes(path, (side, stack), width, options, weights)
         heads = options.get(f"{side}_attention_heads")
         most = width if heads is None else heads
@@ -61,8 +61,13 @@ def check_transformer(path: Path, state: dict[str, Any]) -> None:
             raise foreign(path, f"its {side}_attention_heads {heads} do not fit the width {width}")
 
 
-def _width(path: Path, stack: str, weights: Mapping[str, Tensor]) -> int:
-    """The width of a stack of layers: of its token embedding, or of what reads adaptive inputs."""
+def _width(
+    path: Path, named: tuple[str, str], options: Mapping[str, Any], weights: Mapping[str, Tensor]
+) -> int:
+    """The width of the stack of layers ``named``: of its token embedding, or of what reads it where
+    that has a width of its own (adaptive input, --decoder-input-dim).
+    """
+    side, stack = named
     names = [f"{stack}.embed_tokens.{name}" for name in ("weight", *HASHED_ROWS)]
     table = next((weights[name] for name in names if name in weights), None)
     if table is None and any(n.startswith(f"{stack}.embed_tokens.embeddings.") for n in weights):
@@ -70,7 +75,10 @@ def _width(path: Path, stack: str, weights: Mapping[str, Tensor]) -> int:
     if table is None or table.dim() != 2:
         whole = "encoder-decoder Transformer" if stack in _BOTH else "RoBERTa"
         raise UserError(f"{path} is not a whole {whole}: it has no token embeddings")
-    return table.size(1)
+    first = weights.get(f"{stack}.layers.0.fc1.weight")
+    if options.get(f"{side}_input_dim") != table.size(1) or first is None or first.dim() != 2:
+        return table.size(1)
+    return first.size(1)
 
 
 def _check_types(path: Path, options: Mapping[str, Any], widest: int) -> None:

@@ -110,6 +110,14 @@ def check_lm(args: Any) -> None:
                     f"--tie-adaptive-weights wants --adaptive-input and one {name} for both: "
                     f"--adaptive-softmax-{name} is {softmax}, --adaptive-input-{name} {table}"
                 )
+    width = getattr(args, "decoder_embed_dim", 512)
+    heads = getattr(args, "decoder_attention_heads", 8)
+    head_dim = getattr(args, "attention_head_dim", None) or width // heads
+    if getattr(args, "scale_heads", False) and heads * head_dim != width:
+        raise ValueError(
+            f"--scale-heads wants heads that are as wide together as the model: {heads} of "
+            f"{head_dim} are not {width}"
+        )
     block, positions = (
         getattr(args, name, None) for name in ("tokens_per_sample", "max_target_positions")
     )

@@ -25,6 +25,7 @@ PLACES = {place: f"{place}_attention" for place in ("encoder", "decoder", "cross
 #: fairseq's options that our models do not support, and what they are for.
 UNSUPPORTED = {
     "quant_noise_pq": "quantisation noise (--quant-noise-pq)",
+    "quant_noise_scalar": "quantisation noise (--quant-noise-scalar)",
     "cross_self_attention": "--cross-self-attention",
     "encoder_xformers_att_config": "xFormers (--encoder-xformers-att-config)",
     "decoder_xformers_att_config": "xFormers (--decoder-xformers-att-config)",
@@ -181,6 +182,8 @@ def check_options(
     for name, feature in UNSUPPORTED.items():
         if getattr(args, name, None):
             raise ValueError(f"{model} does not support {feature}: leave it out")
+    if model == MODEL_NAME and getattr(args, "tie_adaptive_weights", False):
+        raise ValueError(f"{model} has no adaptive input to tie: leave --tie-adaptive-weights out")
     for side in {"encoder", "decoder"} & set(places):
         _check_layers_to_keep(args, side)
     for place in chosen:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY
+from omegaconf import ListConfig
 
 from fairseq_mhe.models.families import TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS
@@ -24,7 +25,24 @@ _OTHERS = {
     "no_token_positional_embeddings": False,
     "no_decoder_final_norm": False,
     "objective": "masked_lm",
+    "merge_src_tgt_embed": False,
+    "untie_weights_roberta": False,
+    "max_positions": 512,
+    "adaptive_softmax_cutoff": None,
+    "adaptive_softmax_factor": 4,
+    "adaptive_input": False,
+    "adaptive_input_cutoff": None,
+    "adaptive_input_factor": 4,
+    "tie_adaptive_weights": False,
+    "tie_adaptive_proj": False,
+    **dict.fromkeys(("scale_fc", "scale_attn", "scale_heads", "scale_resids"), False),
 }
+#: What has a size of weights only where another option says so.
+_POSITIONS = {
+    "max_source_positions": "encoder_learned_pos",
+    "max_target_positions": "decoder_learned_pos",
+}
+_WIDTHS = ("decoder_input_dim", "decoder_output_dim")  # default: as wide as the decoder
 
 
 @dataclass(frozen=True)
@@ -70,6 +88,11 @@ def training_flags(options: Mapping[str, Any]) -> list[str]:
     }
     if "share_all_embeddings" in others:
         others.pop("share_decoder_input_output_embed", None)
+    if "decoder" in family.places:  # else it is RoBERTa, whose --max-positions says it
+        others |= {name: options.get(name) for name, on in _POSITIONS.items() if options.get(on)}
+    if family is not TRANSLATION:
+        wide = options.get("decoder_embed_dim")
+        others |= {name: options[name] for name in _WIDTHS if options.get(name, wide) != wide}
     ours = {
         name: options.get(name)
         for name, (_, field) in OPTIONS.items()
@@ -81,8 +104,9 @@ def training_flags(options: Mapping[str, Any]) -> list[str]:
         option = f"--{name.replace('_', '-')}"
         if value is True:
             flags.append(option)
-        elif value not in (None, False):
-            flags += [option, str(value)]
+        elif value not in (None, False) and str(value)[:2] != "${":  # a task's option
+            several = isinstance(value, (list, tuple, ListConfig))
+            flags += [option, ",".join(map(str, value)) if several else str(value)]
     return flags
 
 

@@ -153,9 +153,21 @@ class Decoder(TransformerDecoderBase):
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's, without weights that nobody wants: (B, T, C), {"attn", "inner_states"}."""
         wanted = self.need_attn_in_training if self.training else self.need_attn
-        if alignment_layer is None and not wanted:
+        none = alignment_layer is None and not wanted
+        if none:
             alignment_layer = NO_LAYER
-        return super().extract_features(*args, alignment_layer=alignment_layer, **kwargs)
+        x, extra = super().extract_features(*args, alignment_layer=alignment_layer, **kwargs)
+        # fairseq's scorer of given translations adds up whatever is in the list.
+        return x, {**extra, "attn": None} if none else extra
+
+    def upgrade_state_dict_named(
+        self, state_dict: dict[str, Tensor], name: str
+    ) -> dict[str, Tensor]:
+        """As fairseq's, which gives an adaptive softmax a table's output too, where those are tied."""
+        super().upgrade_state_dict_named(state_dict, name)
+        if self.adaptive_softmax is not None:
+            state_dict.pop(f"{name}.output_projection.weight", None)
+        return state_dict
 
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """Called before generation; ``need_attn``: alignments will be printed."""

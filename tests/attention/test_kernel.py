@@ -59,8 +59,11 @@ def test_equals_the_reference(
 
 
 @pytest.mark.parametrize("kept", [1, 2, 4])
-@pytest.mark.parametrize("padding", [None, right_padding(3, 6), right_padding(3, 6).flip(1)])
-def test_causal_with_padding_on_either_side(kept: int, padding) -> None:
+@pytest.mark.parametrize(
+    "padding",
+    [None, right_padding(3, 6), right_padding(3, 6).flip(1), torch.arange(6).expand(3, 6) == 2],
+)
+def test_causal_with_padding_anywhere(kept: int, padding) -> None:
     q, k, v = random(3, 4, 6, 5), random(3, kept, 6, 5, seed=1), random(3, kept, 6, 5, seed=2)
     arguments = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": CausalMask(6)}
     expected, _ = attend_reference(q, k, v, **arguments)
@@ -76,6 +79,7 @@ def test_padding_side() -> None:
         (right, True),
         (right.flip(1), False),
         (one_on_the_left, False),
+        (one_on_the_left.roll(2, dims=1), False),
         (right, True),
     ):
         assert mask.hides_padding(padding) is hidden

@@ -82,6 +82,22 @@ def test_a_fold_is_fairseqs_own_model(family: tuple, kind: str, tmp_path: Path) 
     torch.testing.assert_close(logits(folded), logits(by_fairseq(path)), rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("scale", ["heads", "resids", "attn", "fc"])
+def test_scales_that_fairseq_loses_are_not_folded(
+    tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make_checkpoint(tmp_path / "in.pt", LM[0], **{f"scale_{scale}": True})
+    assert cli.main(["fold", str(path), str(tmp_path / "out.pt")]) == 2
+    assert "has no stock form: fairseq's own loses them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arch", [LM[0], LM[1]])
+def test_a_table_narrower_than_the_model_opens(arch: str, tmp_path: Path) -> None:
+    options = {"decoder_input_dim": 8, "decoder_output_dim": 8}
+    path = make_checkpoint(tmp_path / "in.pt", arch, **options)
+    assert logits(open_source(path).model).isfinite().all()
+
+
 def test_stock_checkpoints_open_as_ours(family: tuple, tmp_path: Path) -> None:
     path = make_checkpoint(tmp_path / "stock.pt", family[1])
     source = open_source(path)

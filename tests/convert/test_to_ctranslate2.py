@@ -122,17 +122,31 @@ def test_an_existing_folder_is_left_alone(
     assert "out exists: remove it, or name another folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"activation_fn": "tanh"}, "CTranslate2 cannot hold"),
+        (
+            {"adaptive_softmax_cutoff": [6, 9]},
+            "has an adaptive softmax, which CTranslate2 does not",
+        ),
+    ],
+)
 def test_what_ctranslate2_cannot_hold_is_one_line(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: dict[str, Any],
+    told: str,
 ) -> None:
-    options = {"attention": "mha", "activation_fn": "tanh"}
+    options = {"attention": "mha", **options}
     path = save(tmp_path / "a.pt", make_model(**options), **options)
     assert (
         cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
         == 2
     )
     error = capsys.readouterr().err
-    assert "CTranslate2 cannot hold" in error
+    assert told in error
     assert error.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 

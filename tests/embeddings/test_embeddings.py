@@ -125,12 +125,14 @@ def _colliding() -> tuple[str, str]:
     raise AssertionError("no collision")
 
 
-def test_half_precision_works(kind: str) -> None:
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_half_precision_works(kind: str, half: torch.dtype) -> None:
     tokens = torch.tensor([[0, 4, 5]])
-    whole = make(kind)
-    torch.testing.assert_close(
-        make(kind).bfloat16()(tokens).float(), whole(tokens), rtol=0.05, atol=0.01
-    )
+    whole, rounded = make(kind), make(kind).to(half)
+    found = rounded(tokens)
+    torch.testing.assert_close(found.float(), whole(tokens), rtol=0.05, atol=0.01)
+    found.sum().backward()
+    assert all(p.grad.isfinite().all() for p in rounded.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import pytest
@@ -30,6 +31,8 @@ def test_a_row_is_known_by_its_sizes(row: str) -> None:
         },
         {"attention": "collaborative", "collaborative_dim": 64, "attention_bias": True},
         {"attention": "gqa", "attention_kv_heads": 4, "attention_head_dim": 16},
+        {"encoder_learned_pos": True, "max_source_positions": 40, "merge_src_tgt_embed": True},
+        {"adaptive_softmax_cutoff": [10, 20], "adaptive_softmax_factor": 2.0},
     ],
 )
 def test_the_flags_build_the_same_model(different: dict[str, Any]) -> None:
@@ -46,3 +49,32 @@ def test_the_flags_build_the_same_model(different: dict[str, Any]) -> None:
     model = convert_namespace_to_omegaconf(args).model
     for name, value in wanted.items():
         assert getattr(model, name) == value, name
+
+
+@pytest.mark.parametrize(
+    ("arch", "task", "different"),
+    [
+        ("transformer_lm_mhe_tiny", "language_modeling", {"decoder_input_dim": 32}),
+        ("transformer_lm_mhe_tiny", "language_modeling", {"scale_heads": True, "scale_fc": True}),
+        (
+            "transformer_lm_mhe_tiny",
+            "language_modeling",
+            {"adaptive_input": True, "adaptive_input_cutoff": "5,9", "decoder_learned_pos": True},
+        ),
+        (
+            "roberta_mhe_tiny",
+            "masked_lm",
+            {"untie_weights_roberta": True, "max_positions": 2000, "max_source_positions": 2000},
+        ),
+    ],
+)
+def test_the_flags_of_a_language_model_build_the_same_one(
+    arch: str, task: str, different: dict[str, Any]
+) -> None:
+    def parsed(*words: str) -> argparse.Namespace:
+        asked = ["no-data", "--task", task, "--criterion", "cross_entropy", *words]
+        return options.parse_args_and_arch(options.get_training_parser(), asked)
+
+    wanted = {**vars(parsed("--arch", arch, "--attention", "mqa")), **different}
+    found = vars(parsed(*training_flags(wanted)))
+    assert {name for name in wanted if found[name] != wanted[name]} == set()

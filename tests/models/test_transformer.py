@@ -213,7 +213,7 @@ def test_weights_are_computed_only_where_asked(attention: str) -> None:
     assert weights[0, 0].gt(0).all()
     assert torch.count_nonzero(weights[4, :, :4]) == 0  # sources are padded on the left
     model.train()
-    assert model(**batch)[1]["attn"][0] is None
+    assert model(**batch)[1]["attn"] is None
     model.decoder.need_attn_in_training = True
     assert model(**batch)[1]["attn"][0] is not None
     model.eval()
@@ -221,7 +221,7 @@ def test_weights_are_computed_only_where_asked(attention: str) -> None:
     hypothesis = search([model], batch)[0][0]
     assert hypothesis["attention"].shape == (7, len(hypothesis["tokens"]))
     model.make_generation_fast_(need_attn=False)
-    assert model(**batch)[1]["attn"][0] is None
+    assert model(**batch)[1]["attn"] is None
     assert search([model], batch)[0][0]["attention"].numel() == 0
 
 
@@ -268,6 +268,8 @@ def test_half_precision_search_runs(attention: str, half: torch.dtype) -> None:
         ),
         ({"attention_head_dim": -1}, "head_dim must be positive, not -1"),
         ({"quant_noise_pq": 0.1}, "does not support quantisation noise"),
+        ({"quant_noise_scalar": 0.1}, "does not support quantisation noise"),
+        ({"tie_adaptive_weights": True}, "has no adaptive input to tie"),
         ({"cross_self_attention": True}, "does not support --cross-self-attention"),
     ],
 )
@@ -288,6 +290,15 @@ def test_a_checkpoint_of_another_model_is_refused_in_one_line(other: dict) -> No
             make_model(**{"attention": "mhe_mul", **other}).state_dict()
         )
     assert "\n" not in str(caught.value)
+
+
+def test_a_tied_table_is_no_output_of_an_adaptive_softmax() -> None:
+    one, other = (
+        make_model(adaptive_softmax_cutoff=[6, 9], share_all_embeddings=True, seed=seed)
+        for seed in (1, 9)
+    )
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(other.decoder.embed_tokens.weight, one.decoder.embed_tokens.weight)
 
 
 def test_state_dict_round_trip(attention: str) -> None:
