@@ -6,6 +6,5 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 set_up fairseq,docs "$@"
-[[ " ${options[*]-} " =~ \ (-o|--output-directory|-h|--help)[\ =] ]] || options+=(-o "$repository/runs/api")
-# The demo's page is a script of streamlit's, which need not be installed.
-run -m pdoc --docformat google fairseq_mhe '!fairseq_mhe.deploy.demo_page'
+# The options come last: pdoc takes the last -o. The demo's page is a script of streamlit's, which need not be installed.
+run -m pdoc -o "$repository/runs/api" --docformat google fairseq_mhe '!fairseq_mhe.deploy.demo_page'

@@ -19,7 +19,10 @@ while (($#)); do
             out="$2"
             shift
             ;;
-        --out=*) out="${1#--out=}" ;;
+        --out=*)
+            out="${1#--out=}"
+            [[ -n "$out" ]] || fail "--out needs a folder"
+            ;;
         --ctranslate2)
             generation=(--ctranslate2)
             extras=fairseq,convert

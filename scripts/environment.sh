@@ -1,6 +1,8 @@
 # Sourced by the scripts here and in data-prep/: finds the Python that fairseq-mhe is installed for, or makes one.
 # shellcheck shell=bash
 
+# An exported one would have cd go elsewhere, and print where.
+unset CDPATH
 repository="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 torch_index="https://download.pytorch.org/whl/cpu"
 
@@ -54,6 +56,8 @@ find_python() {
     # What was installed last is known by what decides it.
     wanted="$repository $(cat "$repository/pyproject.toml" "$repository/constraints.txt" | sha256sum)"
     if [[ -n "${PYTHON:-}" ]]; then
+        # Scripts change the folder before they start it.
+        [[ "$PYTHON" == /* || "$PYTHON" != */* ]] || PYTHON="$PWD/$PYTHON"
         choose_python >/dev/null
         if [[ -z "$venv_named" ]] && is_installed "$PYTHON" "$1"; then
             python="$PYTHON"
@@ -73,27 +77,51 @@ base_of() {
     "$1" -c 'import sys; print(sys.base_prefix)' 2>/dev/null
 }
 
+# make_environment: makes $venv. It is marked from the first moment, so that only what was made here is ever cleared.
+make_environment() {
+    local base making="$venv/.fairseq-mhe-making" made="$venv/.fairseq-mhe-made"
+    if [[ -e "$venv" && ! -e "$making" && ! -e "$made" && -n "$(ls -A "$venv" 2>/dev/null || echo file)" ]]; then
+        fail "$venv exists and is no working virtual environment: remove it, or name another place with --venv"
+    fi
+    base="$(choose_python)"
+    echo "making the virtual environment $venv with $base ($(version_of "$base"))" >&2
+    mkdir -p -- "$venv"
+    touch -- "$making"
+    rm -rf -- "${venv:?}"/*
+    "$base" -m venv -- "$venv" >&2 ||
+        fail "$base cannot make a virtual environment in $venv: see above (Debian and Ubuntu: apt install python3-venv)"
+    mv -- "$making" "$made"
+}
+
 # install EXTRAS: makes the environment where it is missing, and puts the package with known-good versions into it.
 install() {
-    local base
-    if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
-        if [[ -e "$venv" && ! -f "$venv/pyvenv.cfg" && -n "$(ls -A "$venv" 2>/dev/null || echo file)" ]]; then
-            fail "$venv exists and is no virtual environment: name another place with --venv"
-        fi
-        base="$(choose_python)"
-        echo "making the virtual environment $venv with $base ($(version_of "$base"))" >&2
-        # --clear: one that was left half-made is made anew.
-        "$base" -m venv --clear -- "$venv" >&2 ||
-            fail "$base cannot make a virtual environment in $venv: see above (Debian and Ubuntu: apt install python3-venv)"
-    fi
     python="$venv/bin/python"
+    if [[ -e "$venv/.fairseq-mhe-making" ]] || ! "$python" -c "" >/dev/null 2>&1; then
+        make_environment
+    fi
     is_supported "$python" ||
         fail "$venv is of Python $(version_of "$python"), 3.11 or 3.12 is needed: remove it, or name another with --venv"
+    # uv and --without-pip make environments without.
+    "$python" -m pip --version >/dev/null 2>&1 || "$python" -m ensurepip >&2 ||
+        fail "$venv has no pip, and cannot be given it, see above: add pip to it, or name another place with --venv"
     echo "installing fairseq-mhe (once; torch is large)" >&2
     install_torch
     (cd "$repository" && "$python" -m pip install --disable-pip-version-check \
         -c constraints.txt -e ".[$1]" >&2) || fail "the installation failed, see above; run the same command again"
+    [[ "$torch" == auto ]] || echo "$torch" >"$venv/.fairseq-mhe-torch"
     echo "$wanted" >"$stamp"
+}
+
+# install_alone EXTRAS: of scripts that are started at once, one installs and the others wait for it.
+install_alone() {
+    exec 9<"$repository/constraints.txt"
+    if command -v flock >/dev/null && ! flock --nonblock 9; then
+        echo "waiting for another script, which is installing" >&2
+        flock 9 || true
+    fi
+    find_python "$1"
+    [[ -n "$python" ]] || install "$1"
+    exec 9<&-
 }
 
 has_nvidia() {
@@ -132,7 +160,10 @@ set_up() {
                 venv_named="$2"
                 shift
                 ;;
-            --venv=*) venv_named="${1#--venv=}" ;;
+            --venv=*)
+                venv_named="${1#--venv=}"
+                [[ -n "$venv_named" ]] || fail "--venv needs a folder"
+                ;;
             --torch)
                 [[ $# -ge 2 ]] || fail "--torch needs a word: auto, cpu or default"
                 torch="$2"
@@ -156,7 +187,12 @@ set_up() {
         return
     fi
     find_python "$extras"
-    [[ -n "$python" ]] || install "$extras"
+    if [[ -z "$python" ]]; then
+        install_alone "$extras"
+    # The same command again, which goes on where it was stopped, is fine.
+    elif [[ "$torch" != auto && "$torch" != "$(cat "$venv/.fairseq-mhe-torch" 2>/dev/null)" ]]; then
+        fail "--torch $torch: fairseq-mhe is installed already ($python): remove that environment, or name another with --venv"
+    fi
 }
 
 show_usage() {

@@ -11,7 +11,7 @@ import functools
 
 from torch import nn
 
-from fairseq_mhe.common.arguments import Parser, positive
+from fairseq_mhe.common.arguments import Parser, at_least
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import build_on_meta
@@ -99,12 +99,24 @@ def estimate(gpus: int, share: float) -> str:
     return "\n\n".join(parts)
 
 
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0.001 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share of at least 0.001 and at most 1")
+    return share
+
+
 def main() -> None:
     """Print the estimate."""
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpus", type=positive, default=8, metavar="N", help="(default: 8)")
+    parser.add_argument(
+        "--gpus", type=at_least(1, 10_000), default=8, metavar="N", help="(default: 8)"
+    )
     told = "of the data sheet's operations (default: %(default)s)"
-    parser.add_argument("--share", type=float, default=SHARE, metavar="X", help=told)
+    parser.add_argument("--share", type=_share, default=SHARE, metavar="X", help=told)
     args = parser.parse_args()
     print(estimate(args.gpus, args.share))
 

@@ -94,6 +94,21 @@ def test_another_torch_is_refused(sandbox: Sandbox) -> None:
     assert sandbox.installs() == 0
 
 
+def test_torch_is_not_chosen_again(sandbox: Sandbox) -> None:
+    """The same command again goes on; another choice would be ignored, and is refused."""
+    python = sandbox.python("python3", "3.12")
+    for _ in range(2):
+        assert sandbox.run("--torch", "default").stdout.splitlines() == RAN
+    assert sandbox.run().stdout.splitlines() == RAN
+    environment = sandbox.repository / ".venv" / "bin" / "python"
+    for mine, more in ((environment, {}), (python, {"PYTHON": str(python), "NOT_INSTALLED": "0"})):
+        done = sandbox.run("--torch=cpu", **more)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count("\n") == 1
+        assert f"--torch cpu: fairseq-mhe is installed already ({mine}): remove" in done.stderr
+    assert sandbox.installs() == 1
+
+
 def test_it_installs_again_where_the_environments_python_is_gone(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.11")
     sandbox.run()
@@ -146,6 +161,16 @@ def test_the_python_that_is_named_is_taken(sandbox: Sandbox, tmp_path: Path) -> 
     assert done.stdout.splitlines() == RAN
     assert sandbox.run(PYTHON=str(mine)).stderr == ""
     assert sandbox.installs() == 1
+
+
+def test_a_relative_python_is_that_of_the_current_folder(sandbox: Sandbox) -> None:
+    """Also where the script starts it elsewhere."""
+    (sandbox.bin / "env").mkdir()
+    mine = stub(sandbox.bin / "env" / "python", "3.12")
+    more = {"PYTHON": "env/python", "NOT_INSTALLED": "0"}
+    done = sandbox.run("-k", "x", script="scripts/test.sh", **more)
+    assert done.stdout.splitlines() == ["ran", "-P", "-m", "pytest", "-k", "x"], done.stderr
+    assert f"with {mine} (3.12)" in sandbox.run(PYTHON="env/python").stderr
 
 
 def test_the_python_that_is_named_is_refused_where_it_cannot_serve(
@@ -206,6 +231,15 @@ def test_a_folder_that_is_no_environment_is_not_touched(sandbox: Sandbox) -> Non
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert [path.name for path in mine.iterdir()] == ["thesis.tex"]
+
+
+def test_an_empty_name_is_no_environment(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    for words in (["--venv="], ["--venv", ""]):
+        done = sandbox.run(*words)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "--venv needs a folder" in done.stderr
+    assert sandbox.installs() == 0
 
 
 def test_no_venv_module_is_explained(sandbox: Sandbox) -> None:

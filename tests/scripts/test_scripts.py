@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -140,6 +141,62 @@ def test_what_is_no_study_is_refused(sandbox: Sandbox) -> None:
     )
     assert expected in refused.stderr
     assert sandbox.installs() == 0
+
+
+def test_an_exported_cdpath_changes_nothing(sandbox: Sandbox) -> None:
+    """A script is often started as scripts/x.sh, which cd would look for along it, and print."""
+    sandbox.python("python3", "3.12")
+    (sandbox.bin / "elsewhere" / "scripts").mkdir(parents=True)
+    done = subprocess.run(
+        ["bash", "scripts/train.sh", "base"],
+        cwd=sandbox.repository,
+        env={
+            **{name: value for name, value in os.environ.items() if name != "PYTHON"},
+            "PATH": f"{sandbox.bin}:{os.environ['PATH']}",
+            "PIP_LOG": str(sandbox.pip_log),
+            "CDPATH": f"{sandbox.bin / 'elsewhere'}:.",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-2:] == ["train", "base"], done.stderr
+    assert (sandbox.repository / ".venv" / "pyvenv.cfg").exists()
+
+
+def test_ci_runs_its_own_repository_for_all_cdpath(tmp_path: Path) -> None:
+    for name in ("mine", "elsewhere"):
+        for room in (".ci", "scripts"):
+            (tmp_path / name / room).mkdir(parents=True)
+        for script in ("test.sh", "api.sh"):
+            (tmp_path / name / "scripts" / script).write_text(f"echo {name}")
+    shutil.copy(REPOSITORY / ".ci" / "run", tmp_path / "mine" / ".ci")
+    done = subprocess.run(
+        ["bash", ".ci/run"],
+        cwd=tmp_path / "mine",
+        env={**os.environ, "CDPATH": str(tmp_path / "elsewhere"), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "mine\nmine\n"
+
+
+@pytest.mark.parametrize("words", [["-o", "x"], ["-ox"], ["--output-dir", "x"]])
+def test_api_pages_go_where_they_are_wanted(sandbox: Sandbox, words: list[str]) -> None:
+    """Of several -o pdoc takes the last."""
+    sandbox.python("python3", "3.12")
+    done = sandbox.run(*words, script="scripts/api.sh").stdout.splitlines()
+    assert done[3:6] == ["pdoc", "-o", f"{sandbox.repository}/runs/api"]
+    assert done[-len(words) :] == words
+
+
+@pytest.mark.parametrize("words", [["--out="], ["--out", ""]])
+def test_the_benchmark_is_not_written_to_the_root(sandbox: Sandbox, words: list[str]) -> None:
+    sandbox.python("python3", "3.12")
+    done = sandbox.run(*words, script="scripts/benchmark.sh")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "benchmark.sh: error: --out needs a folder\n"
 
 
 def test_the_benchmark_is_three_one_after_another(sandbox: Sandbox) -> None:
