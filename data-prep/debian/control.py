@@ -70,4 +70,4 @@ def read_stanzas(path: Path) -> Iterator[Stanza]:
 
 def source_of(stanza: Stanza) -> str:
     """The source package of a package; packages of one source share their documents."""
-    return stanza.get("Source", stanza["Package"]).split()[0]
+    return (stanza.get("Source") or stanza["Package"]).split()[0]

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import posixpath
+import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -28,6 +29,8 @@ OPENERS: dict[str, Callable[[Any], Any]] = {
     ".lzma": lzma.LZMAFile,
     ".zst": lambda stream: zstandard.ZstdDecompressor().stream_reader(stream),
 }
+#: Debian's rule; a name is part of the paths of files.
+_NAME = re.compile(r"[a-z0-9][a-z0-9+.-]{0,100}")
 DAMAGE = (
     arpy.ArchiveFormatError,
     arpy.ArchiveAccessError,
@@ -62,7 +65,10 @@ def read_package(path: Path) -> Package:
     with _faults(path):
         control = dict(_members(path, "control.tar", lambda name: name == "control"))["control"]
         (stanza,) = stanzas(control.decode("utf-8").split("\n"))
-        return Package(stanza["Package"], stanza["Version"], source_of(stanza), path, sha256(path))
+        name = stanza["Package"]
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no package's name")
+        return Package(name, stanza["Version"], source_of(stanza), path, sha256(path))
 
 
 def read_documents(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:

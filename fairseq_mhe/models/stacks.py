@@ -163,7 +163,7 @@ class Decoder(TransformerDecoderBase):
     def upgrade_state_dict_named(
         self, state_dict: dict[str, Tensor], name: str
     ) -> dict[str, Tensor]:
-        """As fairseq's, which gives an adaptive softmax a table's output too, where those are tied."""
+        """As fairseq's, but an adaptive softmax is not given the output of a tied table."""
         super().upgrade_state_dict_named(state_dict, name)
         if self.adaptive_softmax is not None:
             state_dict.pop(f"{name}.output_projection.weight", None)

@@ -82,13 +82,13 @@ def _by_seed(scores: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _prr(kind: str, means: Mapping[str, float]) -> str:
-    if kind not in means or not means.get("mha"):
+    if kind not in means or means.get("mha", 0) <= 0:  # Matthews' correlation may be below 0
         return _NONE
     return f"{prr(means[kind], means['mha']):.1f}"
 
 
 def _peop(kind: str, means: Mapping[str, float], parameters: Mapping[str, int]) -> str:
-    known = kind in means and kind in KINDS and means.get("sha")
+    known = kind in means and kind in KINDS and means.get("sha", 0) > 0
     if not known or parameters[kind] == parameters["sha"]:
         return _NONE
     return f"{peop(means[kind], means['sha'], parameters[kind], parameters['sha']):.2f}"
@@ -149,16 +149,24 @@ def perplexity_table(
     """
     rows = []
     for kind, values in nats.items():
-        perplexity = [math.exp(value) for value in values]
+        perplexity = [_exp(value) for value in values]
         line = [kind, f"{parameters[kind]:,}", f"{cache[kind]:,}"]
         rows.append([*line, with_deviation(values, 4), with_deviation(perplexity)])
     headings = ("attention", "attention parameters", "cache bytes/token", "nats per subword")
     return align([*headings, "perplexity of a subword"], rows, "markdown")
 
 
+def _exp(value: float) -> float:
+    """As math's; infinity where that is too large, as of a training that diverged."""
+    try:
+        return math.exp(value)
+    except OverflowError:
+        return math.inf
+
+
 def with_deviation(values: Sequence[float], digits: int = 2) -> str:
-    """The mean, with the standard deviation where there are several values."""
+    """The mean, with the standard deviation where there are several values, all of them finite."""
     mean = f"{statistics.mean(values):.{digits}f}"
-    if len(values) < 2:
+    if len(values) < 2 or not all(map(math.isfinite, values)):
         return mean
     return f"{mean} ± {statistics.stdev(values):.{digits}f}"

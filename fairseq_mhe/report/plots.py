@@ -131,8 +131,9 @@ def _save(figure: Figure, path: Path) -> None:
 
 
 def look(index: int) -> dict[str, Any]:
-    """The colour and mark of a kind, by its place among them."""
-    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKS[index % len(MARKS)]}
+    """The colour and mark of a kind, by its place among them; used colours get other marks."""
+    mark = MARKS[(index + index // len(COLOURS)) % len(MARKS)]
+    return {"color": COLOURS[index % len(COLOURS)], "marker": mark}
 
 
 def _by_row(

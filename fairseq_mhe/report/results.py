@@ -12,10 +12,10 @@ from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.runs import comet
-from fairseq_mhe.runs.precision import FLOAT32, told
+from fairseq_mhe.runs.precision import told
 from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.run_files import read_result
-from fairseq_mhe.runs.scoring import read_scores, read_translations, tokeniser_in
+from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
 #: The kind that the others are compared with.
 BASELINE = "mha"
@@ -46,13 +46,18 @@ class Cell:
         """Every seed's BLEU."""
         return [score["bleu"]["score"] for score in self.values("scores")]
 
+    def tokenisers(self) -> list[str]:
+        """What every seed's BLEU is counted of."""
+        return [tokeniser_in(score["bleu"]["signature"]) for score in self.values("scores")]
+
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     """Group run folders by row and kind, in the order given.
 
     Raises:
         UserError: there is no folder, or one is no run, is not finished, or was scored on other
-        sentences than the first; or two of one row and kind differ by more than their seed.
+        sentences than the first or by another tokeniser; or two of one row and kind differ by more
+        than their seed.
     """
     groups: dict[tuple[str, str], list[Run]] = {}
     for folder in folders:
@@ -70,23 +75,37 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     for cell in cells:
         for one, other in pairwise(cell.runs):
             _check_alike(one, other)
+    _check_scored_alike(cells)
+    return cells
+
+
+def _check_scored_alike(cells: Sequence[Cell]) -> None:
+    """See that all runs were scored on the same sentences and by one tokeniser."""
     first, references = cells[0].runs[0].folder, cells[0].lines("references")
+    usual = cells[0].tokenisers()[0]
     for cell in cells:
-        for seed, run in enumerate(cell.runs):
+        for seed, (run, tokeniser) in enumerate(zip(cell.runs, cell.tokenisers(), strict=True)):
             if cell.lines("references", seed) != references:
                 raise UserError(f"{run.folder} and {first} were scored on different sentences")
-    return cells
+            if tokeniser != usual:
+                raise UserError(
+                    f"{run.folder} was scored with the tokeniser {tokeniser}, {first} with "
+                    f"{usual}: score them alike (evaluate --bleu-tokenizer)"
+                )
 
 
 def _check_alike(one: Run, other: Run) -> None:
     """See that two runs differ by their seed, and by nothing else that makes a model better."""
 
     def told(run: Run) -> dict[str, Any]:
-        settings = {**run.settings, **run.settings["training"], **run.settings["data"]}
-        may_differ = ("seed", "start", "training", "data", "precision")
+        settings = {**run.settings, **vars(run.training), **run.settings["data"]}
+        # Each seed may have a start of its own, but not one a start and another none.
+        settings["start"] = "start" in run.settings
+        may_differ = ("seed", "training", "data", "precision")
         return {name: value for name, value in settings.items() if name not in may_differ}
 
-    differing = [n for n, value in told(one).items() if told(other).get(n) != value]
+    both = told(one), told(other)
+    differing = [n for n in both[0] | both[1] if both[0].get(n) != both[1].get(n)]
     if one.seed == other.seed:
         differing = ["nothing"]
     if differing:
@@ -162,39 +181,11 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     if baseline is None:
         return found
     if cell is not baseline:
-        first, other = (
-            tokeniser_in(each.values("scores")[0]["bleu"]["signature"]) for each in (cell, baseline)
-        )
-        if first != other:
-            raise UserError(
-                f"{cell.runs[0].folder} was scored with the tokeniser {first}, "
-                f"{baseline.runs[0].folder} with {other}: score them alike (evaluate "
-                "--bleu-tokenizer)"
-            )
         systems = cell.hypotheses(), baseline.hypotheses()
-        found = asdict(compare_seeds(*systems, cell.lines("references"), first))
+        found = asdict(compare_seeds(*systems, cell.lines("references"), cell.tokenisers()[0]))
     best = statistics.mean(baseline.bleus())
     found["prr"] = retained(statistics.mean(cell.bleus()), best)
     return found
-
-
-def training_notes(cells: Sequence[Cell]) -> list[str]:
-    """What runs say of their training: losses, precision, BLEU4, which of them patience ended."""
-    runs = [run for cell in cells for run in cell.runs]
-    precision = told(runs)
-    notes = ["Valid loss: the lowest of a training, in bits per target token."]
-    if len({run.training.precision for run in runs}) > 1:
-        notes.append(f"Trained in different precision, so compare with care: {precision}.")
-    elif precision != FLOAT32:
-        notes.append(f"Trained in {precision}.")
-    for run in runs:
-        if given := read_scores(run.subset(cells[0].subset) / "scores.json").given_tokens:
-            notes.append(f"{run.name}, on the tokens of the given text: {given}.")
-    ended = [(run.name, read_result(run.metrics).get("ended_by_patience")) for run in runs]
-    early = [f"{name} after {updates:,} updates" for name, updates in ended if updates]
-    if early:
-        notes.append(f"Ended by patience: {', '.join(early)}.")
-    return notes
 
 
 def deviation(values: Sequence[float]) -> float | None:

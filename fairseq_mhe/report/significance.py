@@ -1,5 +1,6 @@
 """Whether a difference of BLEU is more than chance: of sentences, of seeds, of many comparisons."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -168,8 +169,15 @@ class Noise:
     freedom: int
     unstable: frozenset[str] = frozenset()
 
-    def p_value(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float:
-        """Of two means: t-test with the pooled deviation; Welch's where one is unstable."""
+    def p_value(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float | None:
+        """Of two means: t-test with the pooled deviation; Welch's where one is unstable.
+
+        None where that says nothing, as of a single seed or of one that diverged.
+        """
+        found = self._test(bleus, one, other)
+        return found if math.isfinite(found) else None
+
+    def _test(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float:
         if self.unstable & {one, other}:
             return float(stats.ttest_ind(bleus[one], bleus[other], equal_var=False).pvalue)
         difference = abs(statistics.mean(bleus[one]) - statistics.mean(bleus[other]))
@@ -208,6 +216,8 @@ def _pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
     return (squares / freedom if freedom else 0.0), freedom
 
 
-def adjusted(p_values: Sequence[float]) -> list[float]:
-    """Benjamini and Hochberg's p-values, which bound the share of false finds."""
-    return [float(p) for p in stats.false_discovery_control(p_values)] if p_values else []
+def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+    """Benjamini and Hochberg's p-values, which bound the share of false finds; None stays None."""
+    known = [p_value for p_value in p_values if p_value is not None]
+    found = iter(stats.false_discovery_control(known) if known else [])
+    return [None if p_value is None else float(next(found)) for p_value in p_values]

@@ -10,19 +10,18 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.tables import Column, Look, align, column, csv_text
 from fairseq_mhe.report import plots
-from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise, training_notes
+from fairseq_mhe.report.notes import Summary, paper_notes, quickstart_notes, training_notes
+from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
 from fairseq_mhe.report.significance import LEAST_BASELINE, too_weak
 from fairseq_mhe.runs.run_files import read_result
-from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: Sample translations shown, and the seed that draws them.
 _SAMPLES, _SAMPLES_SEED = 10, 1
-
-Summary = dict[str, Any]
 
 
 def _interval(summary: Mapping[str, Any]) -> str:
@@ -30,11 +29,13 @@ def _interval(summary: Mapping[str, Any]) -> str:
     return "" if low is None else f"{low:.1f} to {high:.1f}"
 
 
-#: The heading of the only column that the quickstart's table leaves out where it is empty.
-_DEVIATION = "sd"
+#: The headings of those columns that the quickstart's table leaves out: where there is one row of
+#: models only, and where they are empty.
+_ROW, _DEVIATION = "row", "sd"
 #: Those that compare with the baseline.
 _PRR, _PRR_INTERVAL, _P = "PRR", "PRR 95%", "p"
 _QUICKSTART_COLUMNS = (
+    column(_ROW, "row"),
     column("attention", "attention"),
     column("attention parameters", "attention_parameters", ","),
     column("total parameters", "total_parameters", ","),
@@ -103,64 +104,10 @@ _MORE_COLUMNS: tuple[Column, ...] = (
 )
 
 
-def _quickstart_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[str]:
-    first, run = summaries[0], cells[0].runs[0]
-    trained = read_result(run.metrics)["measured"]
-    generated = cells[0].values("generation")[0]["measured"]
-    seeds = " of sentences and of seeds; sd: over the seeds" if len(first["seeds"]) > 1 else ""
-    return [
-        f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
-        f"{first['sentences']:,} detokenised sentences ({cells[0].subset}); ± is half the 95% "
-        "bootstrap interval.",
-        f"PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, "
-        f"{RESAMPLES:,} resamples{seeds}.",
-        "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
-        "key/value cache in float32 for each generated token of each hypothesis.",
-        f"Training tokens/s: target tokens, median over the log, {trained}. "
-        f"Generation sentences/s: fairseq-generate's own clock, {generated}.",
-        f"Seeds: {', '.join(map(str, first['seeds']))}. {_versions(cells)}.",
-    ]
-
-
-def _paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[str]:
-    first = summaries[0]
-    seeds = sorted({seed for summary in summaries for seed in summary["seeds"]})
-    several = " and of the seeds" if any(len(s["seeds"]) > 1 for s in summaries) else ""
-    batches = [f"{batch:,}" for batch in sorted({s["batch_tokens"] for s in summaries})]
-    trained = sorted({read_result(run.metrics)["measured"] for cell in cells for run in cell.runs})
-    generated = sorted({v["measured"] for cell in cells for v in cell.values("generation")})
-    notes = [
-        "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; its way of scoring "
-        "is not published.",
-        f"BLEU {first['signature']}, chrF {first['chrf_signature']}, on {first['sentences']:,} "
-        f"detokenised sentences ({cells[0].subset}).",
-        f"PRR: BLEU in percent of {BASELINE}'s; p: sacreBLEU's paired bootstrap against "
-        f"{BASELINE}, {RESAMPLES:,} resamples of the sentences{several}.",
-        "#Params: attention only. KV bytes/token: key/value cache in float32 for each generated "
-        "token of a hypothesis.",
-        f"Batches of {' or '.join(batches)} tokens; seeds {', '.join(map(str, seeds))}.",
-        f"Training: target tokens/s, {'; '.join(trained)}. "
-        f"Translation: fairseq's clock, {'; '.join(generated)}.",
-        f"{_versions(cells)}.",
-    ]
-    if first["tokenised_signature"]:
-        told = (
-            f"Tokenised BLEU: {first['tokenised_signature']} on Moses' tokens with hyphenated "
-            "compounds split, as older papers report; no other column compares with it."
-        )
-        notes.insert(2, told)
-    return notes
-
-
 def _weak_rows(summaries: Sequence[Summary]) -> set[str]:
     """The rows whose baseline learned nothing, so that nothing is compared with it."""
     baselines = (summary for summary in summaries if summary["attention"] == BASELINE)
     return {summary["row"] for summary in baselines if summary["bleu"] < LEAST_BASELINE}
-
-
-def _versions(cells: Sequence[Cell]) -> str:
-    versions = cells[0].runs[0].config["versions"]
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 @dataclass(frozen=True)
@@ -187,9 +134,14 @@ class Preset:
             if heading in (_PRR, _PRR_INTERVAL, _P):
                 rows = [summary["row"] for summary in summaries]
                 texts = ["-" if r in weak else text for r, text in zip(rows, texts, strict=True)]
-            if any(texts) or not (self.paper or heading == _DEVIATION):
+            if self._says_something(heading, texts):
                 kept.append([heading, *texts])
         return [list(line) for line in zip(*kept, strict=True)]
+
+    def _says_something(self, heading: str, texts: Sequence[str]) -> bool:
+        if heading == _ROW and not self.paper:
+            return len(set(texts)) > 1
+        return any(texts) or not (self.paper or heading == _DEVIATION)
 
     def aligned(self, summaries: Sequence[Summary], look: Look) -> str:
         """The tables in one of the looks."""
@@ -202,9 +154,9 @@ class Preset:
 
 
 _FILES = ("table.md", "table.json", "picture.png", "samples.md")
-QUICKSTART = Preset((_QUICKSTART_COLUMNS,), "markdown", _FILES, _quickstart_notes, paper=False)
+QUICKSTART = Preset((_QUICKSTART_COLUMNS,), "markdown", _FILES, quickstart_notes, paper=False)
 _PAPER_FILES = ("table.md", "table.tex", "table.csv", *_FILES[1:])
-PAPER = Preset((_PAPER_COLUMNS, _MORE_COLUMNS), "wide", _PAPER_FILES, _paper_notes, paper=True)
+PAPER = Preset((_PAPER_COLUMNS, _MORE_COLUMNS), "wide", _PAPER_FILES, paper_notes, paper=True)
 _PRESETS = {"quickstart": QUICKSTART, "paper": PAPER}
 
 
@@ -216,7 +168,7 @@ def write_table(
     unfinished: Sequence[str] = (),
 ) -> None:
     """Write the preset's files into ``output``; the table says that ``unfinished`` are missing."""
-    summaries = summarise(cells, preset.paper)
+    title, summaries = one_line(title), summarise(cells, preset.paper)
     notes = preset.notes(cells, summaries)
     if _weak_rows(summaries):
         notes.append(f"PRR and p are - where {too_weak(BASELINE)}.")
@@ -230,10 +182,13 @@ def write_table(
         plots.plot(summaries, curves, output, title)
     write_text(output / "samples.md", _samples(cells, title))
     if preset.paper:
-        names = [*(name for name in summaries[0] if name != "seeds"), "seeds"]
+        # Older runs have not all of the names.
+        every = dict.fromkeys(name for summary in summaries for name in summary)
+        names = [*(name for name in every if name != "seeds"), "seeds"]
         values = [{**s, "seeds": " ".join(map(str, s["seeds"]))} for s in summaries]
         write_text(output / "table.csv", csv_text(values, names))
-        comments = [f"% {line}" for line in (title, "Needs \\usepackage{booktabs}.", *notes)]
+        told = (title, "Needs \\usepackage{booktabs}.", *notes)
+        comments = [f"% {one_line(line)}" for line in told]
         lines = [*comments, preset.aligned(summaries, "latex"), ""]
         write_text(output / "table.tex", "\n".join(lines))
     listed = "\n".join(f"- {note}" for note in notes)

@@ -72,3 +72,16 @@ def test_the_loss_of_pre_training_has_a_column() -> None:
     by_task = rows(text, "By task")
     assert by_task["attention"][1] == "pre-training, nats"
     assert (by_task["mha"][1], by_task["sha"][1]) == ("5.123", "-")
+
+
+def test_nothing_is_a_share_of_a_score_that_is_no_better_than_chance() -> None:
+    """Matthews' correlation may be negative: -3 of -2 was "PRR 150.0"."""
+    for worst in (-2.0, 0.0):
+        found = {"sha": {"cola": [worst]}, "mha": {"cola": [worst]}, "mhe_mul": {"cola": [-3.0]}}
+        by_task = rows(language_tables(found, PARAMETERS), "By task")
+        assert by_task["mhe_mul"][3:] == by_task["mha"][3:] == ["-", "-"]
+
+
+def test_a_diverged_run_has_infinite_perplexity() -> None:
+    text = perplexity_table({"mqa": [2.0, 5000.0]}, {"mqa": 12}, {"mqa": 256})
+    assert text.split("\n")[2].strip("| ").endswith(" inf")

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from matplotlib.axes import Axes
 
-from fairseq_mhe.report.plots import pareto_front, plot_perplexity, plot_tasks
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.report.plots import look, pareto_front, plot_perplexity, plot_tasks
 
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1)
 
@@ -67,3 +68,8 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
     ]
     assert [point[2] for point in drawn] == [[2.1], [2.5]] * 2
     assert drawn[0][3] == pytest.approx([0.02**0.5])
+
+
+def test_every_kind_has_a_look_of_its_own() -> None:
+    looks = {(look(index)["color"], look(index)["marker"]) for index in range(len(KINDS))}
+    assert len(looks) == len(KINDS) > 9

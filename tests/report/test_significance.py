@@ -220,6 +220,16 @@ def test_p_values_are_adjusted_for_their_number() -> None:
     assert adjusted([]) == []
 
 
+def test_a_p_value_that_is_not_known_is_none() -> None:
+    """Welch's test knows nothing of a single seed; scipy gives NaN, and refuses it in others."""
+    wild = {"wild": [8.9, 11.7, 15.7], "wilder": [2.0, 19.0, 9.0]}
+    noise = noise_of({**STEADY, **wild})
+    assert noise is not None
+    assert noise.p_value({**wild, "single": [20.0]}, "wild", "single") is None
+    assert adjusted([0.01, None, 0.9, 0.02]) == pytest.approx([0.03, None, 0.9, 0.03])
+    assert adjusted([None]) == [None]
+
+
 def test_equal_variants_are_rarely_told_apart_and_different_ones_are() -> None:
     chance = random.Random(1)
 

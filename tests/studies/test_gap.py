@@ -15,6 +15,7 @@ from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.report.significance import compare_seeds
 from fairseq_mhe.runs.recipes import RECIPES
 from fairseq_mhe.runs.run import Run
 from studies.__main__ import main
@@ -135,6 +136,24 @@ def test_the_report_says_what_is_beyond_the_noise(
     assert "(10 degrees of freedom)" in text
     assert "Not done yet: std-0.1." in text
     assert json.loads((study.out / "gap.json").read_text())["noise"]["degrees_of_freedom"] == 10
+
+
+def test_intervals_are_by_the_tokeniser_of_the_scores(
+    make_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    done = {}
+    for kind, wrong in ((MHA, 4), (MHE, 9)):
+        run = make_run(kind, wrong)
+        scores = run.subset("test") / "scores.json"
+        scores.write_text(scores.read_text().replace("tok:13a", "tok:char"))
+        done[Variant(kind, "reference", dict.fromkeys(PLACES, kind))] = [run]
+    data = DataFolder(tmp_path / "the data", ("en", "de"), {"steps": {}})
+    study = Study(tmp_path / "out", data, "test", False, ["gap-study"])
+    _, found = summarise(study, done)
+    mha, mhe = (study.cell(runs) for runs in done.values())
+    texts = mhe.hypotheses(), mha.hypotheses(), mha.lines("references")
+    by_char, by_word = (compare_seeds(*texts, name).prr_low for name in ("char", "13a"))
+    assert found["prr_low"] == by_char != by_word
 
 
 def test_from_data_to_the_report_each_model_once(

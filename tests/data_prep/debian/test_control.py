@@ -23,6 +23,7 @@ def test_stanzas(tmp_path: Path) -> None:
     (tmp_path / "Packages.xz").write_bytes(lzma.compress(TEXT.encode()))
     assert list(read_stanzas(tmp_path / "Packages.xz")) == expected
     assert [source_of(stanza) for stanza in expected] == ["b", "c"]
+    assert source_of({"Package": "a", "Source": ""}) == "a"
 
 
 def test_a_damaged_list_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from debian.deb import read_documents, read_package
 from fairseq_mhe.common.errors import UserError
-from tests.data_prep.debian.conftest import COMPRESS, ar, write_deb
+from tests.data_prep.debian.conftest import COMPRESS, ar, control, tar, write_deb
 
 FILES = {"usr/share/a": b"one", "usr/share/b": b"two" * 9999}
 
@@ -29,6 +29,15 @@ def test_a_path_that_leads_out_is_refused(tmp_path: Path, name: str) -> None:
     path = write_deb(tmp_path, "x", {name: b"evil"})
     with pytest.raises(UserError, match="leads out of the package"):
         list(read_documents(path, lambda name: True))
+
+
+@pytest.mark.parametrize("name", ["../../evil/escaped", "/tmp/x", "a/b", "A", "", "a" * 102])  # noqa: S108
+def test_a_name_that_is_none_of_a_package_is_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "x.deb"
+    data = {"control.tar": tar({"./control": control(name).encode()}), "data.tar": tar({})}
+    path.write_bytes(ar({"debian-binary": b"2.0\n", **data}))
+    with pytest.raises(UserError, match=r"is no Debian package, or damaged: .*package's name"):
+        read_package(path)
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:

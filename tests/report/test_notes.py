@@ -1,0 +1,142 @@
+"""What stands below a table tells of every run, and of each difference that hinders comparing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json
+from fairseq_mhe.report import plots
+from fairseq_mhe.report.notes import quickstart_notes, training_notes
+from fairseq_mhe.report.results import gather, summarise
+from fairseq_mhe.report.table import PAPER, write_table
+from fairseq_mhe.runs.run import Run
+
+MakeRun = Callable[..., Run]
+
+
+def change(path: Path, *names: str, to: Any) -> None:
+    """Put a value into a JSON file."""
+    whole = inner = json.loads(path.read_text())
+    for name in names[:-1]:
+        inner = inner[name]
+    inner[names[-1]] = to
+    write_json(path, whole)
+
+
+def scored_by(run: Run, tokeniser: str) -> Path:
+    path = run.subset("test") / "scores.json"
+    path.write_text(path.read_text().replace("tok:13a", f"tok:{tokeniser}"))
+    return run.folder
+
+
+def below(*runs: Run) -> str:
+    """The notes of the quickstart's table."""
+    cells = gather(run.folder for run in runs)
+    return "\n".join([*quickstart_notes(cells, summarise(cells)), *training_notes(cells)])
+
+
+@pytest.mark.parametrize(("kind", "seed"), [("mha", 2), ("mhe_mul", 1)])
+def test_scores_of_different_tokenisers_are_refused(
+    make_run: MakeRun, kind: str, seed: int
+) -> None:
+    """Within a cell, too, and where no baseline is there."""
+    folders = [make_run("mha", 2).folder, scored_by(make_run(kind, 3, seed), "zh")]
+    told = rf"{folders[1]} was .*tokeniser zh, {folders[0]} with 13a: .*--bleu-tokenizer"
+    with pytest.raises(UserError, match=told):
+        gather(folders)
+    rows = [make_run("mhe_add", 2).folder, scored_by(make_run("sha", 3), "zh")]
+    with pytest.raises(UserError, match="tokeniser zh"):
+        gather(rows)
+
+
+def test_a_run_from_a_checkpoint_is_no_seed_of_one_from_scratch(make_run: MakeRun) -> None:
+    runs = [make_run("mha", 3, seed) for seed in (1, 2)]
+    change(runs[1].folder / "config.json", "settings", "start", to="a" * 64)
+    for folders in (runs, runs[::-1]):
+        with pytest.raises(UserError, match="differ by start, where seeds"):
+            gather(run.folder for run in folders)
+    change(runs[0].folder / "config.json", "settings", "start", to="b" * 64)
+    gather(run.folder for run in runs)
+
+
+def test_options_of_one_seed_only_are_a_difference(make_run: MakeRun) -> None:
+    runs = [make_run("mha", 3, seed) for seed in (1, 2)]
+    change(runs[1].folder / "config.json", "settings", "options", to=["--x", "1"])
+    with pytest.raises(UserError, match="differ by options, where seeds"):
+        gather(run.folder for run in runs)
+
+
+def test_the_notes_are_of_all_cells(make_run: MakeRun) -> None:
+    mha = [make_run("mha", wrong, seed) for seed, wrong in ((1, 3), (2, 4))]
+    mhe = make_run("mhe_mul", 5)
+    assert "Seeds: mha 1, 2; mhe_mul 1. " in below(*mha, mhe)
+    change(mhe.metrics, "measured", to="on a GPU")
+    change(mhe.subset("test") / "generation.json", "measured", to="by four")
+    change(mha[0].folder / "config.json", "versions", to={"torch": "2.1"})
+    change(mhe.folder / "config.json", "versions", to={"torch": "2.3"})
+    text = below(mha[0], mhe)
+    assert "Seeds: 1. torch 2.1 or 2.3." in text
+    assert "median over the log, alone; on a GPU. " in text
+    assert "own clock, alone; by four." in text
+
+
+def test_different_training_is_noted(make_run: MakeRun) -> None:
+    runs = [make_run(kind, 3) for kind in ("sha", "mha", "mhe_mul")]
+    assert "otherwise" not in below(*runs)
+    config = runs[2].folder / "config.json"
+    change(config, "settings", "training", "updates", to=100)
+    change(config, "settings", "training", "lr", to=1.0)
+    change(config, "settings", "training", "precision", to="bf16")
+    told = "Trained otherwise than mha, so compare with care: mhe_mul (updates 100, lr 1.0)."
+    assert told in below(*runs).split("\n")
+    change(runs[0].folder / "config.json", "settings", "start", to="a" * 64)
+    assert "care: sha (from a checkpoint), mhe_mul (updates 100, lr 1.0)." in below(*runs)
+
+
+def test_recipes_of_different_rows_may_differ(make_run: MakeRun) -> None:
+    runs = [make_run("mha", 3, row=row) for row in ("tiny", "base")]
+    change(runs[1].folder / "config.json", "settings", "training", "updates", to=100)
+    assert "otherwise" not in below(*runs)
+
+
+def test_other_data_is_noted(make_run: MakeRun) -> None:
+    runs = [make_run(kind, 3) for kind in ("mha", "mhe_mul")]
+    assert "other data" not in below(*runs)
+    change(runs[1].folder / "config.json", "settings", "data", "fingerprint", to="1" * 64)
+    told = "Trained on other data than mha, so valid losses do not compare: mhe_mul."
+    assert told in below(*runs).split("\n")
+
+
+def test_an_older_run_may_come_first_in_the_csv_and_a_title_may_be_of_two_lines(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "DPI", 20)
+    old, new = make_run("mha", 3), make_run("mhe_mul", 3)
+    change(new.counts, "kv_bytes_per_source_token", to=7)
+    title = "A\n\\input{title}"
+    cells = gather([old.folder, new.folder])
+    write_table(cells, tmp_path / "out", title, PAPER, ["a\n\\input{run}"])
+    heading, *lines = (tmp_path / "out" / "table.csv").read_text().splitlines()
+    place = heading.split(",").index("kv_bytes_per_source_token")
+    assert [line.split(",")[place] for line in lines] == ["", "7"]
+    latex, markdown = ((tmp_path / "out" / f"table.{end}").read_text() for end in ("tex", "md"))
+    assert latex.startswith("% A \\input{title}\n% Needs"), "a title is one line"
+    assert "\n\\input" not in latex, "and so is a note"
+    assert markdown.startswith("# A \\input{title}\n\n")
+
+
+def test_several_rows_of_models_are_told_apart(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "DPI", 20)
+    folders = [make_run("mha", 3, row=row).folder for row in ("tiny", "base")]
+    for some, headings in ((folders, ["row", "attention"]), (folders[:1], ["attention"])):
+        write_table(gather(some), tmp_path / "out", "A title")
+        line = (tmp_path / "out" / "table.md").read_text().split("\n")[2]
+        assert [cell.strip() for cell in line.split("|")[1:]][: len(headings)] == headings
