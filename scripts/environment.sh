@@ -87,7 +87,8 @@ make_environment() {
     echo "making the virtual environment $venv with $base ($(version_of "$base"))" >&2
     mkdir -p -- "$venv"
     touch -- "$making"
-    rm -rf -- "${venv:?}"/*
+    # Hidden files too: what was installed is said by some.
+    find "$venv/" -mindepth 1 -maxdepth 1 ! -name .fairseq-mhe-making -exec rm -rf -- {} +
     "$base" -m venv -- "$venv" >&2 ||
         fail "$base cannot make a virtual environment in $venv: see above (Debian and Ubuntu: apt install python3-venv)"
     mv -- "$making" "$made"

@@ -182,21 +182,28 @@ class FakeIterator:
         return {}
 
 
-def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
-    """A step in bf16, saved and loaded with the fix and without: the optimizer's own weights."""
+def bf16_trainer(*more: str) -> Trainer:
+    """Of a small model; ``more`` of fairseq-train's words."""
     words = ["data", "--arch", "transformer_mhe_tiny", "--optimizer", "adam", "--lr", "0.01"]
     words += ["--share-all-embeddings", "--bf16", "--cpu", "--required-batch-size-multiple", "1"]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    args = options.parse_args_and_arch(options.get_training_parser(), [*words, *more])
     cfg, task = convert_namespace_to_omegaconf(args), make_task(20)
+    model = build(cfg.model, task, seed=3)
+    return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
 
-    def trainer() -> Trainer:
-        model = build(cfg.model, task, seed=3)
-        return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
 
-    first = trainer()
-    first.optimizer.backward(sum(parameter.sum() for parameter in first.model.parameters()))
-    first.optimizer.step()
-    first.consolidate_optimizer()
+def stepped() -> Trainer:
+    """One after a step, ready to be saved."""
+    trainer = bf16_trainer()
+    trainer.optimizer.backward(sum(parameter.sum() for parameter in trainer.model.parameters()))
+    trainer.optimizer.step()
+    trainer.consolidate_optimizer()
+    return trainer
+
+
+def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
+    """A step in bf16, saved and loaded with the fix and without: the optimizer's own weights."""
+    first = stepped()
     extra = {"train_iterator": {"epoch": 1}}
     first.save_checkpoint(str(tmp_path / "with.pt"), extra)
     saved = read_checkpoint(tmp_path / "with.pt")["model"]
@@ -209,7 +216,7 @@ def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
         pairs = zip(first.optimizer.fp32_params, other.optimizer.fp32_params, strict=True)
         return all(torch.equal(one, another) for one, another in pairs)
 
-    again, without = trainer(), trainer()
+    again, without = bf16_trainer(), bf16_trainer()
     again.load_checkpoint(str(tmp_path / "with.pt"))
     assert same(again)
     Trainer.load_checkpoint.__wrapped__(without, str(tmp_path / "with.pt"))
@@ -218,23 +225,10 @@ def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
 
 def test_bf16_takes_no_weights_that_the_model_has_not(tmp_path: Path) -> None:
     """A checkpoint of two layers, of which the second is kept."""
-    words = ["data", "--arch", "transformer_mhe_tiny", "--optimizer", "adam", "--lr", "0.01"]
-    words += ["--share-all-embeddings", "--bf16", "--cpu", "--required-batch-size-multiple", "1"]
-    task = make_task(20)
-
-    def trainer(*more: str) -> Trainer:
-        args = options.parse_args_and_arch(options.get_training_parser(), [*words, *more])
-        cfg = convert_namespace_to_omegaconf(args)
-        model = build(cfg.model, task, seed=3)
-        return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
-
-    first = trainer()
-    first.optimizer.backward(sum(parameter.sum() for parameter in first.model.parameters()))
-    first.optimizer.step()
-    first.consolidate_optimizer()
+    first = stepped()
     path = str(tmp_path / "both.pt")
     first.save_checkpoint(path, {"train_iterator": {"epoch": 1}})
-    pruned = trainer("--encoder-layers-to-keep", "1", "--decoder-layers-to-keep", "0,1")
+    pruned = bf16_trainer("--encoder-layers-to-keep", "1", "--decoder-layers-to-keep", "0,1")
     pruned.load_checkpoint(path, reset_optimizer=True)
     kept = pruned.model.encoder.layers[0].fc1.weight
     assert torch.equal(kept, first.model.encoder.layers[1].fc1.weight)

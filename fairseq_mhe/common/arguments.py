@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -111,14 +111,18 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def as_words(options: Mapping[str, Any]) -> list[str]:
-    """The words that say ``options``: True is a flag, and what is None or False stays unsaid."""
+    """The words that say ``options``: True is a flag, and what is None or False stays unsaid.
+
+    Several values have commas between them.
+    """
     words = []
     for name, value in options.items():
         if value is None or value is False:
             continue
         words.append(f"--{name.replace('_', '-')}")
         if value is not True:
-            words.append(",".join(map(str, value)) if isinstance(value, list) else str(value))
+            several = isinstance(value, Sequence) and not isinstance(value, str)
+            words.append(",".join(map(str, value)) if several else str(value))
     return words
 
 

@@ -25,7 +25,7 @@ def check_files(args: argparse.Namespace) -> None:
     if args.input.resolve() == args.output.resolve():
         raise UserError(f"{args.output} is the input: name another file for the output")
     check_output(args.output)
-    given = [*getattr(args, _GIVEN, []), *(["--unweighted"] * getattr(args, "unweighted", False))]
+    given = getattr(args, _GIVEN, [])
     if args.data is None and given:
         raise UserError(f"{', '.join(given)} says something about --data, which is not given")
 
@@ -34,12 +34,12 @@ def check_files(args: argparse.Namespace) -> None:
 _GIVEN = "given_of_data"
 
 
-class _OfData(argparse.Action):
-    """An option that says something about --data."""
+class OfData(argparse.Action):
+    """An option that says something about --data; with ``nargs=0`` a flag."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:
         """Keep the value, and that it was given."""
-        setattr(namespace, self.dest, values)
+        setattr(namespace, self.dest, True if self.nargs == 0 else values)
         setattr(namespace, _GIVEN, [*getattr(namespace, _GIVEN, []), option])
 
 
@@ -62,11 +62,11 @@ def add_data(
     parser.add_argument("--data", type=Path, required=required, metavar="DATA", help=use)
     if subset:
         help_ = "split of DATA to compare on (default: %(default)s)"
-        parser.add_argument("--subset", action=_OfData, default="test", help=help_)
+        parser.add_argument("--subset", action=OfData, default="test", help=help_)
     of_them = "of it, the first N" if subset else "sentences of each of its splits"
     help_ = f"{of_them} (default: %(default)s)"
     parser.add_argument(
-        "--sentences", action=_OfData, type=positive, default=sentences, metavar="N", help=help_
+        "--sentences", action=OfData, type=positive, default=sentences, metavar="N", help=help_
     )
 
 

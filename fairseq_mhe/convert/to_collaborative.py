@@ -17,7 +17,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.change_kind import Conversion, conversion
 from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.layerwise import table
-from fairseq_mhe.convert.options import add_data, add_files, add_json, check_files
+from fairseq_mhe.convert.options import OfData, add_data, add_files, add_json, check_files
 from fairseq_mhe.convert.sentences import Material, open_material
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
@@ -84,7 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--unweighted",
-        action="store_true",
+        action=OfData,
+        nargs=0,
+        default=False,
         help="with --data, still decompose the bare weights, as the paper does, and only measure "
         "on the data",
     )

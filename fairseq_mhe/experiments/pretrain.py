@@ -1,7 +1,6 @@
 """``fairseq-mhe pretrain``: a masked or causal language model, trained to its last update."""
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from fairseq_mhe.models.families import ANY, ROBERTA, build_language_on_meta, la
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.roberta import OBJECTIVES
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
+from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.language_recipes import PRETRAINING, Pretraining
 from fairseq_mhe.runs.language_runs import LanguageRun, Training, trained
@@ -211,5 +211,5 @@ def _tell(run: LanguageRun) -> None:
     found = read_json(run.folder / SCORES, _SCORED)
     of = found["of"].removeprefix("all ").replace("subwords", "subword").replace("classes", "class")
     rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
-    rows.append((f"perplexity of a {of}", f"{math.exp(found['nats']):.2f}"))
+    rows.append((f"perplexity of a {of}", f"{perplexity_of(found['nats']):.2f}"))
     print(align(("valid", run.folder.name), rows, "markdown", left=(0,)))

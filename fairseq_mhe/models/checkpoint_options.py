@@ -70,15 +70,14 @@ def _width(
     side, stack = named
     names = [f"{stack}.embed_tokens.{name}" for name in ("weight", *HASHED_ROWS)]
     table = next((weights[name] for name in names if name in weights), None)
+    first = weights.get(f"{stack}.layers.0.fc1.weight")
     if table is None and any(n.startswith(f"{stack}.embed_tokens.embeddings.") for n in weights):
-        table = weights.get(f"{stack}.layers.0.fc1.weight")
+        table = first
     if table is None or table.dim() != 2:
         whole = "encoder-decoder Transformer" if stack in _BOTH else "RoBERTa"
         raise UserError(f"{path} is not a whole {whole}: it has no token embeddings")
-    first = weights.get(f"{stack}.layers.0.fc1.weight")
-    if options.get(f"{side}_input_dim") != table.size(1) or first is None or first.dim() != 2:
-        return table.size(1)
-    return first.size(1)
+    has_own = options.get(f"{side}_input_dim") == table.size(1)
+    return (first if has_own and first is not None and first.dim() == 2 else table).size(1)
 
 
 def _check_types(path: Path, options: Mapping[str, Any], widest: int) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from omegaconf import ListConfig
 
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.models.families import TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS
 
@@ -98,16 +98,10 @@ def training_flags(options: Mapping[str, Any]) -> list[str]:
         for name, (_, field) in OPTIONS.items()
         if options.get(name) != field.default
     }
-    flags = ["--arch", family.arch(row.name)]
     given = {"attention": options.get("attention"), **row.differences, **others, **ours}
-    for name, value in given.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            flags.append(option)
-        elif value not in (None, False) and str(value)[:2] != "${":  # a task's option
-            several = isinstance(value, (list, tuple, ListConfig))
-            flags += [option, ",".join(map(str, value)) if several else str(value)]
-    return flags
+    # A reference to an option of the task, such as ${task.tokens_per_sample}, is no value.
+    known = {name: value for name, value in given.items() if str(value)[:2] != "${"}
+    return as_words({"arch": family.arch(row.name), **known})
 
 
 def fine_tuning_line(output: Path, options: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -256,8 +257,8 @@ class Piece:
 
 def text_pieces(path: Path, size: int) -> Iterator[Piece]:
     """A text that this package has written, in pieces of about ``size`` bytes."""
-    start, end = 0, path.stat().st_size
     with as_user_errors(path), path.open("rb") as stream:
+        start, end = 0, stream.seek(0, os.SEEK_END)
         while start < end:
             stream.seek(start + size)
             stream.readline()

@@ -149,17 +149,17 @@ def perplexity_table(
     """
     rows = []
     for kind, values in nats.items():
-        perplexity = [_exp(value) for value in values]
+        perplexity = [perplexity_of(value) for value in values]
         line = [kind, f"{parameters[kind]:,}", f"{cache[kind]:,}"]
         rows.append([*line, with_deviation(values, 4), with_deviation(perplexity)])
     headings = ("attention", "attention parameters", "cache bytes/token", "nats per subword")
     return align([*headings, "perplexity of a subword"], rows, "markdown")
 
 
-def _exp(value: float) -> float:
-    """As math's; infinity where that is too large, as of a training that diverged."""
+def perplexity_of(nats: float) -> float:
+    """e to the ``nats``; infinity where that is too large, as of a training that diverged."""
     try:
-        return math.exp(value)
+        return math.exp(nats)
     except OverflowError:
         return math.inf
 

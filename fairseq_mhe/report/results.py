@@ -97,14 +97,14 @@ def _check_scored_alike(cells: Sequence[Cell]) -> None:
 def _check_alike(one: Run, other: Run) -> None:
     """See that two runs differ by their seed, and by nothing else that makes a model better."""
 
-    def told(run: Run) -> dict[str, Any]:
+    def made_by(run: Run) -> dict[str, Any]:
         settings = {**run.settings, **vars(run.training), **run.settings["data"]}
         # Each seed may have a start of its own, but not one a start and another none.
         settings["start"] = "start" in run.settings
         may_differ = ("seed", "training", "data", "precision")
         return {name: value for name, value in settings.items() if name not in may_differ}
 
-    both = told(one), told(other)
+    both = made_by(one), made_by(other)
     differing = [n for n in both[0] | both[1] if both[0].get(n) != both[1].get(n)]
     if one.seed == other.seed:
         differing = ["nothing"]

@@ -107,6 +107,10 @@ class Training:
     batch: int
     most: int
 
+    def shared_out(self, device: Device) -> tuple[int, int]:
+        """As `language_recipes.shared_out`, by the device's workers."""
+        return shared_out(self.batch, self.most, device.workers)
+
 
 @contextlib.contextmanager
 def trained(trainings: Sequence[Training], device: Device) -> Iterator[None]:
@@ -121,7 +125,7 @@ def trained(trainings: Sequence[Training], device: Device) -> Iterator[None]:
     with contextlib.ExitStack() as opened:
         for training in trainings:
             run = training.run
-            shared_out(training.batch, training.most, device.workers)
+            training.shared_out(device)
             opened.enter_context(only_one(run.folder))
             say(f"{run.folder.name}: {run.updates:,} updates {device.describe(run.precision)}")
         _train(trainings, device)
@@ -151,7 +155,7 @@ class _Active:
         check_output(self._log)
         self._steps = Steps(self._run.folder)
         self._steps.begin("train")
-        at_a_time, _ = shared_out(training.batch, training.most, device.workers)
+        at_a_time, _ = training.shared_out(device)
         done = restore(checkpoints, device.workers, at_a_time)
         board.add(self._run.folder.name, self._run.updates, done)
         self._trainers: Trainers | None = None
@@ -208,7 +212,7 @@ def _line(training: Training, device: Device) -> list[str]:
     """All of fairseq-train's words."""
     run = training.run
     line = [*training.words, "--user-dir", str(USER_DIR), *device.flags(), "--num-workers", "0"]
-    at_a_time, times = shared_out(training.batch, training.most, device.workers)
+    at_a_time, times = training.shared_out(device)
     line += ["--batch-size", str(at_a_time), "--update-freq", str(times)]
     line += ["--save-dir", str(run.checkpoint.parent), "--no-epoch-checkpoints"]
     line += ["--save-interval-updates", str(training.interval), "--keep-interval-updates", "1"]

@@ -21,7 +21,6 @@ from fairseq_mhe.report.significance import (
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
-from fairseq_mhe.runs.scoring import tokeniser_in
 from studies.gap_variants import MHA, MHE, QUESTIONS, is_mhe
 from studies.study import Report, Study, or_dash
 from studies.trainings import Done, by_question, heading
@@ -116,8 +115,8 @@ def _retained(study: Study, runs: Sequence[Run], mha: Sequence[Run]) -> dict[str
     """PRR with its bootstrap interval over sentences and seeds."""
     ours, theirs = study.cell(runs), study.cell(mha)
     references = ours.lines("references")
-    tokenise = tokeniser_in(study.signature(runs[0]))
-    compared = compare_seeds(ours.hypotheses(), theirs.hypotheses(), references, tokenise)
+    systems = ours.hypotheses(), theirs.hypotheses()
+    compared = compare_seeds(*systems, references, ours.tokenisers()[0])
     mean, best = statistics.mean(ours.bleus()), statistics.mean(theirs.bleus())
     interval = {"prr_low": compared.prr_low, "prr_high": compared.prr_high}
     return {"prr": retained(mean, best), **interval}

@@ -31,6 +31,7 @@ def test_a_row_is_known_by_its_sizes(row: str) -> None:
         },
         {"attention": "collaborative", "collaborative_dim": 64, "attention_bias": True},
         {"attention": "gqa", "attention_kv_heads": 4, "attention_head_dim": 16},
+        {"attention": "mhe_mul", "head_embedding_offset": 0.0},
         {"encoder_learned_pos": True, "max_source_positions": 40, "merge_src_tgt_embed": True},
         {"adaptive_softmax_cutoff": [10, 20], "adaptive_softmax_factor": 2.0},
     ],

@@ -181,3 +181,8 @@ def test_text_in_pieces_is_the_text_in_whole_lines(
     pieces = [piece.read() for piece in text_pieces(path, size)]
     assert "".join(pieces) == text
     assert all(piece.endswith("\n") for piece in pieces)
+
+
+def test_pieces_of_a_text_that_is_gone_are_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"cannot read .*gone"):
+        list(text_pieces(tmp_path / "gone", 9))

@@ -60,9 +60,12 @@ def test_an_environment_that_was_left_half_made_is_made_anew(sandbox: Sandbox) -
     assert sandbox.run().returncode == -9
     half = sandbox.repository / ".venv" / "bin" / "half"
     assert half.exists()
+    said = sandbox.repository / ".venv" / ".fairseq-mhe-installed-anything"
+    said.touch()
     python.write_text(text)
     assert sandbox.run().stdout.splitlines() == RAN
     assert not half.exists()
+    assert not said.exists()
 
 
 def test_scripts_that_start_at_once_install_once(sandbox: Sandbox) -> None:
