@@ -52,15 +52,14 @@ class CleanOptions:
 
 def options_of(config: PrepareConfig, split: str) -> CleanOptions:
     """How strict cleaning is with a split."""
-    max_ratio = config.max_ratio if split == "train" else None
     return CleanOptions(
         *config.langs,
         config.tokenizer,
         config.max_tokens,
-        max_ratio,
+        config.max_ratio if split == "train" else None,
         config.punctuation,
         config.lowercase,
-        config.unspaced or (config.tokenizer == "none" and max_ratio is not None),
+        config.unspaced or config.tokenizer == "none",
     )
 
 
@@ -90,7 +89,7 @@ def normalise(line: str) -> str:
     # Of white space and control characters, a space alone is printable.
     if line.isprintable() and "  " not in line and unicodedata.is_normalized("NFC", line):
         return line.strip(" ")
-    return " ".join(_CONTROL.sub("", unicodedata.normalize("NFC", line)).split())
+    return " ".join(unicodedata.normalize("NFC", _CONTROL.sub("", line)).split())
 
 
 @cache

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.prepare.clean import CleanOptions, clean_chunk, normalise, usual_ratio
+from fairseq_mhe.prepare.clean import (
+    CleanOptions,
+    clean_chunk,
+    normalise,
+    options_of,
+    usual_ratio,
+)
+from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 
 OPTIONS = CleanOptions("en", "de", "none", max_tokens=250, max_ratio=1.5)
 
@@ -61,10 +68,22 @@ def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
     assert clean_chunk(wrong, options, usual).counts == {"ratio": 1, "too_long": 1}
 
 
+@pytest.mark.parametrize("ratio", [1.5, None])
+def test_without_a_tokeniser_no_split_counts_words(
+    config: PrepareConfig, ratio: float | None
+) -> None:
+    """A pair that train keeps is not too long for valid and test."""
+    config = replace(config, tokenizer="none", max_ratio=ratio)
+    for split in SPLITS:
+        pair = ("word " * 260, "Wort " * 260)
+        assert clean_chunk([pair], options_of(config, split)).counts == {"kept": 1}
+
+
 def test_line_breaks_of_every_kind_become_spaces() -> None:
     # Each of these ends a line for str.splitlines or for a file opened as text.
     assert normalise("a\rb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\u00a0i") == "a b c d e f g h i"
     assert normalise(" u\u0308ber\x07 ") == "über"
+    assert normalise("u\x07\u0308ber") == "über"
 
 
 def test_the_plain_text_is_the_text_but_for_what_the_documentation_says() -> None:

@@ -11,7 +11,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import PrepareConfig, input_files
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.pipeline import prepare
-from fairseq_mhe.prepare.round_trip import LEAST_BLEU, settled
+from fairseq_mhe.prepare.round_trip import LEAST_BLEU, round_trip, settled
 
 ARABIC = "مرحبا، كيف حالك؟ أهلا بكم: نحن هنا؛ شكرا."
 CHINESE = "他说：“你好，世界！”然后（慢慢地）走了。"  # noqa: RUF001
@@ -73,3 +73,14 @@ def test_moses_by_name_is_refused_where_it_does_not_serve(config: PrepareConfig)
     with pytest.raises(UserError, match=r"\|tok:13a\|.* less than 98: .* leave --tokenizer away"):
         prepare(into(config, "zh", CHINESE, tokenizer="moses"))
     assert not config.out.exists()
+
+
+def test_a_text_of_short_lines_is_measured_too() -> None:
+    """Labels of an interface: none has four tokens, without which BLEU is otherwise 0."""
+    assert round_trip(["Licht an", "Fenster öffnen"], "de").bleu == 100
+
+
+def test_text_without_a_reference_is_told(config: PrepareConfig) -> None:
+    Path(f"{config.train[0]}.de").write_text("\n" * 300)
+    with pytest.raises(UserError, match=r"cleaning leaves no pair of .*empty 300"):
+        prepare(replace(config, valid=None, test=None, hold_out=9))
