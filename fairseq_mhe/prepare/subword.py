@@ -5,8 +5,9 @@ new one (35,000 German words, CPU time).
 """
 
 import re
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -30,6 +31,7 @@ MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model", WORDS
 COUNT_BYTES = 1 << 23  # of text at a time: the longer, the fewer words are counted twice
 CACHED_WORDS = 500_000  # that a process remembers the subwords of
 MAX_SENTENCES = 2_000_000  # that SentencePiece learns from; more change next to nothing
+MAX_SENTENCE_BYTES = 4192  # SentencePiece leaves out longer lines, and fails on far longer words
 # SentencePiece shares its counts out over threads and adds them up again: another number, another
 # model.
 LEARNING_THREADS = 16
@@ -77,7 +79,7 @@ def learn_sentencepiece(
     with path.open("wb") as model:
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=islice(lines, 0, None, stride),
+                sentence_iterator=_in_stretches(islice(lines, 0, None, stride)),
                 model_writer=model,
                 vocab_size=pieces,
                 model_type=model_type,
@@ -96,6 +98,15 @@ def learn_sentencepiece(
             raise UserError(
                 f"SentencePiece cannot learn {pieces} pieces from this text: {reason}"
             ) from error
+
+
+def _in_stretches(lines: Iterable[str]) -> Iterator[str]:
+    """The lines, of which too long ones are cut between words, which pieces do not cross."""
+    for line in lines:
+        if len(line.encode()) <= MAX_SENTENCE_BYTES:
+            yield line
+        else:  # a character has four bytes at most
+            yield from textwrap.wrap(line, MAX_SENTENCE_BYTES // 4, break_on_hyphens=False)
 
 
 @dataclass(frozen=True)

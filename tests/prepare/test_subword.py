@@ -136,6 +136,19 @@ def test_long_texts_are_sampled_evenly(tmp_path: Path, monkeypatch: pytest.Monke
     assert (tmp_path / "sampled").read_bytes() == (tmp_path / "every second").read_bytes()
 
 
+def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: list[str]) -> None:
+    """It leaves out what is longer than 4,192 bytes, with and without spaces."""
+    learn_sentencepiece(["zebra" * 1000], 1, 30, "unigram", tmp_path / "model")
+    (line,) = segment(["zebra" * 9], as_model("sentencepiece", tmp_path / "model"))
+    assert len(line.split()) < len("zebra" * 9) / 2
+    counts = []
+    for name, text in (("whole", [" ".join(lines)]), ("lines", lines)):
+        learn_sentencepiece(text, len(text), 300, "unigram", tmp_path / name)
+        found = segment(lines, as_model("sentencepiece", tmp_path / name))
+        counts.append(sum(len(line.split()) for line in found))
+    assert counts[0] == pytest.approx(counts[1], rel=0.02)
+
+
 def test_text_without_words_is_refused_by_bpe(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nothing to learn BPE from"):
         learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
