@@ -1,12 +1,12 @@
 """SQuAD's official files: paragraphs, their questions, and answers with their places."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.prepare.task_files import list_of, number_of, text_of
 from fairseq_mhe.prepare.text import read_whole
 
 
@@ -34,52 +34,34 @@ def read_squad(path: Path) -> list[Paragraph]:
     Raises:
         UserError: the file is no such, or an answer does not stand where it says in its context.
     """
+    wrong = f"{path} is no file of SQuAD"
     try:
         content = json.loads(read_whole(path))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is no file of SQuAD: it is no JSON ({error})") from None
+        raise UserError(f"{wrong}: it is no JSON ({error})") from None
     found = []
-    for number, article in enumerate(_list(path, "it", content, "data")):
-        for paragraph in _list(path, f"article {number + 1}", article, "paragraphs"):
-            found.append(_paragraph(path, number, paragraph))
+    for number, article in enumerate(list_of(wrong, content, "data")):
+        where = f"{wrong}: article {number + 1}"
+        for paragraph in list_of(where, article, "paragraphs"):
+            context = text_of(where, paragraph, "context")
+            rows = list_of(where, paragraph, "qas")
+            questions = tuple(_question(path, where, context, row) for row in rows)
+            found.append(Paragraph(number, context, questions))
     if not any(paragraph.questions for paragraph in found):
         raise UserError(f"{path} has no questions")
     return found
 
 
-def _paragraph(path: Path, number: int, paragraph: Any) -> Paragraph:
-    where = f"a paragraph of article {number + 1}"
-    context = _value(path, where, paragraph, "context", str)
-    questions = tuple(
-        _question(path, where, context, row) for row in _list(path, where, paragraph, "qas")
-    )
-    return Paragraph(number, context, questions)
-
-
 def _question(path: Path, where: str, context: str, row: Any) -> Question:
-    identity = _value(path, f"a question of {where}", row, "id", str)
-    where = f"question {identity}"
-    text = _value(path, where, row, "question", str)
+    identity = text_of(where, row, "id")
+    where = f"{path}, question {identity}"
+    text = text_of(where, row, "question")
     answers = []
-    for answer in _list(path, where, row, "answers"):
-        said = _value(path, f"an answer of {where}", answer, "text", str)
-        start = _value(path, f"an answer of {where}", answer, "answer_start", int)
+    for answer in list_of(where, row, "answers"):
+        said, start = text_of(where, answer, "text"), number_of(where, answer, "answer_start")
         if start < 0 or context[start : start + len(said)] != said:
             raise UserError(
-                f"{path}, {where}: the answer {said!r:.60} does not stand at {start} of its context"
+                f"{where}: the answer {said!r:.60} does not stand at {start} of its context"
             )
         answers.append((said, start))
     return Question(identity, text, tuple(answers))
-
-
-def _list(path: Path, where: str, row: Any, column: str) -> Iterator[Any]:
-    yield from _value(path, where, row, column, list)
-
-
-def _value(path: Path, where: str, row: Any, column: str, kind: type) -> Any:
-    if not isinstance(row, dict) or column not in row:
-        raise UserError(f"{path} is no file of SQuAD: {where} has no column {column!r}")
-    value = row[column]
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise UserError(f"{path}: {column} of {where} is {value!r:.40}, no {kind.__name__}")
-    return value

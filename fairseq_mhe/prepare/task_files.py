@@ -15,6 +15,8 @@ from fairseq_mhe.prepare.tasks import Example, Task
 from fairseq_mhe.prepare.text import SUFFIXES, read_lines
 
 Json = Mapping[str, Any]
+#: What JSON can say in a text: NUL, and half of a character.
+_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 #: In the names of SQuAD's files.
 _VERSIONS = {"squad1": "-v1.1", "squad2": "-v2.0"}
 
@@ -97,7 +99,7 @@ def _classified(task: Task, where: str, row: Json) -> Iterator[Example]:
 
 
 def _texts(task: Task, where: str, row: Json) -> tuple[str, ...]:
-    return tuple(_text(where, row, column) for column in task.columns)
+    return tuple(text_of(where, row, column) for column in task.columns)
 
 
 def _label(task: Task, where: str, row: Json) -> str:
@@ -113,9 +115,9 @@ def _answers(task: Task, where: str, row: Json) -> Iterator[Example]:
     if not isinstance(passage, dict) or not isinstance(passage.get("questions"), list):
         raise UserError(f"{where}: its passage has no questions")
     for question in passage["questions"]:
-        asked = _text(where, question, "question")
-        for answer in _list(where, question, "answers"):
-            texts = (_text(where, passage, "text"), f"{asked} {_text(where, answer, 'text')}")
+        asked = text_of(where, question, "question")
+        for answer in list_of(where, question, "answers"):
+            texts = (text_of(where, passage, "text"), f"{asked} {text_of(where, answer, 'text')}")
             group = f"{value_of(where, row, 'idx')}.{value_of(where, question, 'idx')}"
             yield Example(texts, _label(task, where, answer), group)
 
@@ -126,7 +128,7 @@ _ASKED = {"cause": "What was the cause of this?", "effect": "What happened as a 
 
 def _choice(task: Task, where: str, row: Json) -> Iterator[Example]:
     """COPA: the premise with what is asked, and the two choices."""
-    asked = _text(where, row, "question")
+    asked = text_of(where, row, "question")
     if asked not in _ASKED:
         raise UserError(f"{where}: its question is {asked!r:.40}, neither cause nor effect")
     premise, *choices = _texts(task, where, row)
@@ -140,7 +142,7 @@ def _word_in_context(task: Task, where: str, row: Json) -> Iterator[Example]:
     texts = _texts(task, where, row)
     spans = []
     for index, text in enumerate(texts):
-        begin, end = (_number(where, row, f"{side}{index + 1}") for side in ("start", "end"))
+        begin, end = (number_of(where, row, f"{side}{index + 1}") for side in ("start", "end"))
         if not 0 <= begin < end <= len(text) or not text[begin:end].strip():
             raise UserError(
                 f"{where}: the word of {task.columns[index]} is at {begin} to {end}, outside of "
@@ -157,7 +159,10 @@ def _coreference(task: Task, where: str, row: Json) -> Iterator[Example]:
     target = value_of(where, row, "target")
     spans = []
     for name in ("span1", "span2"):
-        said, first = _text(where, target, f"{name}_text"), _number(where, target, f"{name}_index")
+        said, first = (
+            text_of(where, target, f"{name}_text"),
+            number_of(where, target, f"{name}_index"),
+        )
         count = len(said.split())
         if not (count and 0 <= first <= len(words) - count):
             raise UserError(
@@ -178,17 +183,17 @@ def _gap(task: Task, where: str, row: Json) -> Iterator[Example]:
     An entity that occurs twice is one candidate; it is right where its text is an answer's.
     """
     passage = value_of(where, row, "passage")
-    text = _text(where, passage, "text")
+    text = text_of(where, passage, "text")
     candidates: dict[str, None] = {}  # in their order
-    for entity in _list(where, passage, "entities"):
+    for entity in list_of(where, passage, "entities"):
         candidates[_stretch(where, text, entity)] = None
-    for query in _list(where, row, "qas"):
-        asked = _text(where, query, "query")
+    for query in list_of(where, row, "qas"):
+        asked = text_of(where, query, "query")
         if _GAP not in asked:
             raise UserError(f"{where}: a query has no {_GAP}: {asked!r:.60}")
         right = set()
-        for answer in _list(where, query, "answers"):
-            said = _text(where, answer, "text")
+        for answer in list_of(where, query, "answers"):
+            said = text_of(where, answer, "text")
             if said not in candidates:
                 raise UserError(
                     f"{where}: the answer {said!r:.60} is none of the entities in its passage"
@@ -207,7 +212,7 @@ _GAP, _HIGHLIGHT, _BINARY = "@placeholder", "@highlight", ("0", "1")
 
 def _stretch(where: str, text: str, entity: Any) -> str:
     """The text of an entity; its end is its last character."""
-    begin, end = _number(where, entity, "start"), _number(where, entity, "end") + 1
+    begin, end = number_of(where, entity, "start"), number_of(where, entity, "end") + 1
     if not 0 <= begin < end <= len(text):
         raise UserError(
             f"{where}: an entity is at {begin} to {end - 1}, outside of its passage of {len(text)} "
@@ -226,31 +231,37 @@ _SPECIAL: Mapping[str, Callable[[Task, str, Json], Iterator[Example]]] = {
 
 
 def value_of(where: str, row: Any, column: str) -> Any:
-    """A column of a row.
+    """A column of a row; `text_of` and its like: one of a type.
 
     Raises:
-        UserError: there is no such column.
+        UserError: there is no such column, or a text in it cannot be written to a file.
     """
     if not isinstance(row, Mapping) or column not in row:
         raise UserError(f"{where}: there is no column {column!r}")
-    return row[column]
+    value = row[column]
+    if isinstance(value, str) and _NO_TEXT.search(value):
+        raise UserError(f"{where}: {column} is {value!r:.40}, no text")
+    return value
 
 
-def _text(where: str, row: Json, column: str) -> str:
+def text_of(where: str, row: Any, column: str) -> str:
+    """A text."""
     value = value_of(where, row, column)
     if not isinstance(value, str):
         raise UserError(f"{where}: {column} is {value!r:.40}, no text")
     return value
 
 
-def _list(where: str, row: Json, column: str) -> list[Any]:
+def list_of(where: str, row: Any, column: str) -> list[Any]:
+    """A list."""
     value = value_of(where, row, column)
     if not isinstance(value, list):
         raise UserError(f"{where}: {column} is {value!r:.40}, no list")
     return value
 
 
-def _number(where: str, row: Json, column: str) -> int:
+def number_of(where: str, row: Any, column: str) -> int:
+    """A whole number."""
     value = value_of(where, row, column)
     if not isinstance(value, int) or isinstance(value, bool):
         raise UserError(f"{where}: {column} is {value!r:.40}, no whole number")

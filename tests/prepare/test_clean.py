@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.prepare.clean import (
-    CleanOptions,
-    clean_chunk,
-    normalise,
-    options_of,
-    usual_ratio,
-)
+from fairseq_mhe.prepare.clean import CleanOptions, clean_chunk, normalise, options_of, usual_ratio
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 
 OPTIONS = CleanOptions("en", "de", "none", max_tokens=250, max_ratio=1.5)

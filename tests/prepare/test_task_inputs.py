@@ -169,7 +169,18 @@ BAD: list[tuple[str, Callable[[Any], None], str]] = [
         "the answer 'nobody' is none of the entities",
     ),
     ("record", lambda row: spoil(row, "qas", 0, "query", to="no gap"), "has no @placeholder"),
-    ("squad1", lambda row: spoil(row, *QUESTION, "id"), "has no column 'id'"),
+    (
+        "copa",
+        lambda row: spoil(row, "choice1", to="half \ud83d"),
+        r"choice1 is 'half \\ud83d', no ",
+    ),
+    (
+        "squad1",
+        lambda row: spoil(row, *QUESTION, "question", to="\ud83d?"),
+        "question 0-0: .*no text",
+    ),
+    ("squad1", lambda row: spoil(row, *QUESTION, "id", to="\0"), r"id is '\\x00', no text"),
+    ("squad1", lambda row: spoil(row, *QUESTION, "id"), "article 1: there is no column 'id'"),
     (
         "squad1",
         lambda row: spoil(row, *QUESTION, "answers", 0, "answer_start", to=3),
