@@ -151,6 +151,8 @@ def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, ba
                 f"{url} has {total:,} bytes instead of {file.size:,}: another file; "
                 "nothing was kept"
             )
+        # Some servers call .gz an encoding, though asked for none: it would be undone here.
+        response.raw.headers.pop("Content-Encoding", None)
         with part.open("ab" if have else "wb") as stream:
             for block in response.iter_content(BLOCK):
                 stream.write(block)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import replace
@@ -92,6 +93,18 @@ def test_a_server_that_cannot_go_on_sends_all(
     server.ranges = False
     (tmp_path / "file.tgz.part").write_bytes(b"x" * 5000)
     assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("breaks", [[], [BLOCK + 4000]])
+def test_an_archive_comes_as_it_is_whatever_the_server_calls_it(
+    server: Server, tmp_path: Path, breaks: list[int]
+) -> None:
+    """Some servers name .tgz's own packing as an encoding, which would be undone on the way."""
+    packed = gzip.compress(CONTENT, compresslevel=0)
+    (tmp_path / "served" / "packed.tgz").write_bytes(packed)
+    server.encoding, server.break_after = "x-gzip", breaks
+    path = obtain(RemoteFile(f"{server.url}/packed.tgz", len(packed)), tmp_path, silent)
+    assert path.read_bytes() == packed
 
 
 def test_a_whole_part_is_not_asked_for_again(

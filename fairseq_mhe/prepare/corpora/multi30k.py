@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.config import merges
 from fairseq_mhe.prepare.corpora.known import ARCHIVES, DownloadedCorpus, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
@@ -52,7 +53,8 @@ class Multi30k(DownloadedCorpus):
         """As `Corpus.prepare`."""
         place = self.folder or self.archives or self.original / ARCHIVES
         if self.folder is None:
-            self.obtain(self.files, report)
+            with only_one(self.original):
+                self.obtain(self.files, report)
         texts = {split: place / name for split, name in NAMES.items()}
         paths = [side_path(text, lang) for text in texts.values() for lang in self.langs]
         source = {

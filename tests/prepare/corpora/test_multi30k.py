@@ -9,6 +9,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.corpora.known import count_warnings
 from fairseq_mhe.prepare.corpora.multi30k import FILES, NAMES, Multi30k
 from fairseq_mhe.prepare.download import RemoteFile
@@ -57,6 +58,15 @@ def test_another_file_is_refused(served: Path, tmp_path: Path) -> None:
     with (
         serve(served) as server,
         pytest.raises(UserError, match=r"train\.en\.gz has .* bytes instead of 568,929"),
+    ):
+        Multi30k(out=tmp_path / "data", mirror=server.url).prepare()
+
+
+def test_one_process_at_a_time_downloads(served: Path, tmp_path: Path) -> None:
+    with (
+        serve(served) as server,
+        only_one(tmp_path / "data" / "original"),
+        pytest.raises(UserError, match="another fairseq-mhe is at work in"),
     ):
         Multi30k(out=tmp_path / "data", mirror=server.url).prepare()
 
