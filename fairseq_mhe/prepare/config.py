@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import option
+from fairseq_mhe.common.arguments import option, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.embeddings import HASHES
@@ -35,7 +35,7 @@ def merges(default: int) -> Any:
     return option(
         default,
         "merges (bpe) or pieces (sentencepiece), of both languages together",
-        type=int,
+        type=positive,
         metavar="N",
     )
 
@@ -67,7 +67,7 @@ class SubwordOptions:
         50.0, "refuse where cleaning drops more than X%% of a text's pairs", type=float, metavar="X"
     )
     workers: int | None = option(
-        None, "processes (default: all cores); the result is the same", type=int, metavar="N"
+        None, "processes (default: all cores); the result is the same", type=positive, metavar="N"
     )
 
     @property
@@ -90,7 +90,9 @@ class SubwordChoice:
         "keep the hashes of all words with the data, for this one alone",
         choices=tuple(HASHES),
     )
-    vocab_size: int = option(8000, "pieces (sentencepiece) or merges (bpe)", type=int, metavar="N")
+    vocab_size: int = option(
+        8000, "pieces (sentencepiece) or merges (bpe)", type=positive, metavar="N"
+    )
     model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
     block: int = option(
         512,
@@ -102,7 +104,7 @@ class SubwordChoice:
     )
     lowercase: bool = option(False, "everything in small letters")
     workers: int | None = option(
-        None, "processes (default: all cores); the result is the same", type=int, metavar="N"
+        None, "processes (default: all cores); the result is the same", type=positive, metavar="N"
     )
 
     @property

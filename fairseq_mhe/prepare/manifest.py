@@ -21,7 +21,7 @@ _FORM = Form(
     {
         "format": _FORMAT,
         "state": str,
-        **dict.fromkeys(("?source_lang", "?target_lang", "?subword", "?tokenizer"), str),
+        **dict.fromkeys(("?form", "?source_lang", "?target_lang", "?subword", "?tokenizer"), str),
         "?lines": {str: int},
         "?source": {"?lines": _COUNTED, "?known_lines": {str: int}},
         "steps": {
@@ -31,6 +31,9 @@ _FORM = Form(
     },
     "delete it and prepare its folder again",
 )
+
+#: What a manifest says in "form" -> what its folder holds.
+_HELD = {None: "parallel text", "text": "running text", "task": "a task"}
 
 Counts = dict[str, Any]
 
@@ -71,10 +74,18 @@ class Manifest(Steps):
     """
 
     def __init__(self, folder: Path, heading: Mapping[str, Any]) -> None:
-        """``heading``: the manifest's keys above its steps."""
+        """``heading``: the manifest's keys above its steps.
+
+        Raises:
+            UserError: the folder holds something of another form, which would be written over.
+        """
         super().__init__(folder)
-        found = read_manifest(folder)["steps"] if (folder / MANIFEST).exists() else {}
-        self.content = {"format": _FORMAT, "state": "unfinished", **heading, "steps": found}
+        there = (folder / MANIFEST).exists()
+        found = read_manifest(folder) if there else {**heading, "steps": {}}
+        if (held := found.get("form")) != heading.get("form"):
+            raise UserError(f"{folder} holds {_HELD.get(held, held)}: name another --out")
+        steps = found["steps"]
+        self.content = {"format": _FORMAT, "state": "unfinished", **heading, "steps": steps}
 
     def status(self) -> dict[str, Any]:
         """The manifest."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import check_input
 
 MAX_LINE_BYTES = 1_000_000  # longer than any sentence: a binary file, or one without line ends
 BOM = "\ufeff"
@@ -41,6 +42,7 @@ def side_path(prefix: Path, lang: str) -> Path:
 
 def existing_text(path: Path) -> Path:
     """``path`` itself, if it is a file with something in it; else raises UserError."""
+    check_input(path, "name a text file, which can be read several times")
     with as_user_errors(path), path.open("rb") as stream:
         if not stream.read(1):
             raise UserError(f"{path} is empty; parallel text needs at least one line on each side")

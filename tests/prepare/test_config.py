@@ -34,7 +34,7 @@ from fairseq_mhe.prepare.pipeline import prepare
             "no text for valid and test is named; .* N at least 3",
         ),
         ({"hold_out": 9}, "nothing is to be held out"),
-        ({"train": (Path("nowhere/a.tsv.gz"),)}, r"cannot read nowhere/a\.tsv\.gz"),
+        ({"train": (Path("nowhere/a.tsv.gz"),)}, r"nowhere/a\.tsv\.gz does not exist"),
         ({"valid": Path("nowhere/valid")}, r"nowhere/valid\.en is not there"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,15 @@ def test_bad_files_end_in_one_line(
         prepare_task(task, source, language_text, tmp_path / "out", block=64)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out" / "bin").exists()
+
+
+def test_a_folder_of_another_kind_is_not_written_over(language_text: Path, tmp_path: Path) -> None:
+    source = put(tmp_path / "in", "rte", dict.fromkeys(("train", "dev"), official("rte", "")))
+    text = shutil.copytree(language_text, tmp_path / "text")
+    before = {path: path.read_bytes() for path in text.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="text holds running text: name another --out"):
+        prepare_task(TASKS["rte"], source, text, text, block=64)
+    assert {path: path.read_bytes() for path in text.rglob("*") if path.is_file()} == before
 
 
 def test_a_missing_file_is_told(language_text: Path, tmp_path: Path) -> None:

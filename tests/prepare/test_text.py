@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from fairseq_mhe.prepare.text import (
     MAX_LINE_BYTES,
     Block,
     count_lines,
+    existing_text,
     pairs_of,
     read_blocks,
     read_lines,
@@ -70,6 +72,13 @@ def test_empty_file_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "a.en", b"")
     with pytest.raises(UserError, match=r"a\.en is empty"):
         side_path(tmp_path / "a", "en")
+
+
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """It can be read once, and every text is read several times."""
+    os.mkfifo(tmp_path / "pipe.tsv")
+    with pytest.raises(UserError, match=r"pipe\.tsv is a pipe: name a text file"):
+        existing_text(tmp_path / "pipe.tsv")
 
 
 def test_compressed_nothing_is_refused(tmp_path: Path) -> None:

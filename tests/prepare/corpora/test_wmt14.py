@@ -18,7 +18,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import wmt14
-from fairseq_mhe.prepare.corpora.known import count_warnings, finish
+from fairseq_mhe.prepare.corpora.known import count_warnings, finish, run_corpus
 from fairseq_mhe.prepare.corpora.wmt14 import WMT14, Wmt14, read_catalogue
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import Miniature, Server, make_miniature, serve, write_archive
@@ -204,6 +204,23 @@ def test_too_small_a_disk_is_told_before_the_download(
     monkeypatch.setattr("fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(1, 1, 10**9))
     with pytest.raises(UserError, match=r"has 1\.0 GB free, step 'extract' needs about 2\.0 GB"):
         Wmt14(out=tmp_path / "data", mirror=server.url).prepare()
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("words", [["--workers", "-1"], ["--vocab-size", "0"]])
+def test_options_are_refused_before_the_download(
+    miniature: Miniature,
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+) -> None:
+    line = ["--out", str(tmp_path / "data"), *miniature.options(server.url), *words]
+    monkeypatch.setattr(sys, "argv", ["wmt14_en_de.sh", *line])
+    with pytest.raises(SystemExit, match="2"):
+        run_corpus(Wmt14, wmt14.__doc__)
+    assert f"argument {words[0]}: '{words[1]}' is no whole number" in capsys.readouterr().err
     assert server.requests == []
 
 
