@@ -9,6 +9,7 @@ from debian.deb import read_package
 from debian.fetch import LANGS, Fetched, Origin, from_folder
 from debian.mirror import from_mirror
 from debian.packages import PACKAGES
+from debian.split import LARGEST
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.manifest import Manifest, open_manifest
@@ -26,8 +27,11 @@ def assemble(
     Raises:
         UserError: packages are missing or damaged, the disk is too small, or pairs are too few.
     """
-    if held_out < 1:
-        raise UserError(f"--held-out is {held_out}; valid and test need at least one pair each")
+    if held_out < LARGEST:
+        raise UserError(
+            f"--held-out is {held_out}; it must be at least {LARGEST}, since a package may have "
+            f"one in {LARGEST} of them"
+        )
     with open_manifest(out, {"corpus": "debian"}) as steps:
         fetched = _fetch(out / "apt", origin, report)
         return _assemble(steps, fetched, held_out, workers, report)

@@ -49,7 +49,7 @@ RULES = 1  # of reading and cleaning; another number makes what was read with ot
 DESCRIPTIONS = "descriptions"
 KINDS = (MAN, HELP, LIBREOFFICE, DESCRIPTIONS, GETTEXT, LYX)
 
-UNREADABLE = (ValueError, OSError, EOFError, zlib.error, struct.error, SyntaxError)
+UNREADABLE = (ValueError, OSError, EOFError, zlib.error, struct.error, SyntaxError, AssertionError)
 UNPACKED = 0.3  # bytes of packed documents for each byte of a package, with some to spare
 CHUNK = 8  # documents that a process reads at a time
 
@@ -153,12 +153,11 @@ class Corpus:
         self.packages = packages
         self.descriptions = descriptions
         self.folder = steps.folder / "documents"
+        self.sources = {one.name: one.source for one in packages if one.source != one.name}
 
     def unpack(self, workers: int, report: Report) -> None:
         """The documents of every package."""
         self.folder.mkdir(exist_ok=True)
-        for left_over in self.folder.glob(".*.part"):
-            left_over.unlink()
         packed = [
             package for package in self.packages if not unpacked_path(self.folder, package).exists()
         ]
@@ -178,6 +177,7 @@ class Corpus:
             inputs: Any = {
                 lang: [sha256(path) for path in self.descriptions[lang]] for lang in LANGS
             }
+            inputs["sources"] = self.sources
         else:
             inputs = [package.sha256 for package in self.packages]
         made_from = {"rules": RULES, "inputs": inputs}
@@ -200,11 +200,10 @@ class Corpus:
     def _found(self, kind: str, workers: int, report: Report) -> Iterator[Found]:
         if kind == DESCRIPTIONS:
             found = Found()
-            sources = {package.name: package.source for package in self.packages}
             for name, paragraphs in read_descriptions(
                 self.descriptions["en"], self.descriptions["de"]
             ):
-                found.add(kind, sources.get(name, name), paragraphs)
+                found.add(kind, self.sources.get(name, name), paragraphs)
             yield found
             return
         tasks = list(self._tasks(kind))

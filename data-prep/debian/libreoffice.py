@@ -32,8 +32,14 @@ def _is_seen(element: etree._Element) -> bool:
 
 
 def paragraphs(page: str) -> dict[str, str]:
-    """Number -> text."""
+    """Number -> text.
+
+    Raises:
+        ValueError: the page is empty.
+    """
     root = etree.fromstring(page.encode(), etree.HTMLParser(encoding="utf-8"))
+    if root is None:
+        raise ValueError("the page is empty")
     found: dict[str, str] = {}
     for element in root.iter(*TEXT):
         number = element.get("id", "")

@@ -153,6 +153,7 @@ def read_markup(
 
     Raises:
         ValueError: one is not text.
+        AssertionError: one has a declaration that Python's parser gives up at.
     """
     sides = [
         blocks(decode(raw), names) for raw, names in zip((english, german), entities, strict=True)

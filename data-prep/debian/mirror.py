@@ -35,21 +35,26 @@ def from_mirror(
 
     Raises:
         UserError: a file cannot be had or is another one; the mirror has no such release; or a
-        package that is named is
-            not in it.
+        package that is named is not in it.
     """
     place = f"{mirror.rstrip('/')}/dists/{release}"
     lists = archives / f"lists-{release}"
     text = obtain(RemoteFile(f"{place}/InRelease"), lists, report).read_text(encoding="utf-8")
     known = indexes(text)
 
+    def get(files: Sequence[RemoteFile], folder: Path) -> list[Path]:
+        try:
+            return obtain_all(files, folder, report)
+        except UserError as error:
+            # What the lists of an earlier run name may be gone.
+            raise UserError(f"{error}; if the release has changed, delete {lists}") from error
+
     def index(path: str) -> Path:
         """One of the release's lists, in the first compression that it has."""
         for suffix in OPENERS:
             if f"{path}{suffix}" in known:
-                return obtain(
-                    RemoteFile(f"{place}/{path}{suffix}", *known[f"{path}{suffix}"]), lists, report
-                )
+                file = RemoteFile(f"{place}/{path}{suffix}", *known[f"{path}{suffix}"])
+                return get([file], lists)[0]
         raise UserError(
             f"{place}/InRelease names no {path}; "
             f"is this a Debian mirror, and {release} a release of it?"
@@ -70,7 +75,5 @@ def from_mirror(
         lang: (index(f"main/i18n/Translation-{lang}"),) for lang in LANGS
     }
     label = re.search(r"^Label: (.+)$", text, re.M)
-    paths = tuple(obtain_all(files, archives, report))
-    return Fetched(
-        f"{label[1] if label else 'Debian'} {release}", paths, descriptions, tuple(missing)
-    )
+    name = f"{label[1] if label else 'Debian'} {release}"
+    return Fetched(name, tuple(get(files, archives)), descriptions, tuple(missing))

@@ -7,7 +7,8 @@ Pair = tuple[str, str]  # English, German
 
 OBJECT = "\ufffc"  # Unicode's own mark for what is no text: a formula, the name of another section
 SPACE = re.compile(r"\s+")
-INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))
+INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff\0"))
+INVISIBLE |= dict.fromkeys(range(0xD800, 0xE000))  # halves of characters
 C1_CONTROL = re.compile("[\x80-\x9f]")
 ENDS = re.compile(r"(?<=[.!?])([\"»”')\]]*)\s+(?=[\"„«»“(\[]*[A-ZÄÖÜ])")
 # What ends in a point that does not end a sentence.

@@ -148,6 +148,20 @@ def test_what_cannot_be_read_is_left_out_and_told(folder: Path, tmp_path: Path) 
     ]
 
 
+def test_descriptions_follow_the_packages(folder: Path, tmp_path: Path) -> None:
+    """Of what is read with a package, its description is held out with it, also when it is new."""
+    some = tmp_path / "packages"
+    some.mkdir()
+    for path in folder.iterdir():
+        (some / path.name).symlink_to(path)
+    options: dict[str, Any] = {"folder": some, "held_out": HELD_OUT, "workers": 1}
+    program.make_text(tmp_path / "data", **options)
+    write_deb(some, "described0", {}, source="the-source")
+    program.make_text(tmp_path / "data", **options)
+    pairs = (tmp_path / "data" / "original" / "pairs" / "descriptions.tsv").read_text()
+    assert [line.split("\t")[0] for line in pairs.splitlines()][:2] == ["the-source", "the-source"]
+
+
 def nothing_made(out: Path) -> bool:
     """Whether there is nothing that could be taken for a result."""
     return not (out / "manifest.json").exists() and not list(out.rglob("train*"))
@@ -166,6 +180,7 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
     [
         ({"packages": ["app", "nothing"]}, "has no package nothing"),
         ({"held_out": 0}, "--held-out is 0"),
+        ({"held_out": 4}, "--held-out is 4; it must be at least 5"),
         ({"held_out": 2000}, "too few to hold out 2,000"),
     ],
 )

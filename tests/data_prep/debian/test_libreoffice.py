@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from debian.libreoffice import read_libreoffice
 
 PAGE = """<html><head><title>x</title></head><body><p>No number</p><h1 id="hd_id1">{0}</h1>
@@ -19,3 +21,9 @@ def test_paragraphs_of_the_same_number() -> None:
         ("Undo", "Rückgängig"),
         ("Press Ctrl+Z.", "Drücken Sie Strg+Z."),
     ]
+
+
+@pytest.mark.parametrize("page", [b"", b" \n", b"<!-- nothing -->"])
+def test_an_empty_page_is_not_readable(page: bytes) -> None:
+    with pytest.raises((ValueError, SyntaxError), match="empty"):
+        read_libreoffice(b"<p id='par_id1'>Text</p>", page)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from debian.corpus import UNREADABLE
 from debian.markup import blocks, read_entities, read_markup, resolved
 
 
@@ -58,3 +61,9 @@ def test_pages_of_html_that_is_not_well_formed() -> None:
         ("Second", "Zweite"),
         ("line.", "Zeile."),
     ]
+
+
+@pytest.mark.parametrize("section", ["<![weird[x]]>", "<![%draft;[x]]>"])
+def test_what_the_parser_gives_up_at_is_not_readable(section: str) -> None:
+    with pytest.raises(UNREADABLE, match=r"in marked section|expected name"):
+        read_markup(f"<p>Text</p>{section}".encode(), b"<p>Text</p>")

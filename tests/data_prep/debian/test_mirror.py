@@ -40,6 +40,18 @@ def test_what_it_lacks_is_told(url: str, tmp_path: Path) -> None:
         from_mirror(url, "other", tmp_path / "debs", ["app"], [], silent)
 
 
+def test_lists_of_before_are_named_where_the_mirror_has_moved_on(
+    url: str, folder: Path, tmp_path: Path
+) -> None:
+    """As after a point release: what the old lists name is gone."""
+    from_mirror(url, "test", tmp_path / "debs", ["app"], [], silent)
+    (package,) = (tmp_path / "mirror" / "pool").glob("manpages-de_*.deb")
+    package.unlink()
+    lists = tmp_path / "debs" / "lists-test"
+    with pytest.raises(UserError, match=rf"404 .*; if the release has changed, delete {lists}"):
+        from_mirror(url, "test", tmp_path / "debs", ["app", "manpages-de"], [], silent)
+
+
 def test_another_file_is_refused(url: str, tmp_path: Path) -> None:
     (package,) = (tmp_path / "mirror" / "pool").glob("app_*.deb")
     package.write_bytes(package.read_bytes()[:-1] + b"x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from debian.man import unescape
 from debian.text import decode, plain, sentence_pairs, sentences
 
 
@@ -38,6 +39,7 @@ def test_paragraphs_are_cut_where_both_sides_agree() -> None:
 
 def test_plain_and_decoded() -> None:
     assert plain(" a\u00ad\u200bb\n\tu\u0308\u00a0c ") == "ab ü c"
+    assert plain(unescape(r"a\[u0000]b\[uD83D]c")) == "abc"  # no file could hold it
     assert decode("\ufeffä".encode()) == decode(b"\xe4") == "ä"
     with pytest.raises(ValueError, match="neither"):
         decode(b"\xe4\x81")
