@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 import zipfile
 import zlib
@@ -37,7 +38,7 @@ from debian.lyx import read_lyx
 from debian.man import read_man
 from debian.markup import Entities, read_entities, read_markup, resolved
 from debian.split import Row, split
-from debian.text import Pair, plain, sentence_pairs
+from debian.text import Pair, decode, plain, sentence_pairs
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, check_room, sha256, write_json
 from fairseq_mhe.prepare.manifest import Counts, Manifest
@@ -114,8 +115,13 @@ def unpack(package: Package, folder: Path) -> None:
 
 
 @lru_cache(maxsize=8)
-def _archive(path: Path) -> zipfile.ZipFile:
+def _archive(path: Path, process: int) -> zipfile.ZipFile:
+    """Opened by each process: forked ones would share the place in an open file."""
     return zipfile.ZipFile(path)
+
+
+def _content(path: Path, name: str) -> bytes:
+    return _archive(path, os.getpid()).read(name)
 
 
 def read_task(task: Task) -> Found:
@@ -130,7 +136,7 @@ def read_task(task: Task) -> Found:
     found = Found()
     for package, parts in task.documents:
         try:
-            contents = [_archive(path).read(name) for path, name in parts]
+            contents = [_content(path, name) for path, name in parts]
             paragraphs = list(readers[task.kind](*contents))
         except UNREADABLE:
             found.unreadable.append(f"{package}: {parts[-1][1]}")
@@ -241,11 +247,8 @@ class Corpus:
         """KDE's names for programs, keys and the like: English and German ones."""
         found: dict[str, dict[str, str]] = {lang: {} for lang in LANGS}
         for document in self._documents(ENTITIES):
-            text = (
-                _archive(unpacked_path(self.folder, self.packages[document.package]))
-                .read(document.path)
-                .decode()
-            )
+            path = unpacked_path(self.folder, self.packages[document.package])
+            text = decode(_content(path, document.path))
             folder = document.path.split("/")[-2]
             for lang in [folder] if folder in LANGS else LANGS:
                 found[lang] |= read_entities(text)

@@ -55,8 +55,8 @@ def kind_of(path: str) -> str | None:
 
 
 def is_wanted(path: str) -> bool:
-    """Whether ``path`` in a package is a document to be read."""
-    return kind_of(path) is not None
+    """Whether ``path`` in a package is a document to be read; it may be no text."""
+    return path.isprintable() and kind_of(path) is not None
 
 
 def matched(documents: Iterable[Document]) -> list[tuple[Document, Document]]:

@@ -9,16 +9,19 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from debian import __main__ as program
+from debian.corpus import Task, read_task
 from fairseq_mhe.common import files
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.manifest import read_manifest
+from fairseq_mhe.prepare.parallel import ordered_map
 from tests.data_prep.debian.conftest import catalogue, write_deb
 from tests.fixtures.processes import kill, python
 from tests.fixtures.text import Pairs
@@ -138,7 +141,12 @@ def test_what_cannot_be_read_is_left_out_and_told(folder: Path, tmp_path: Path) 
         "öß".encode(), b"\x81\xdf\x81\xdf"
     )
     path = "usr/share/locale/de/LC_MESSAGES/broken.mo"
-    write_deb(some, "broken", {path: broken, "usr/share/man/de/man1/x0.1.gz": b"no gzip"})
+    odd = {
+        "usr/share/kf5/kdoctools/customization/de/x.entities": "<!ENTITY x 'ä'>".encode("latin-1"),
+        "usr/share/man/de/man1/no-text-\udce4.1.gz": b"",
+    }
+    man_page = {"usr/share/man/de/man1/x0.1.gz": b"no gzip"}
+    write_deb(some, "broken", {path: broken, **man_page, **odd})
     out = prepare_debian(
         tmp_path / "data", folder=some, held_out=HELD_OUT, vocab_size=100, workers=1
     )
@@ -160,6 +168,20 @@ def test_descriptions_follow_the_packages(folder: Path, tmp_path: Path) -> None:
     program.make_text(tmp_path / "data", **options)
     pairs = (tmp_path / "data" / "original" / "pairs" / "descriptions.tsv").read_text()
     assert [line.split("\t")[0] for line in pairs.splitlines()][:2] == ["the-source", "the-source"]
+
+
+def test_processes_read_archives_that_the_first_one_has_open(tmp_path: Path) -> None:
+    """An open file that is forked has one place in it for all."""
+    message = {f"message of number {n}": f"Nachricht mit Nummer {n}" for n in range(300)}
+    names = [f"usr/share/locale/de/LC_MESSAGES/a{n}.mo" for n in range(160)]
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, catalogue({"": "", **message}))
+    documents = [("x", ((tmp_path / "x.zip", name),)) for name in names]
+    tasks = [Task("gettext", tuple(documents[at : at + 8])) for at in range(0, 160, 8)]
+    read_task(tasks[0])
+    found = list(ordered_map(read_task, tasks, workers=4))
+    assert [one.counts for one in found] == [{"kept": 8 * 300}] * 20
 
 
 def nothing_made(out: Path) -> bool:
