@@ -192,7 +192,7 @@ def open_text(folder: Path) -> TextFolder:
     if manifest.get("form") != TEXT:
         raise UserError(f"{folder} is no running text: give a folder of data-prep/text.sh")
     check_complete(folder, manifest)
-    data = TextFolder(folder, (manifest["source_lang"], manifest["target_lang"]), manifest)
+    data = TextFolder(folder, _languages_said(folder, manifest), manifest)
     if not data.dictionary(0).is_file():
         raise UserError(f"{data.dictionary(0)} is missing: prepare {folder} again")
     return data
@@ -203,6 +203,10 @@ def _languages_of(folder: Path, manifest: Mapping[str, Any]) -> tuple[str, str]:
         raise UserError(
             f"{folder} is running text, for language models: give a folder of parallel text"
         )
+    return _languages_said(folder, manifest)
+
+
+def _languages_said(folder: Path, manifest: Mapping[str, Any]) -> tuple[str, str]:
     try:
         return manifest["source_lang"], manifest["target_lang"]
     except KeyError as error:

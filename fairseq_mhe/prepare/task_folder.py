@@ -18,7 +18,13 @@ from fairseq_mhe.embeddings import write_hashes
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import binarise_with
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
-from fairseq_mhe.prepare.manifest import Counts, check_complete, open_manifest, read_manifest
+from fairseq_mhe.prepare.manifest import (
+    MANIFEST,
+    Counts,
+    check_complete,
+    open_manifest,
+    read_manifest,
+)
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, TASKS, Task
@@ -41,14 +47,17 @@ _WINDOWS = Form(
 
 @dataclass(frozen=True)
 class TaskFolder:
-    """A prepared task: ``text`` is the fingerprint of the language model's data folder,
-    ``fingerprint`` of what is trained on, ``scored`` of all else.
+    """A prepared task, with ``training`` examples to train on.
+
+    ``text`` is the fingerprint of the language model's data folder, ``fingerprint`` of what is
+    trained on, ``scored`` of all else.
     """
 
     folder: Path
     task: Task
     block: int
     text: str
+    training: int
     fingerprint: str
     scored: str
 
@@ -56,12 +65,6 @@ class TaskFolder:
     def binary(self) -> Path:
         """What fairseq reads: input0, input1 and label, each with dict.txt."""
         return self.folder / "bin"
-
-    @property
-    def training(self) -> int:
-        """How many training examples there are."""
-        lines: int = read_manifest(self.folder)["lines"][TRAIN]
-        return lines
 
     @property
     def subsets(self) -> dict[str, str]:
@@ -84,9 +87,10 @@ def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished.
 
     Raises:
-        UserError: it is none, or unfinished.
+        UserError: it is none, or unfinished, or its manifest is not whole.
     """
-    manifest = read_manifest(folder.resolve())
+    place = folder.resolve()
+    manifest = read_manifest(place)
     if manifest.get("form") != FORM or manifest.get("task") not in TASKS:
         raise UserError(f"{folder} is no prepared task: give a folder of data-prep/glue.sh")
     check_complete(folder, manifest)
@@ -94,8 +98,11 @@ def open_task(folder: Path) -> TaskFolder:
     task = TASKS[manifest["task"]]
     train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
     scored = key({name: value for name, value in files.items() if name not in train})
-    place, block, text = folder.resolve(), manifest["block"], manifest["text"]
-    return TaskFolder(place, task, block, text, key(train), scored)
+    try:
+        block, text, training = manifest["block"], manifest["text"], manifest["lines"][TRAIN]
+    except KeyError as error:
+        raise UserError(f"{place / MANIFEST} has no {error}: {_AGAIN}") from None
+    return TaskFolder(place, task, block, text, training, key(train), scored)
 
 
 def prepare_task(

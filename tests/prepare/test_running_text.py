@@ -116,6 +116,14 @@ def test_parallel_text_is_no_running_text(prepared: Path) -> None:
         open_text(prepared)
 
 
+def test_a_manifest_without_a_language_is_told(text: Path, tmp_path: Path) -> None:
+    out = prepare_text(config(text, tmp_path / "data"))
+    manifest = (out / "manifest.json").read_text()
+    (out / "manifest.json").write_text(manifest.replace('"source_lang": "en",', ""))
+    with pytest.raises(UserError, match=r"manifest\.json has no 'source_lang'"):
+        open_text(out)
+
+
 BAD = [
     ({"hold_out": None}, "no text for valid and test is named"),
     ({"hold_out": 2}, "N at least 3"),
