@@ -9,7 +9,7 @@ from pathlib import Path
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import merges
-from fairseq_mhe.prepare.corpora.known import DownloadedCorpus, default_out, run_corpus
+from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import Counts, open_manifest
 from fairseq_mhe.prepare.progress import Report, silent
@@ -32,7 +32,7 @@ _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Iwslt14(DownloadedCorpus):
+class Iwslt14(Downloads, Corpus):
     """The talks of the archive ``file``."""
 
     script = "iwslt14_de_en.sh"
@@ -46,7 +46,7 @@ class Iwslt14(DownloadedCorpus):
         """As `Corpus.prepare`."""
 
         def action(work: Path) -> Counts:
-            (archive,) = self.obtain([self.file], report)
+            (archive,) = self.obtained([self.file], self.original, report)
             self._extract(archive, work)
             return {"sha256": sha256(archive)}
 

@@ -101,15 +101,6 @@ class Corpus(SubwordOptions, ABC):
         return prepare(config, report, source)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DownloadedCorpus(Downloads, Corpus):
-    """A corpus whose files are downloaded."""
-
-    def obtain(self, files: Sequence[RemoteFile], report: Report) -> list[Path]:
-        """The verified files, downloaded where they are missing."""
-        return self.obtained(files, self.original, report)
-
-
 def with_known(found: Mapping[str, int], known: Mapping[str, int]) -> dict[str, dict[str, int]]:
     """Counts beside those that are known, for the manifest."""
     return {

@@ -7,7 +7,7 @@ from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.config import merges
-from fairseq_mhe.prepare.corpora.known import ARCHIVES, DownloadedCorpus, default_out, run_corpus
+from fairseq_mhe.prepare.corpora.known import ARCHIVES, Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import side_path
@@ -33,7 +33,7 @@ FILES = tuple(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multi30k(DownloadedCorpus):
+class Multi30k(Downloads, Corpus):
     """The text of ``files``, or of the same names in ``folder``; no pair is dropped for lengths."""
 
     script = "multi30k_en_de.sh"
@@ -54,7 +54,7 @@ class Multi30k(DownloadedCorpus):
         place = self.folder or self.archives or self.original / ARCHIVES
         if self.folder is None:
             with only_one(self.original):
-                self.obtain(self.files, report)
+                self.obtained(self.files, self.original, report)
         texts = {split: place / name for split, name in NAMES.items()}
         paths = [side_path(text, lang) for text in texts.values() for lang in self.langs]
         source = {

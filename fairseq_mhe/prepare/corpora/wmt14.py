@@ -16,7 +16,7 @@ from fairseq_mhe.common.files import read_json, sha256
 from fairseq_mhe.common.forms import Form
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import merges
-from fairseq_mhe.prepare.corpora.known import DownloadedCorpus, default_out, run_corpus, with_known
+from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus, with_known
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
@@ -115,7 +115,7 @@ def read_catalogue(path: Path | str) -> Catalogue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wmt14(DownloadedCorpus):
+class Wmt14(Downloads, Corpus):
     """The training corpora of ``catalogue`` with one News Commentary, and the two test sets.
 
     ``newstest``: a folder with newstest2013.{en,de} and newstest2014.{en,de}, in place of
@@ -164,7 +164,7 @@ class Wmt14(DownloadedCorpus):
 
     def _extract(self, steps: Manifest, parts: tuple[Part, ...], report: Report) -> dict[str, int]:
         def action(work: Path) -> Counts:
-            paths = self.obtain([part.file for part in parts], report)
+            paths = self.obtained([part.file for part in parts], self.original, report)
             unpack = partial(_extract_one, langs=self.langs, work=work)
             counts = ordered_map(unpack, list(zip(parts, paths, strict=True)), self.cores)
             return {part.name: lines for part, lines in zip(parts, counts, strict=True)}
