@@ -135,10 +135,8 @@ class Apt:
         """
         paths = {stanza["SHA256"]: out / file_name(stanza) for stanza in stanzas_}
         absent = [s for s in stanzas_ if not _is_right(paths[s["SHA256"]], s["SHA256"])]
-        total, done = (
-            sum(int(s["Size"]) for s in stanzas_),
-            sum(int(s["Size"]) for s in stanzas_ if s not in absent),
-        )
+        total = sum(int(s["Size"]) for s in stanzas_)
+        done = total - sum(int(s["Size"]) for s in absent)
         part = out / "part"
         part.mkdir(parents=True, exist_ok=True)
         check_room(out, total - done, "the download")

