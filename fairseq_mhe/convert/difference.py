@@ -108,15 +108,16 @@ def search(
 
 
 @torch.inference_mode()
-def loss(model: nn.Module, batches: Sequence[dict[str, Any]], pad: int) -> float:
+def loss(model: Any, batches: Sequence[dict[str, Any]], pad: int) -> float:
     """Mean negative log-likelihood of a reference token, in nats, without smoothing."""
     total = torch.zeros((), dtype=torch.float64)
     tokens = 0
     for batch in batches:
         target: Tensor = batch["target"]  # (B, T)
-        logits = model(**batch["net_input"])[0]  # (B, T, vocabulary)
-        rows = logits.flatten(0, 1).float()  # (B T, vocabulary)
-        total += nn.functional.cross_entropy(
+        # By the model itself: with an adaptive softmax its output is no logits.
+        logs = model.get_normalized_probs(model(**batch["net_input"]), log_probs=True)
+        rows = logs.flatten(0, 1).float()  # (B T, vocabulary)
+        total += nn.functional.nll_loss(
             rows, target.flatten(), ignore_index=pad, reduction="sum"
         ).double()
         tokens += int(target.ne(pad).sum())

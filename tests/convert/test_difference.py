@@ -43,13 +43,17 @@ def test_the_largest_difference_at_real_positions() -> None:
     assert found.relative == pytest.approx(0.5 / max(1, found.largest_logit), rel=1e-5)
 
 
-def test_the_loss_is_the_mean_over_words() -> None:
-    model = make_model(attention="mha")
+@pytest.mark.parametrize("cutoff", [None, [6, 9]])
+def test_the_loss_is_the_mean_over_words(cutoff: list[int] | None) -> None:
+    model: Any = make_model(attention="mha", adaptive_softmax_cutoff=cutoff)
     inputs = make_batch()
     target = inputs["prev_output_tokens"].roll(-1, dims=1)
     target[:, -1] = PAD
     with torch.inference_mode():
-        chances = model(**inputs)[0].log_softmax(dim=-1)
+        output = model(**inputs)[0]
+        chances = output.log_softmax(dim=-1)
+        if cutoff:
+            chances = model.decoder.adaptive_softmax.get_log_prob(output, None)
     rows, columns = target.ne(PAD).nonzero(as_tuple=True)
     by_hand = -sum(
         float(chances[r, c, target[r, c]]) for r, c in zip(rows, columns, strict=True)
