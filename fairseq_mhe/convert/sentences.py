@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from fairseq.data import data_utils
 from fairseq.tasks.translation import TranslationTask
@@ -94,7 +95,7 @@ def open_material(
         return Material(source, task, compared, train, str(data), subset)
     task = task_of(open_data(data), source)
     train, compared = (
-        batches(task, split, sentence_pairs(task, split, sentences)) if split else []
+        batches(task, split, sentence_pairs(task, split, sentences, source.model)) if split else []
         for split in splits
     )
     return Material(source, task, compared, train, str(data), subset)
@@ -119,11 +120,13 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     return task
 
 
-def sentence_pairs(task: TranslationTask, subset: str, count: int) -> list[Pair]:
-    """The first ``count`` pairs of a split, as fairseq's collater takes them.
+def sentence_pairs(task: TranslationTask, subset: str, count: int, model: Any) -> list[Pair]:
+    """The first ``count`` pairs of a split that ``model`` has the positions for.
+
+    They are as fairseq's collater takes them.
 
     Raises:
-        UserError: the split is missing.
+        UserError: the split is missing, or has no such pair.
     """
     try:
         task.load_dataset(subset)
@@ -132,7 +135,13 @@ def sentence_pairs(task: TranslationTask, subset: str, count: int) -> list[Pair]
             f"{task.cfg.data} has no split {subset!r}: prepare the data again, or name another"
         ) from None
     dataset = task.dataset(subset)
-    return [dataset[index] for index in range(min(count, len(dataset)))]
+    fitting, _ = dataset.filter_indices_by_size(np.arange(len(dataset)), model.max_positions())
+    if not len(fitting):
+        raise UserError(
+            f"{task.cfg.data} has no sentences in {subset!r} that the model has the positions for: "
+            "prepare the data again, or name another split"
+        )
+    return [dataset[index] for index in fitting[:count]]
 
 
 def batches(task: TranslationTask, subset: str, pairs: Sequence[Pair]) -> list[Pair]:

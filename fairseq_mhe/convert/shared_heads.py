@@ -49,6 +49,8 @@ def with_shared_heads(full: Any, heads: int, cached: bool = False) -> Any:
     query, key, value = _projections(full)
     output = full.linear[-1]
     kept = _distinct_heads(heads, key.weight, key.bias, value.weight)
+    if kept == heads:
+        return full
     first = _first_of_group(heads, kept)
     values = value.bias.reshape(heads, -1)  # (n, d)
     # Rows of attention weights sum to 1: what value biases differ by goes through the output into

@@ -83,6 +83,12 @@ def convert(
         raise UserError(
             f"{source.path} has an adaptive softmax, which CTranslate2 does not: --engine fairseq"
         )
+    width, says = (source.options[f"decoder_{name}_dim"] for name in ("embed", "output"))
+    if says != width:
+        raise UserError(
+            f"{source.path} has a decoder whose output is {says} wide and not {width} as the rest, "
+            "which CTranslate2 does not: --engine fairseq"
+        )
     parameters = folded_parameters(source.model)
     try:
         convert_stock(
@@ -140,14 +146,18 @@ def agreement(
 ) -> Agreement:
     """Translate a split's first ``sentences`` by fairseq and by CTranslate2."""
     translator = open_translator(model, "cpu", "default", threads)
-    pairs = sentence_pairs(task, subset, sentences)
+    model_: Any = source.model
+    limit = min(_LONGEST, model_.max_positions()[1] - 1)
+    pairs = sentence_pairs(task, subset, sentences, source.model)
     found = batches(task, subset, pairs)
     # Without </s>, which CTranslate2 adds itself.
     words = [_words(task.source_dictionary, pair["source"].tolist()) for pair in pairs]
     same = []
     for beam in (1, BEAM):
-        ours = search(source.model, task, found, beam, limit=_LONGEST)
-        theirs = translator.translate_batch(words, beam_size=beam, max_decoding_length=_LONGEST)
+        ours = search(source.model, task, found, beam, limit=limit)
+        theirs = translator.translate_batch(
+            words, beam_size=beam, max_input_length=0, max_decoding_length=limit
+        )
         equal = 0
         for pair, result in zip(pairs, theirs, strict=True):
             expected = _words(task.target_dictionary, ours[int(pair["id"])])

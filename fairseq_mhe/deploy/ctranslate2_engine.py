@@ -11,7 +11,7 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.forms import Form
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, check_installed, convert
 from fairseq_mhe.deploy.bundle import ADVICE
-from fairseq_mhe.deploy.engine import Engine, Hypothesis
+from fairseq_mhe.deploy.engine import Engine, Hypothesis, most_subwords
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.runs.recipes import Decoding
 
@@ -25,9 +25,18 @@ class CTranslate2Engine(Engine):
     name = "ctranslate2"
 
     def __init__(
-        self, folder: Path, int8: bool = False, cpu: bool = False, threads: int | None = None
+        self,
+        folder: Path,
+        longest: int,
+        int8: bool = False,
+        cpu: bool = False,
+        threads: int | None = None,
     ) -> None:
-        """Load the model in ``folder``; ``threads`` None: all cores.
+        """Load the model in ``folder``.
+
+        Args:
+            longest: tokens of a translation at most, its end included.
+            threads: None: all cores.
 
         Raises:
             UserError: CTranslate2 is not installed or cannot read it, or its words are not those of
@@ -47,6 +56,7 @@ class CTranslate2Engine(Engine):
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"CTranslate2 cannot load {folder}: {reason}; {ADVICE}") from None
+        self._longest = longest
         self._check_words(folder)
 
     def _check_words(self, folder: Path) -> None:
@@ -80,23 +90,22 @@ class CTranslate2Engine(Engine):
             made = Path(folder) / "model"
             place = trained.dictionary_folder
             convert(trained.source, place, trained.text.languages, made, "float32", True)
-            exact = cls(made, False, True, threads)
+            longest = trained.positions[1]
+            exact = cls(made, longest, False, True, threads)
             check_exact(trained.source, trained.dictionaries, exact._translator)
-            return cls(made, int8, cpu, threads) if int8 or not cpu else exact
+            return cls(made, longest, int8, cpu, threads) if int8 or not cpu else exact
 
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
     ) -> list[list[Hypothesis]]:
         """As `Engine.translate`."""
-        longest = max(len(sentence) for sentence in sentences) + 1
         results = self._translator.translate_batch(
             [list(sentence) for sentence in sentences],
             beam_size=decoding.beam,
             num_hypotheses=nbest,
             length_penalty=decoding.lenpen,
             max_input_length=0,
-            # fairseq's limit, which depends on a batch's longest source.
-            max_decoding_length=max(1, int(decoding.max_len_a * longest + decoding.max_len_b)),
+            max_decoding_length=most_subwords(sentences, decoding, self._longest),
             return_scores=True,
         )
         found = []

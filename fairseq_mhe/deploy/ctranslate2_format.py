@@ -92,6 +92,7 @@ def example(trained: Trained) -> str:
     text, decoding = _of_text(trained.text), trained.decoding
     source, target = trained.text.languages
     longest = f"int({decoding.max_len_a:g} * (len(words) + 1) + {decoding.max_len_b})"
+    longest = f"min({longest}, {trained.positions[1] - 1})"
     search = f"beam_size={decoding.beam}, length_penalty={decoding.lenpen:g}"
     lines = [
         f'"""Translate lines of {source} into {target}: pip install {" ".join(text.packages)}."""',

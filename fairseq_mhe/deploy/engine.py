@@ -37,6 +37,15 @@ class Engine(ABC):
         """
 
 
+def most_subwords(sentences: Sequence[Sequence[str]], decoding: Decoding, longest: int) -> int:
+    """fairseq's limit of a batch's translations, their ends not counted, by its longest source.
+
+    ``longest``: tokens that a model can say, the end included.
+    """
+    source = max(map(len, sentences)) + 1
+    return max(1, min(int(decoding.max_len_a * source + decoding.max_len_b), longest - 1))
+
+
 def batches(sentences: Sequence[Sequence[str]], max_tokens: int) -> Iterator[list[int]]:
     """The places of sentences of like lengths together, shortest first.
 

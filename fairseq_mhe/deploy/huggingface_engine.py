@@ -17,7 +17,7 @@ from torch import Tensor
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import huggingface_format
 from fairseq_mhe.deploy.bundle import ADVICE
-from fairseq_mhe.deploy.engine import Engine, Hypothesis
+from fairseq_mhe.deploy.engine import Engine, Hypothesis, most_subwords
 from fairseq_mhe.deploy.tokenizer_json import Subwords
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.packed import int8_available, pack_linears
@@ -85,8 +85,7 @@ class HuggingFaceEngine(Engine):
         )  # (B, S)
         batch = batch.cuda() if self._cuda else batch
         inputs = {"input_ids": batch, "attention_mask": batch.ne(config.pad_token_id).long()}
-        # fairseq's limit, which depends on a batch's longest source; the end comes on top of it.
-        limit = min(int(decoding.max_len_a * longest + decoding.max_len_b), self._longest - 1)
+        limit = most_subwords(sentences, decoding, self._longest)
         search = self._generation(
             num_beams=decoding.beam,
             num_return_sequences=nbest,

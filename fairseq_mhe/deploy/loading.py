@@ -83,11 +83,12 @@ def _engine_of(trained: Trained, engine: str, int8: bool, cpu: bool, threads: in
 
 def _engine_in(bundle: Bundle, engine: str, int8: bool, cpu: bool, threads: int | None) -> Engine:
     """The engine that reads a bundle of another program's weights."""
+    longest = bundle.positions[1]
     if engine in (AUTO, bundle.format):
         if bundle.format == CTranslate2Engine.name:
-            return CTranslate2Engine(bundle.folder, int8, cpu, threads)
+            return CTranslate2Engine(bundle.folder, longest, int8, cpu, threads)
         if bundle.format == HuggingFaceEngine.name:
-            subword, longest = bundle.text.model.kind, bundle.positions[1]
+            subword = bundle.text.model.kind
             return HuggingFaceEngine(bundle.folder, subword, longest, int8, cpu)
     raise UserError(
         f"{bundle.folder} is a bundle for {bundle.format}, which {engine!r} does not read: "

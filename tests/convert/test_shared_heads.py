@@ -78,6 +78,12 @@ def test_the_decoders_self_attention_caches_one_head_where_there_is_one() -> Non
         assert not getattr(spec, "multi_query", False)
 
 
+def test_what_shares_nothing_stays_as_ctranslate2_made_it() -> None:
+    for groups, heads in ((HEADS, HEADS), (1, 1)):
+        before = full(groups, True)
+        assert with_shared_heads(before, heads, cached=True) is before
+
+
 def test_heads_that_differ_in_one_number_are_not_shared() -> None:
     spec = full(1, True)
     spec.linear[0].weight[C + 3, 0] += 1e-3  # a row of the second head's key

@@ -25,6 +25,7 @@ CASES = [
     {"attention": "mha", "attention_bias": True},
     {"attention": "skv"},
     {"attention": "mqa_tied"},
+    {"attention": "mhe_mul", "encoder_attention_heads": 1, "decoder_attention_heads": 1},
     MIXED,
 ]
 
@@ -127,6 +128,10 @@ def test_an_existing_folder_is_left_alone(
     [
         ({"activation_fn": "tanh"}, "CTranslate2 cannot hold"),
         (
+            {"decoder_output_dim": 8, "share_all_embeddings": False},
+            "has a decoder whose output is 8 wide and not 16 as the rest, which CTranslate2 does",
+        ),
+        (
             {"adaptive_softmax_cutoff": [6, 9]},
             "has an adaptive softmax, which CTranslate2 does not",
         ),
@@ -149,6 +154,16 @@ def test_what_ctranslate2_cannot_hold_is_one_line(
     assert told in error
     assert error.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
+
+
+def test_sentences_that_the_model_cannot_read_or_say_are_not_compared(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"attention": "mhe_mul", "max_source_positions": 6, "max_target_positions": 6}
+    path = save(tmp_path / "a.pt", make_model(**options), **options)
+    found = convert(path, data, tmp_path / "out", capsys)
+    assert found["sentences"] == 30  # of the 60 of the test set, of which 36 have 5 words at most
+    assert (found["greedy"], found["beam"]) == (30, 30)
 
 
 def test_without_it_there_is_one_clear_line(

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from fairseq_mhe.checkpoints.checkpoint import Source
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, save_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import ctranslate2_engine
 from fairseq_mhe.deploy.export import export
@@ -170,6 +171,20 @@ def test_a_sentence_that_is_too_long_is_refused_with_its_line(narrow: Translator
 )
 def test_lines_are_cut_between_sentences_only(line: str, longest: int, parts: list[str]) -> None:
     assert cut(line, lambda part: len(part.strip()) <= longest) == parts
+
+
+@pytest.mark.parametrize("engine", ["fairseq", "ctranslate2", "huggingface"])
+def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engine: str) -> None:
+    """The model never comes to an end, and the limit of its decoding is 200 subwords."""
+    package = {"huggingface": "transformers"}.get(engine, engine)
+    pytest.importorskip(package, reason=f"{package} is not installed")
+    state = load_checkpoint(run_of("mhe_mul") / "model.pt")
+    state["cfg"]["model"]["max_target_positions"] = 24
+    save_checkpoint(state, tmp_path / "few.pt")
+    few = {"data": MADE / "data", "engine": engine, "cpu": True, "threads": 1}
+    found = Translator.load(tmp_path / "few.pt", **few)
+    ((best,),) = found._engine.translate([["the"] * 3], found.decoding, 1)
+    assert len(best.subwords.split()) == 23
 
 
 def test_one_string_is_not_taken_for_its_letters(translator: Translator) -> None:
