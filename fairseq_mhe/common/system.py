@@ -16,7 +16,10 @@ _PACKAGES = (
     *("sacrebleu", "subword-nmt", "sentencepiece", "sacremoses"),
 )
 #: What has a part in the speed of models.
-_MEASURED = ("attention/*.py", "models/*.py", "bench/*.py", "fairseq_fixes.py")
+_MEASURED = (
+    *("attention/*.py", "models/*.py", "bench/*.py", "fairseq_fixes.py"),
+    *("common/allocator.py", "convert/to_ctranslate2.py"),
+)
 
 
 def cores() -> int:
