@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 _BUNDLE_FILES = (
@@ -162,4 +163,5 @@ def _scores(facts: Mapping[str, Any], decoding: Mapping[str, Any]) -> str:
 
 
 def _table(rows: list[tuple[str, str]]) -> str:
-    return "| | |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in rows)
+    cells = [(name, one_line(value).replace("|", "\\|")) for name, value in rows]
+    return "| | |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in cells)

@@ -109,6 +109,7 @@ def example(trained: Trained) -> str:
         "translator = ctranslate2.Translator(str(folder))",
         'for line in sys.argv[1:] or ["Hello."]:',
         '    line = " ".join(unicodedata.normalize("NFC", line).split())',
+        '    line = "".join(c for c in line if unicodedata.category(c) != "Cc")',
         f"    words = {text.cut}",
         f"    longest = {longest}",
         f"    search = dict({search}, max_input_length=0, max_decoding_length=longest)",

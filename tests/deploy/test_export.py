@@ -72,7 +72,7 @@ def test_the_example_for_ctranslate2_needs_nothing_of_ours(for_ctranslate2: Path
     code = example.read_text(encoding="utf-8")
     assert "fairseq" not in code
     begin = code.index("folder =")
-    assert len(code[begin:].splitlines()) <= 11
+    assert len(code[begin:].splitlines()) <= 12
     line = [PYTHON, example, "A lamp."]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     expected = Translator.load(for_ctranslate2, cpu=True, threads=1).translate(["A lamp."])
@@ -90,6 +90,7 @@ LINES = [
     "The lamp \u201cNumber 3\u201d  isn't on (yet)!",
     "Turn it off -- please ?",
     "caf\u0065\u0301 3.5",
+    "C\x80ontrol\x07 cha\x1cracters\x85here\x7f \x90 .",
 ]
 
 
@@ -153,11 +154,11 @@ def test_the_card_tells_what_the_run_says(exported: Path) -> None:
 
 
 def test_what_a_person_says_of_the_data_is_in_the_card(tmp_path: Path) -> None:
-    words = ["--data-name", "Some interface", "--data-licence", "apache-2.0"]
+    words = ["--data-name", "Some interface |\nand more", "--data-licence", "apache-2.0"]
     assert export("mha", tmp_path / "out", *words) == 0
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert 'license: "apache-2.0"' in card
-    assert "| data | Some interface |" in card
+    assert "| data | Some interface \\| and more |" in card
 
 
 def test_facts_of_a_bundle_are_those_of_its_run(exported: Path) -> None:
