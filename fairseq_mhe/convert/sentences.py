@@ -24,6 +24,8 @@ from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_data, op
 
 #: Sentences to a batch.
 _BATCH = 50
+#: Tokens of a made-up sentence at most, its end included.
+_LONGEST = 24
 Pair = dict[str, Any]
 
 
@@ -85,7 +87,7 @@ def open_material(
     """
     if data is None:
         task = source.task()
-        return Material(source, task, random_batches(task))
+        return Material(source, task, made_up_batches(source))
     splits = ("train" if measured else "", subset)
     if source.family is not TRANSLATION:
         text, task = open_text(data), source.task()
@@ -151,8 +153,16 @@ def batches(task: TranslationTask, subset: str, pairs: Sequence[Pair]) -> list[P
     return [collate(ordered[start : start + _BATCH]) for start in range(0, len(ordered), _BATCH)]
 
 
+def made_up_batches(source: Source, sentences: int = 32) -> list[Pair]:
+    """As `random_batches`, no longer than the model has positions for."""
+    model: Any = source.model
+    positions = model.max_positions()  # of source and target, or of the one text
+    most = min(positions) if isinstance(positions, tuple) else positions
+    return random_batches(source.task(), sentences, min(_LONGEST, most))
+
+
 def random_batches(
-    task: TranslationTask, sentences: int = 32, longest: int = 24, seed: int = 1
+    task: TranslationTask, sentences: int, longest: int, seed: int = 1
 ) -> list[Pair]:
     """Batches of random words: sources padded on the left, targets on the right, as in fairseq."""
     generator = torch.Generator().manual_seed(seed)

@@ -75,6 +75,14 @@ def test_a_hashed_embedding_becomes_a_table_of_the_datas_words(
     torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-4)
 
 
+def test_a_model_of_few_positions_is_compared_on_words_that_fit(
+    make_source: Callable[..., Source], tmp_path: Path
+) -> None:
+    few = {f"max_{side}_positions": 6 for side in ("source", "target")}
+    learned = {f"{side}_learned_pos": True for side in ("encoder", "decoder")}
+    assert fold(make_source(**few, **learned), tmp_path / "out.pt").logits.positions > 32
+
+
 def test_a_model_that_has_diverged_is_not_folded(
     make_source: Callable[..., Source], tmp_path: Path
 ) -> None:
