@@ -36,6 +36,7 @@ class MHAConv(Attention):
     """Projections and a filter for every head."""
 
     no_heads = "it reads keys together with those before them"
+    linear_heads = False
     taps: nn.Parameter  # (n, 3, d), e_ij
 
     def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:

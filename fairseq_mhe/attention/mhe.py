@@ -10,6 +10,7 @@ heads exactly: what psi does to the keys moves to the queries, what it does to t
 behind the weighted sum.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -49,10 +50,10 @@ def check_spread(std: float) -> None:
     """Refuse a spread that is none.
 
     Raises:
-        ValueError: it is negative.
+        ValueError: it is negative, or no number.
     """
-    if std < 0:
-        raise ValueError(f"head_embedding_std must not be negative, but is {std}")
+    if not 0 <= std < math.inf:
+        raise ValueError(f"head_embedding_std must be 0 or more, but is {std}")
 
 
 def head_embedding(num_heads: int, head_dim: int, std: float) -> nn.Parameter:
@@ -113,6 +114,13 @@ class MHEMul(_HeadEmbeddingAttention):
     head_embedding_offset: float
     linear_heads = False
     fits_by_tensorly = True
+
+    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
+        super().__init__(embed_dim, num_heads, **given)
+        if not math.isfinite(self.head_embedding_offset):
+            raise ValueError(
+                f"head_embedding_offset must be a number, not {self.head_embedding_offset}"
+            )
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): (X W_Q) * (1 + e_i^Q) * (1 + e_i^K)."""

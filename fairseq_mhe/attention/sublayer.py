@@ -124,6 +124,8 @@ class Sublayer(nn.Module):
         if self_attention and not {kdim, vdim} <= {None, embed_dim}:
             needed = f"kdim and vdim equal to embed_dim {embed_dim}"
             raise ValueError(f"self-attention needs {needed}, not {kdim}, {vdim}")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout is a probability, not {dropout}")
         self.embed_dim = embed_dim
         self.num_heads = self.query_heads = self.key_heads = self.value_heads = num_heads
         self.kdim = embed_dim if kdim is None else kdim

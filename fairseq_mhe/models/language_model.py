@@ -110,6 +110,11 @@ def check_lm(args: Any) -> None:
                     f"--tie-adaptive-weights wants --adaptive-input and one {name} for both: "
                     f"--adaptive-softmax-{name} is {softmax}, --adaptive-input-{name} {table}"
                 )
+    block, positions = (
+        getattr(args, name, None) for name in ("tokens_per_sample", "max_target_positions")
+    )
+    check_block("--tokens-per-sample", block, "--max-target-positions", positions)
+    check_options(args, PLACES, NAME)  # and with it that there are heads
     width = getattr(args, "decoder_embed_dim", 512)
     heads = getattr(args, "decoder_attention_heads", 8)
     head_dim = getattr(args, "attention_head_dim", None) or width // heads
@@ -118,8 +123,3 @@ def check_lm(args: Any) -> None:
             f"--scale-heads wants heads that are as wide together as the model: {heads} of "
             f"{head_dim} are not {width}"
         )
-    block, positions = (
-        getattr(args, name, None) for name in ("tokens_per_sample", "max_target_positions")
-    )
-    check_block("--tokens-per-sample", block, "--max-target-positions", positions)
-    check_options(args, PLACES, NAME)

@@ -42,6 +42,20 @@ def sublayer(kind: str, **options: Any) -> Attention:
     )
 
 
+@pytest.mark.parametrize("kind", ["mhe_conv", "mha_conv"])
+def test_filters_of_one_key_are_products_too(kind: str) -> None:
+    """So the mean of folded checkpoints is not the fold of their mean, and is refused."""
+    sublayers = [sublayer(kind) for _ in range(3)]
+    with torch.no_grad():
+        for number, attention in enumerate(sublayers[:2], 1):
+            stir(attention, number).double().taps[:, 1:] = 0
+        for mean, *both in zip(*(s.parameters() for s in reversed(sublayers)), strict=True):
+            mean.copy_(sum(both) / 2)
+    mean, *both = (attention.written_out().query for attention in reversed(sublayers))
+    assert not torch.allclose(mean, sum(both) / 2)
+    assert not KINDS[kind].linear_heads
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("kind", WRITTEN_OUT)
 def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:

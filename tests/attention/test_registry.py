@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from fairseq_mhe.attention import KINDS, build_attention
@@ -45,9 +47,23 @@ def test_an_option_of_another_kind_is_refused() -> None:
         build_attention("mqa", 8, 2, kv_heads=2)
 
 
-def test_negative_spread_is_refused() -> None:
-    with pytest.raises(ValueError, match="must not be negative"):
-        build_attention("mhe_mul", 8, 2, head_embedding_std=-1.0)
+@pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add", "mhe_gate"])
+@pytest.mark.parametrize("std", [-1.0, math.nan, math.inf])
+def test_a_spread_that_is_none_is_refused(kind: str, std: float) -> None:
+    with pytest.raises(ValueError, match=f"must be 0 or more, but is {std}"):
+        build_attention(kind, 8, 2, head_embedding_std=std)
+
+
+@pytest.mark.parametrize("offset", [math.nan, math.inf, -math.inf])
+def test_an_offset_that_is_no_number_is_refused(offset: float) -> None:
+    with pytest.raises(ValueError, match=f"head_embedding_offset must be a number, not {offset}"):
+        build_attention("mhe_mul", 8, 2, head_embedding_offset=offset)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.1, math.nan])
+def test_a_dropout_that_is_no_probability_is_refused(dropout: float) -> None:
+    with pytest.raises(ValueError, match=f"dropout is a probability, not {dropout}"):
+        build_attention("mha", 8, 2, dropout=dropout)
 
 
 def test_every_kind_is_documented_with_its_source() -> None:

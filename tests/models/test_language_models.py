@@ -254,6 +254,8 @@ BAD = [
     (ROBERTA, {"quant_noise_scalar": 0.1}, "roberta_mhe does not support quantisation noise"),
     (LM, {"quant_noise_scalar": 0.1}, "transformer_lm_mhe does not support quantisation noise"),
     (LM, {"scale_heads": True, "attention_head_dim": 9}, "4 of 9 are not 16"),
+    (LM, {"decoder_attention_heads": 0}, "num_heads 0 must both be positive"),
+    (LM, {"decoder_attention_heads": 0, "scale_heads": True}, "num_heads 0 must both be positive"),
     (ROBERTA, {"max_positions": 16}, "--tokens-per-sample 32 is more than the 16 positions"),
     (LM, {"max_target_positions": 16}, "--tokens-per-sample 32 is more than the 16 positions"),
     (LM, {"character_embeddings": True}, "does not support --character-embeddings"),
