@@ -20,7 +20,6 @@ from fairseq.data import (
     BaseWrapperDataset,
     Dictionary,
     IdDataset,
-    LRUCacheDataset,
     NestedDictionaryDataset,
     NumelDataset,
     NumSamplesDataset,
@@ -74,6 +73,7 @@ class ShuffleRandomDataset(BaseWrapperDataset):
         super().__init__(dataset)
         self.words, self.first_word = words, words[0]
         self.share, self.seed, self.epoch = share, seed, 0
+        self._last: tuple[tuple[int, int], Tensor] | None = None
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
@@ -86,6 +86,13 @@ class ShuffleRandomDataset(BaseWrapperDataset):
         self.epoch = epoch
 
     def __getitem__(self, index: int) -> Tensor:
+        # A sample asks for its pair several times, one after another.
+        now = (self.epoch, int(index))
+        if self._last is None or self._last[0] != now:
+            self._last = now, self._drawn(index)
+        return self._last[1]
+
+    def _drawn(self, index: int) -> Tensor:
         draw = np.random.default_rng((self.seed, self.epoch, index))
         tokens = self.dataset[index].numpy()  # (T,)
         is_word = tokens >= self.first_word
@@ -159,7 +166,8 @@ class ShuffleRandomTask(MaskedLMTask):
         words = np.setdiff1d(
             np.arange(self.dictionary.nspecial, len(self.dictionary)), [self.mask_idx]
         )
-        pairs = LRUCacheDataset(ShuffleRandomDataset(LRUCacheDataset(blocks), words, share, seed))
+        # Not in fairseq's LRUCacheDataset, which would keep pairs from epoch to epoch.
+        pairs = ShuffleRandomDataset(blocks, words, share, seed)
         tokens, classes = _Row(pairs, 0), _Row(pairs, 1)
         with data_utils.numpy_seed(seed):
             order = np.random.permutation(len(blocks))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from fairseq.data import BaseWrapperDataset
+from fairseq.data import BaseWrapperDataset, ListDataset
 from fairseq.dataclass import FairseqDataclass
 
 from fairseq_mhe.common.errors import ErrorExit
@@ -64,6 +64,23 @@ def test_what_is_drawn_is_of_seed_epoch_and_block() -> None:
     assert not torch.equal(one[3], make(seed=2)[3])
     other.set_epoch(2)
     assert not torch.equal(one[3], other[3])
+
+
+def test_few_blocks_are_drawn_anew_in_each_epoch() -> None:
+    """Fewer than a cache would keep from epoch to epoch."""
+    made = task(seed=1)
+    blocks = ListDataset([BLOCK[:40]] * 3, [40] * 3)
+    made._load_dataset_split = lambda *_: blocks  # type: ignore[method-assign]
+    made.load_dataset("train")
+    dataset = made.dataset("train")
+    drawn = []
+    for epoch in (1, 2, 1):
+        dataset.set_epoch(epoch)
+        drawn.append([dataset[index] for index in range(3)])
+    for one, other, again in zip(*drawn, strict=True):
+        for name in ("net_input.src_tokens", "target"):
+            assert not torch.equal(one[name], other[name])
+            assert torch.equal(one[name], again[name])
 
 
 def task(**options: Any) -> ShuffleRandomTask:
