@@ -228,6 +228,8 @@ def run(args: argparse.Namespace) -> None:
         shown, place, kind = _of_translation(args, source)
     else:
         shown, place, kind = _of_language_model(args, source)
+    if not shown.layers:
+        raise UserError(f"{args.checkpoint} has no {place} attention: give another --place")
     draw(shown, f"{place} attention, {kind}: {normalise(args.sentence)}", args.out)
     layers, heads = len(shown.layers), shown.layers[0].size(0)
     print(f"{args.out}: {place} attention ({kind}), {layers} layers, {heads} heads")

@@ -316,6 +316,17 @@ def test_bad_text_ends_in_one_line(
     assert err.count("\n") == 1
 
 
+def test_a_place_that_the_model_does_not_have_is_one_line(
+    data: DataFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = save_checkpoint(tmp_path / "lone.pt", data, attention="mha", no_cross_attention=True)
+    words = ["--sentence", SENTENCE, "--target", TRANSLATION]
+    _, err = run(capsys, path, data.folder, tmp_path / "map.png", *words)
+    assert f"{path} has no cross attention: give another --place" in err
+    assert err.count("\n") == 1
+    run(capsys, path, data.folder, tmp_path / "map.png", *words, "--place", "decoder")
+
+
 def test_bad_files_end_in_one_line(
     data: DataFolder,
     checkpoint: Callable[[str], Path],
