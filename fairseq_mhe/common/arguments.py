@@ -26,7 +26,7 @@ class Parser(ArgumentParser):
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        for kind, convert in ((int, _whole), (float, _number), (Path, _path), (None, _text)):
+        for kind, convert in ((int, _whole), (float, number), (Path, _path), (None, _text)):
             self.register("type", kind, convert)
 
     def print_help(self, file: Any = None) -> None:
@@ -44,14 +44,15 @@ def _whole(text: str) -> int:
         raise ArgumentTypeError(f"{text!r} is no whole number") from None
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
+    """Of finite size."""
     try:
-        number = float(text)
+        found = float(text)
     except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+        found = math.nan
+    if not math.isfinite(found):
         raise ArgumentTypeError(f"{text!r} is no number")
-    return number
+    return found
 
 
 def _path(text: str) -> Path:

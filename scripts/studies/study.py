@@ -14,7 +14,7 @@ import torch
 from matplotlib.figure import Figure
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.arguments import number, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import (
     atomic_path,
@@ -181,12 +181,27 @@ def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
     add("--cpu", action="store_true", help="do not use a GPU")
 
 
+def _share(text: str) -> float:
+    share = number(text)
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share of more than 0 and at most 1")
+    return share
+
+
+def _rate(text: str) -> float:
+    rate = number(text)
+    if rate <= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no learning rate of more than 0")
+    return rate
+
+
 def add_tuning_arguments(parser: argparse.ArgumentParser, fraction: float) -> None:
     """Options of studies that convert models and train them further."""
     add = parser.add_argument
     told = "share of the updates for further training (default: %(default)s)"
-    add("--fraction", type=float, default=fraction, metavar="F", help=told)
-    add("--lr", type=float, help="peak learning rate of further training (default: the run's)")
+    add("--fraction", type=_share, default=fraction, metavar="F", help=told)
+    told = "peak learning rate of further training (default: the run's)"
+    add("--lr", type=_rate, metavar="LR", help=told)
     told = "pairs that a conversion is fitted to and judged on (default: %(default)s)"
     add("--sentences", type=positive, default=1000, metavar="N", help=told)
 

@@ -43,6 +43,24 @@ def test_share() -> None:
     assert study.share(TRAINING, 0.5, lr=None).lr == TRAINING.lr
 
 
+@pytest.mark.parametrize("name", ["collaborative-curve --run", "uptrain --runs"])
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        *(("--fraction", value, "is no share of more than 0 and") for value in ("0", "-1", "1.5")),
+        *(("--lr", value, "is no learning rate of more than 0") for value in ("0", "-1")),
+        *((option, "nan", "'nan' is no ") for option in ("--fraction", "--lr")),
+    ],
+)
+def test_further_training_that_cannot_be_is_refused_at_once(
+    name: str, option: str, value: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([*name.split(), "no such folder", f"{option}={value}"])
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
