@@ -6,6 +6,7 @@ file, BLEU.
 
 import argparse
 import itertools
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -103,10 +104,10 @@ def _engines(study: Study, mha: Run, mhe: Run) -> Iterator[tuple[str, Engine]]:
 def _to_ctranslate2(
     study: Study, precision: str, shared_heads: bool, source: Source, path: Path
 ) -> None:
-    if not path.exists():
-        with new_folder(path) as new:
-            binary, languages = study.data.binary, study.data.languages
-            convert(source, binary, languages, new, precision, shared_heads)
+    shutil.rmtree(path, ignore_errors=True)  # of another model
+    with new_folder(path) as new:
+        binary, languages = study.data.binary, study.data.languages
+        convert(source, binary, languages, new, precision, shared_heads)
 
 
 def _made(study: Study, run: Run, path: Path, make: Callable[[Source, Path], object]) -> Path:
@@ -150,6 +151,9 @@ def _report(
     study: Study, found: Mapping[str, Result], cell: Mapping[str, Any], args: argparse.Namespace
 ) -> None:
     good = {name: result for name, result in found.items() if result["status"] == OK}
+    if STOCK not in good:
+        status = found[STOCK]["status"]
+        raise UserError(f"{STOCK}: {status}: there is nothing to compare with")
     notes = [
         f"{study.subset} of the runs' data, {good[STOCK]['units']:,} sentences; {label(cell)}; "
         f"threads {args.threads}; median of {args.repetitions} rounds in which all take turns, the "

@@ -5,6 +5,7 @@ load, memory, size of the weights.
 """
 
 import argparse
+import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.runs.run import Run
 from studies import study as shared
+from studies.budget_sizes import by_option
 from studies.study import Report, Study
 
 _COLUMNS: tuple[Column, ...] = (
@@ -134,14 +136,14 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _untrained(study: Study, like: Run, row: str) -> Path:
-    """A checkpoint of the run's kind and another row, with random weights."""
+    """A checkpoint of the run's kinds and another row, with random weights."""
     path = study.out / f"{row}-untrained.pt"
 
     def action() -> None:
         sizes = {**ROWS, **SMALL_ROWS}[row].options()
         kinds = like.settings["attention"]
         options = {**sizes, "_name": arch_name(row), "share_all_embeddings": True}
-        options |= {"attention": kinds["encoder"]}
+        options |= by_option(kinds)
         model = build(options, load_task(study.data), seed=1)
         torch.save({"args": None, "cfg": {"model": options}, "model": model.state_dict()}, path)
 
@@ -157,7 +159,7 @@ def _measured(
     """Each way's speed, memory and size."""
     ways = {}
     for form, int8 in product(FORMATS, (False, True)):
-        folder = study.out / f"{model.stem}-{form}"
+        folder = study.out / f"{model.name.removesuffix('.pt')}-{form}"
         with quiet_fairseq():
             _exported(study, model, form, folder)
         ways[f"{form}{', int8' if int8 else ''}"] = Way(folder, form, int8)
@@ -173,9 +175,15 @@ def _measured(
 
 
 def _exported(study: Study, model: Path, form: str, folder: Path) -> None:
-    if not folder.exists():
+    """The bundle ``folder`` of a run folder or a checkpoint, made once."""
+
+    def action() -> None:
         say(f"exporting {folder.name}")
+        shutil.rmtree(folder, ignore_errors=True)  # of another model
         export(open_trained(model, study.data.folder), form, folder)
+
+    inputs = {"model": sha256(model / "model.pt" if model.is_dir() else model)}
+    Steps(study.out).perform(folder.name, inputs, [folder], action)
 
 
 def _report(

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.packed import int8_available
+from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.runs.run import Run
+from studies import engines as module
+from studies.study import Study
 from tests.fixtures.trained import run_folder
 from tests.studies.checks import reports, twice
 
@@ -44,3 +52,28 @@ def test_engines(source: Path, tmp_path: Path, workers_here: None) -> None:
     assert sizes[0] > sizes[1] > sizes[2]
     scores = json.loads((source / "test" / "scores.json").read_text())
     assert bleu["fairseq_mhe mha float32"] == pytest.approx(scores["bleu"]["score"], abs=0.01)
+
+
+def test_another_model_is_converted_anew(
+    make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def convert(source: str, binary: Path, languages: Any, new: Path, *_: Any) -> None:
+        new.mkdir()
+        (new / "model.bin").write_text(source)
+
+    monkeypatch.setattr(module, "convert", convert)
+    monkeypatch.setattr(module, "open_source", Path.read_text)
+    study = Study(tmp_path / "out", DataFolder(tmp_path, ("en", "de")), "test", False, [])
+    path = study.out / "models" / "mhe_mul-int8"
+    make = partial(module._to_ctranslate2, study, "int8", False)
+    for seed, weights in enumerate(("one", "other")):
+        run = make_run("mhe_mul", 3, seed)
+        run.model.write_text(weights)
+        module._made(study, run, path, make)
+        assert (path / "model.bin").read_text() == weights
+
+
+def test_stock_that_fails_is_one_line(tmp_path: Path) -> None:
+    study = Study(tmp_path, DataFolder(tmp_path, ("en", "de")), "test", False, [])
+    with pytest.raises(UserError, match="stock: out of memory: there is nothing to compare with"):
+        module._report(study, {"stock": {"status": "out of memory"}}, {}, None)  # type: ignore
