@@ -18,7 +18,7 @@ from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
 from studies.budget_sizes import Size, by_option
 from studies.study import Report, Study, or_dash
-from studies.trainings import REFERENCE, Done, by_question, heading
+from studies.trainings import REFERENCE, Done, by_question, heading, of_unstable
 
 MHA, MHE = "mha", "mhe_mul"
 QUESTIONS = {
@@ -162,6 +162,7 @@ def _notes(
             f"pooled ({noise.freedom} degrees of freedom); p: t-test with it against MHE-Mul, "
             "adjusted for the number of variants (Benjamini and Hochberg)."
         )
+        notes += of_unstable(noise)
     else:
         notes.append("One seed: nothing can be said of noise.")
     for size in unmet:

@@ -10,20 +10,13 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from fairseq_mhe.report.plots import COLOURS
-from fairseq_mhe.report.significance import (
-    UNSTABLE,
-    Noise,
-    adjusted,
-    compare_seeds,
-    noise_of,
-    retained,
-)
+from fairseq_mhe.report.significance import Noise, adjusted, compare_seeds, noise_of, retained
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
 from studies.gap_variants import MHA, MHE, QUESTIONS, is_mhe
 from studies.study import Report, Study, or_dash
-from studies.trainings import Done, by_question, heading
+from studies.trainings import Done, by_question, heading, of_unstable
 
 #: The share of false ones among the differences that are called real.
 LEVEL = 0.05
@@ -166,12 +159,7 @@ def _of_noise(summaries: _Summaries, noise: Noise) -> list[str]:
         f"two means of {count} seeds that differ by less than {least:.2f} cannot be told apart, "
         "even alone."
     ]
-    if noise.unstable:
-        notes.append(
-            f"Unstable: the seeds of {', '.join(sorted(noise.unstable))} differ more than the "
-            f"others' (Cochran's test for outlying variances, p < {UNSTABLE:g}); not pooled, and "
-            "compared by Welch's t-test."
-        )
+    notes += of_unstable(noise)
     notes.append(
         "p: t-test with that deviation, adjusted for the number of variants (Benjamini and "
         f"Hochberg). Verdict: better or worse than MHE-Mul where p < {LEVEL:g}; it is about these "

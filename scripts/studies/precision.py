@@ -65,10 +65,10 @@ def report(study: Study, recipe: Recipe, done: Done, left: Sequence[str]) -> Rep
     notes = [
         f"BLEU `{results['signature']}` on {study.subset}; valid loss: the lowest of a "
         "training, in bits per target token. Both are means over the seeds; p: t-test with the "
-        "standard deviation between seeds, pooled over all four.",
+        "pooled standard deviation between seeds.",
         "Training tokens/s: target tokens, by the median of the log; models train side by side.",
     ]
-    notes += [_of_noise(name, noises[name]) for name in ("losses", "bleus")]
+    notes += [note for name, noise in noises.items() for note in _of_noise(name, noise)]
     tables = [("Losses and scores", [*_COLUMNS, *seeds], rows)]
     draw = partial(_draw, summaries=summaries, title=title)
     return Report("precision", title, results, tables, notes, draw)
@@ -126,14 +126,15 @@ def _row(summary: Mapping[str, Any]) -> list[str]:
     return [*cells, *losses, *(f"{bleu:.2f}" for bleu in summary["bleus"])]
 
 
-def _of_noise(name: str, noise: Noise | None) -> str:
+def _of_noise(name: str, noise: Noise | None) -> list[str]:
     what = {"losses": "valid loss", "bleus": "BLEU"}[name]
     if noise is None:
-        return f"One seed: nothing can be said of {what}'s noise."
-    return (
+        return [f"One seed: nothing can be said of {what}'s noise."]
+    pooled = (
         f"The standard deviation of {what} between seeds is {noise.deviation:.3f} "
         f"({noise.freedom} degrees of freedom)."
     )
+    return [pooled, *trainings.of_unstable(noise)]
 
 
 def _draw(figure: Figure, summaries: _Summaries, title: str) -> None:

@@ -13,6 +13,7 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.report.significance import UNSTABLE, Noise
 from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
@@ -176,6 +177,17 @@ def by_question(
         if rows:
             tables.append((f"{question}: {told}", columns, rows))
     return tables
+
+
+def of_unstable(noise: Noise) -> list[str]:
+    """A note of the variants whose seeds are not pooled, if there are any."""
+    if not noise.unstable:
+        return []
+    return [
+        f"Unstable: the seeds of {', '.join(sorted(noise.unstable))} differ more than the "
+        f"others' (Cochran's test for outlying variances, p < {UNSTABLE:g}); not pooled, and "
+        "compared by Welch's t-test."
+    ]
 
 
 def _report(study: Study, recipe: Recipe, runs: Done, report: Reporter, show: bool) -> bool:

@@ -12,9 +12,10 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.runs.recipes import RECIPES
 from studies.__main__ import main
 from studies.budget import NEW, plan
-from studies.budget_report import MHA, MHE, QUESTIONS
+from studies.budget_report import MHA, MHE, QUESTIONS, _notes
 from studies.budget_sizes import Size, fitting, of_row
 from studies.trainings import Variant, everywhere
 from tests.fixtures.trained import snapshot
@@ -114,6 +115,17 @@ def test_from_data_to_the_report_each_model_once(
     assert main([*line, "--finished-only"]) == 0
     again = reports(tmp_path, "equal-budget")
     assert again["variants"] == found["variants"], "without a model"
+
+
+def test_seeds_that_differ_more_than_the_others_are_named() -> None:
+    losses = {"mhe_mul": [4.0, 4.1, 4.0], "mha": [3.0, 3.1, 3.1], "sha": [5.0, 9.0, 7.0]}
+    summaries = [{"variant": name, "losses": found} for name, found in losses.items()]
+    results = {"unmet": [], "unfinished": [], "signature": "of BLEU"}
+    notes = " ".join(_notes(summaries, results, RECIPES["tiny"], "test"))
+    assert "pooled (4 degrees of freedom)" in notes
+    assert "Unstable: the seeds of sha differ more than the others'" in notes
+    steady = " ".join(_notes(summaries[:2], results, RECIPES["tiny"], "test"))
+    assert "Unstable" not in steady
 
 
 @pytest.mark.parametrize(

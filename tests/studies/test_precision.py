@@ -51,6 +51,27 @@ def test_the_report_tells_loss_from_noise(make_run: Callable[..., Run], tmp_path
     assert (study.out / "precision.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_seeds_that_differ_more_than_the_others_are_named(
+    make_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    wrong = [(4, 5, 4), (4, 5, 5), (5, 4, 5), (0, 18, 9)]
+    done = {}
+    for variant, kind, numbers in zip(
+        variants(), ("mha", "mhe_mul", "mqa", "sha"), wrong, strict=True
+    ):
+        done[variant] = [make_run(kind, number, n) for n, number in enumerate(numbers, 1)]
+        for run in done[variant]:
+            run.settings["attention"] = variant.attention
+    data = DataFolder(tmp_path / "the data", ("en", "de"), {"steps": {}})
+    study = Study(tmp_path / "out", data, "test", False, ["precision-study"])
+    notes = " ".join(report(study, RECIPES["tiny"], done, []).notes)
+    assert "BLEU between seeds is" in notes
+    assert "(6 degrees of freedom)" in notes
+    assert "the seeds of mhe_mul-bf16 differ more than the others'" in notes
+    assert "compared by Welch's t-test" in notes
+    assert "over all four" not in notes
+
+
 def test_its_own_question_is_no_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["precision-study", "--data", "d", "--out", str(tmp_path), "--precision", "bf16"]
     assert main(line) == 2
