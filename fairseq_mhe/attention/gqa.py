@@ -25,7 +25,11 @@ class GroupedQueryAttention(Attention):
     OPTIONS: tuple[Option, ...] = (
         *Attention.OPTIONS,
         Option(
-            "attention_kv_heads", int, None, "key/value heads, a divisor of the heads (default: 2)"
+            "attention_kv_heads",
+            int,
+            None,
+            "key/value heads, a divisor of the number of heads (default: 2, or 1 where that number "
+            "is odd)",
         ),
     )
     kv_heads: int | None = None

@@ -23,7 +23,8 @@ class HashedEmbedding(nn.Module):
     Args:
         hashes: of the dictionary.
         embed_dim: C.
-        std: spread of the initial values, a normal distribution cut off at twice that.
+        std: spread of the initial values, a normal distribution cut off at twice that, but for
+            `HashEmb`'s, which is not.
         dropout: probability with which a kind drops what it says it drops, in training.
     """
 

@@ -57,3 +57,19 @@ def test_numbers_in_the_text() -> None:
     assert f'of "walking" and "walked" {differ} bits of 128 differ, and they have one row' in PAGE
     assert lsh.rows()[7] == lsh.rows()[8]
     assert "of 20,000 words 3,476 share" in PAGE  # tests/embeddings/test_hashes.py counts them
+
+
+@pytest.mark.parametrize("std", [0.02, 512**-0.5])
+@pytest.mark.parametrize("kind", HASHED)
+def test_initial_values(kind: str, std: float) -> None:
+    """Normal, cut off at twice the spread but in hash_emb; A of hash_pool has its own spread."""
+    module = build_hashed(kind, None, Dictionary(), 512, std=std)
+    for name, parameter in module.named_parameters():
+        own = 0.02 if name == "mixing" else std
+        assert (float(parameter.detach().abs().max()) > 2.001 * own) is (kind == "hash_emb"), name
+        assert float(parameter.detach().std()) == pytest.approx(own, rel=0.25), name
+    told = PAGE.replace("\n", " ")
+    assert "cut off at twice that, but for `hash_emb`'s, which are not cut off;" in told
+    assert (
+        "in translation $N(0, C^{-1/2})$, as fairseq's table, but for $A$ of `hash_pool`." in told
+    )
