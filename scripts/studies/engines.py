@@ -71,11 +71,7 @@ def run(args: argparse.Namespace) -> None:
     """Fold and convert both models, measure all engines, and report."""
     check_installed()
     mha, mhe = shared.finished_run(args.mha, "mha"), shared.finished_run(args.mhe)
-    study = shared.open_study(args, mha)
-    if mhe.settings["data"]["fingerprint"] != study.data.fingerprint:
-        raise UserError(
-            f"{mhe.folder} was trained on other data than {mha.folder}: give runs of the same data"
-        )
+    study = shared.open_study(args, mha, mhe)
     with only_one(study.out):
         engines = dict(_engines(study, mha, mhe))
         cell = asdict(recipe(mha.row).decoding)

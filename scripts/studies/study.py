@@ -206,10 +206,15 @@ def add_tuning_arguments(parser: argparse.ArgumentParser, fraction: float) -> No
     add("--sentences", type=positive, default=1000, metavar="N", help=told)
 
 
-def open_study(args: argparse.Namespace, run: Run) -> Study:
-    """The study that `add_arguments`'s options describe, on the data of ``run``."""
-    data = open_prepared(args.data or Path(run.config["surroundings"]["data"]))
-    check_data(run, data)
+def open_study(args: argparse.Namespace, *runs: Run) -> Study:
+    """The study that `add_arguments`'s options describe, on the data of ``runs``.
+
+    Raises:
+        UserError: they are not all of the same, or the data cannot be read.
+    """
+    data = open_prepared(args.data or Path(runs[0].config["surroundings"]["data"]))
+    for run in runs:
+        check_data(run, data)
     cells.check_subset(data, args.subset)
     gpu = torch.cuda.is_available() and not args.cpu
     return Study(output_folder(args.out), data, args.subset, gpu, args.typed)

@@ -56,22 +56,29 @@ def run(args: argparse.Namespace) -> None:
     """Convert, train, translate, score and report; what is done already is not done again."""
     args.seeds = sorted(set(args.seeds))
     sources = [shared.finished_run(_scratch(args, _MHA, seed), _MHA) for seed in args.seeds]
-    study = shared.open_study(args, sources[0])
+    scratch = {kind: _from_scratch(args, kind) for kind in args.attention}
+    study = shared.open_study(args, *sources, *(run for runs in scratch.values() for run in runs))
     with only_one(study.out, below=False):
         found: dict[tuple[str, str], list[Run]] = {(_MHA, _SCRATCH): sources}
-        for kind in args.attention:
-            scratch = [_scratch(args, kind, seed) for seed in args.seeds]
-            if all((folder / "model.pt").is_file() for folder in scratch):
-                found[kind, _SCRATCH] = [read_run(folder) for folder in scratch]
-            else:
-                missing = f"no finished runs of {kind} with seeds {args.seeds} in {args.runs}"
-                say(f"{missing}: left out of the table")
+        for kind, runs in scratch.items():
+            if runs:
+                found[kind, _SCRATCH] = runs
             found[kind, _UPTRAINED] = [_uptrained(study, mha, kind, args) for mha in sources]
         if args.control:
             found[_MHA, _CONTROL] = [_control(study, mha, args) for mha in sources]
         study.work([run for (_, way), runs in found.items() if way != _SCRATCH for run in runs])
         study.score([run for runs in found.values() for run in runs])
         _report(study, found, args)
+
+
+def _from_scratch(args: argparse.Namespace, kind: str) -> list[Run]:
+    """A kind's finished runs of all seeds, if there are."""
+    folders = [_scratch(args, kind, seed) for seed in args.seeds]
+    if all((folder / "model.pt").is_file() for folder in folders):
+        return [read_run(folder) for folder in folders]
+    missing = f"no finished runs of {kind} with seeds {args.seeds} in {args.runs}"
+    say(f"{missing}: left out of the table")
+    return []
 
 
 def _scratch(args: argparse.Namespace, kind: str, seed: int) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from fairseq_mhe.models.packed import int8_available
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.run import Run
 from studies import engines as module
+from studies.__main__ import main
 from studies.study import Study
 from tests.fixtures.trained import run_folder
 from tests.studies.checks import reports, twice
@@ -52,6 +54,19 @@ def test_engines(source: Path, tmp_path: Path, workers_here: None) -> None:
     assert sizes[0] > sizes[1] > sizes[2]
     scores = json.loads((source / "test" / "scores.json").read_text())
     assert bleu["fairseq_mhe mha float32"] == pytest.approx(scores["bleu"]["score"], abs=0.01)
+
+
+def test_a_run_of_other_data_is_one_line(
+    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(run_folder(source.parent, "mhe_mul"), other)
+    config = json.loads((other / "config.json").read_text())
+    config["settings"]["data"]["fingerprint"] = "of other data"
+    (other / "config.json").write_text(json.dumps(config))
+    words = ["compare-engines", "--mha", str(source), "--mhe", str(other), "--cpu"]
+    assert main([*words, "--out", str(tmp_path / "out")]) == 2
+    assert f"is not the data that {other} was trained on" in capsys.readouterr().err
 
 
 def test_another_model_is_converted_anew(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
+import pytest
+
+from studies.__main__ import main
 from tests.studies.checks import reports, twice
 
 
@@ -26,3 +31,27 @@ def test_uptraining(source: Path, tmp_path: Path) -> None:
     assert pair[0] == pair[1]
     assert found["conversions"]["mqa"]["1"]["tried"].keys() == {"fit", "mean"}
     assert ways["mqa", "uptrained from MHA"]["updates"] == 2
+
+
+@pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
+def test_a_run_of_other_data_is_one_line(
+    kind: str, source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of another seed, or one of those from scratch: before anything is trained."""
+    runs = tmp_path / "runs"
+    for name, seeds in (("mha", (1, 2)), ("mhe_mul", (1, 2))):
+        for seed in seeds:
+            folder = runs / f"tiny-{name}-seed{seed}"
+            shutil.copytree(source.parent / f"tiny-{name}-seed1", folder)
+            path = folder / "config.json"
+            config = json.loads(path.read_text())
+            config["settings"]["seed"] = seed
+            if (name, seed) == (kind, 2):
+                config["settings"]["data"]["fingerprint"] = "of other data"
+            path.write_text(json.dumps(config))
+    words = ["uptrain", "--runs", str(runs), "--seeds", "1,2", "--attention", "mhe_mul", "--cpu"]
+    out = tmp_path / "out"
+    assert main([*words, "--sentences", "5", "--out", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert f"is not the data that {runs / f'tiny-{kind}-seed2'} was trained on" in error
+    assert not list(out.rglob("start.pt"))
