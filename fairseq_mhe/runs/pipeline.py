@@ -15,7 +15,7 @@ from fairseq_mhe.common.steps import key
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs import generation, scoring, training
+from fairseq_mhe.runs import comet, generation, scoring, training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.run import Run, plan_run, run_name, settings_of
@@ -62,6 +62,9 @@ def train(
     for run in runs:
         training.training_arguments(run, data, device, tensorboard)
     for run in runs:
+        # Else translations and scores of a shorter training would pass for those of this one.
+        if run.steps.status()["steps"].get("train", {}).get("key") not in (None, key(run.settings)):
+            run.steps.forget()
         run.keep()
     training.train(runs, data, device, board, tensorboard)
     for run in runs:
@@ -103,11 +106,17 @@ def translate(run: Run, data: DataFolder, subset: str, device: Device, board: Bo
     """Translate a data set with a run's model, alone on the machine, so that speeds compare."""
     decoding = recipe(run.row).decoding
     names = ("hypotheses.txt", "references.txt", "sources.txt", "generation.json")
+
+    def action() -> None:
+        for of_others in ("scores.json", comet.FILE):
+            (run.subset(subset) / of_others).unlink(missing_ok=True)
+        generation.generate(run, data, subset, decoding, device, board)
+
     run.steps.perform(
         f"generate {subset}",
         {"model": run.key("average"), "decoding": asdict(decoding)},
         [run.subset(subset) / name for name in names],
-        lambda: generation.generate(run, data, subset, decoding, device, board),
+        action,
     )
 
 

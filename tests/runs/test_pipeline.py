@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fairseq_mhe.common.files import read_json, write_text
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json, write_json, write_text
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import pipeline
-from fairseq_mhe.runs.run import open_run
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.run import Run, open_run, plan_run
 from tests.fixtures.runs import settings
+
+DATA = DataFolder(Path("/data"), ("en", "de"), {"steps": {}})
+ONE = Device(gpu=False, slots=1, threads=1)
 
 LINES = "今天山里天气很好\n我们一起去看那些花草树木\n"
 
@@ -26,3 +35,43 @@ def test_scores_are_counted_as_the_target_language_is_written(tmp_path: Path) ->
     assert pipeline.scored(run, "test")
     assert not pipeline.scored(run, "test", "zh")
     assert not pipeline.scored(run, "valid")
+
+
+@pytest.mark.parametrize("trained_further", [False, True], ids=["training", "trained"])
+def test_scores_of_a_shorter_training_are_not_those_of_the_longer(
+    trained_further: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes further is not done before it is scored anew, wherever it is stopped."""
+    short, long = (settings(updates=updates, patience=10) for updates in (50, 80))
+    run = open_run(tmp_path / "r", short, {})
+    run.steps.finish("train", run.settings, 1.0)
+    for step in ("average", "generate test", "score test"):
+        run.steps.finish(step, {}, 1.0)
+    write_json(run.subset("test") / "scores.json", {})
+    assert pipeline.scored(run, "test")
+
+    def train(runs: list[Run], *_: object) -> None:
+        if trained_further:
+            run.steps.finish("train", runs[0].settings, 1.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline.training, "train", train)
+    further = plan_run(run.folder, long, {})
+    with Board("updates") as board, pytest.raises(KeyboardInterrupt):
+        pipeline.train([further], DATA, ONE, board)
+    assert not pipeline.scored(plan_run(run.folder, long, {}), "test")
+    with pytest.raises(UserError, match="is not finished: it has no step 'average'"):
+        further.key("average")
+
+
+def test_new_translations_have_no_scores_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(tmp_path / "r", settings(), {})
+    run.steps.finish("average", {}, 1.0)
+    for name in ("scores.json", "comet.json"):
+        write_json(run.subset("test") / name, {"score": 1.0})
+    monkeypatch.setattr(pipeline.generation, "generate", lambda *_: None)
+    with Board("sentences") as board:
+        pipeline.translate(run, DATA, "test", ONE, board)
+    assert [path.name for path in run.subset("test").iterdir()] == []
