@@ -9,6 +9,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, new_folder, output_folder, read_json, sha256
 from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import generation, pipeline
 from fairseq_mhe.runs.run import Run, read_run
@@ -28,7 +29,8 @@ def keep(run: Run, out: Path) -> Path:
     """Copy what tables need of a finished run into the folder of its name in ``out``.
 
     Raises:
-        UserError: the run has no scores, or another run of this name is there.
+        UserError: the run has no scores, or another of this name is there: of other settings, or
+            trained at another time.
     """
     copied = [*_OF_RUN, *(f"{s}/{name}" for s in _scored_subsets(run) for name in _OF_SUBSET)]
     return _copied(run.folder, copied, out / run.name)
@@ -48,6 +50,8 @@ def _copied(source: Path, names: Iterable[str], target: Path) -> Path:
     if target.exists():
         if _settings(target) != _settings(source):
             raise UserError(f"{target} is there and of other settings: name another --out")
+        if _training(target) != _training(source):
+            raise UserError(f"{target} is there and of another training: name another --out")
         for name in names:
             if (source / name).exists() and _content(source / name) != _content(target / name):
                 with atomic_path(target / name) as temporary:
@@ -65,6 +69,11 @@ def _settings(run: Path) -> Any:
     """What made a run: of a language model all that config.json says but for versions."""
     config = read_json(run / "config.json")
     return config.get("settings", {**config, "versions": None})
+
+
+def _training(run: Path) -> Any:
+    """When a run was trained: two trainings by the same settings end in other numbers."""
+    return Steps(run).status()["steps"].get("train")
 
 
 def _content(path: Path) -> str | None:
@@ -120,7 +129,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Keep the runs, and none of them where one is not finished."""
-    folders = [folder.resolve() for folder in args.runs]
+    folders = list(dict.fromkeys(folder.resolve() for folder in args.runs))
+    names: dict[str, Path] = {}
+    for folder in folders:
+        if (first := names.setdefault(folder.name, folder)) != folder:
+            target = args.out / folder.name
+            raise UserError(f"{first} and {folder} would both be kept as {target}: keep them apart")
     language = [folder for folder in folders if _is_language_run(folder)]
     found = [read_run(folder) for folder in folders if folder not in language]
     for each in found:

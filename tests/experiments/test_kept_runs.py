@@ -86,6 +86,27 @@ def test_refusals(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "is there and of other settings: name another --out" in capsys.readouterr().err
 
 
+def test_two_trainings_of_one_name_are_not_mixed(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the same settings too: one would replace the other, or part of it."""
+    one = Path(shutil.copytree(table / NAMES[0], tmp_path / "one" / NAMES[0]))
+    other = Path(shutil.copytree(one, tmp_path / "other" / NAMES[0]))
+    status = json.loads((other / "status.json").read_text())
+    status["steps"]["train"]["finished"] = "2001-01-01T00:00:00+0000"
+    (other / "status.json").write_text(json.dumps(status))
+    out = tmp_path / "kept"
+    assert cli.main(["keep", str(one), str(other), "--out", str(out)]) == 2
+    told = f"{one} and {other} would both be kept as {out / NAMES[0]}"
+    assert told in capsys.readouterr().err
+    assert not out.exists()
+    assert cli.main(["keep", str(one), "--out", str(out)]) == 0
+    before = (out / NAMES[0] / "status.json").read_bytes()
+    assert cli.main(["keep", str(other), "--out", str(out)]) == 2
+    assert "is there and of another training: name another --out" in capsys.readouterr().err
+    assert (out / NAMES[0] / "status.json").read_bytes() == before
+
+
 def test_what_comes_later_is_kept_too(miniature: Path, table: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(table / NAMES[0], tmp_path / NAMES[0]))
     keep = ["keep", str(run), "--out", str(tmp_path / "kept")]
