@@ -49,15 +49,15 @@ def run(args: argparse.Namespace) -> None:
     with only_one(table_run.out, below=False):
         table_run.open(recipes, kinds, seeds, args.precision == precision.AUTO)
         title = _title(args, table_run.data, recipes)
-        waiting = len(table_run.waiting())
+        waiting = table_run.waiting()
         if waiting and not args.finished_only:
-            device = devices.asked_for(args, waiting)
+            device = devices.asked_for(args, len(waiting))
             where = device.describe(precision.told(table_run.runs))
-            lines = [f"{waiting} of {len(table_run.runs)} cells to do, {where}"]
+            lines = [f"{len(waiting)} of {len(table_run.runs)} cells to do, {where}"]
             for recipe in recipes:
                 batch = recipe.training.arithmetic(device.workers)
                 lines.append(f"  {recipe.row}: {recipe.training.updates:,} updates, {batch}")
-            cells.check_disk(table_run.runs, table_run.data)
+            cells.check_disk(waiting, table_run.data)
             say("\n".join(lines))
             table_run.work(device, after=lambda: table_run.tabulate(title, PAPER))
         table_run.tabulate(title, PAPER)

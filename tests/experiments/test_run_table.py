@@ -333,6 +333,20 @@ def test_a_disk_that_is_too_small_is_said_before_training(
     assert not list(tmp_path.glob("*/train.log"))
 
 
+def test_kept_runs_need_no_room(
+    miniature: Path,
+    table: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They have no checkpoints and get none."""
+    assert cli.main(["keep", str(table / "tiny-mha-seed1"), "--out", str(tmp_path)]) == 0
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 10))
+    assert cli.main(["run-table", *table_words(miniature, tmp_path, rows=("tiny",))]) == 2
+    assert "the checkpoints of 1 trainings need about" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("damaged", "message"),
     [
