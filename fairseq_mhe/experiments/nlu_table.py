@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq_mhe.common.arguments import as_words, positive, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, write_json, write_text
+from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, plan, run_name
@@ -36,6 +36,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.language_table import language_tables, perplexity_table
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.runs import devices, slurm
+from fairseq_mhe.runs.finetuning import trained_on
 from fairseq_mhe.runs.language_recipes import Pretraining
 from fairseq_mhe.runs.language_runs import pretraining_notes
 from fairseq_mhe.runs.task_scores import commonest_score
@@ -116,6 +117,21 @@ def _check_tasks(tasks: Sequence[TaskFolder], data: TextFolder) -> None:
             )
 
 
+def _finished(run: Path, task: TaskFolder) -> bool:
+    """Whether a fine-tuned run has its scores, of what is scored now."""
+    scores = finished_scores(run)
+    if scores is None:
+        return False
+    _check_data(run, trained_on(task), task.folder)
+    return bool(scores.get("data", task.scored) == task.scored)
+
+
+def _check_data(run: Path, data: Any, place: Path) -> None:
+    if read_json(run / "config.json").get("data") != data:
+        told = "give the data that it was made of, or another --out"
+        raise UserError(f"{run} is not of {place}: {told}")
+
+
 #: A kind of attention and a token embedding.
 Model = tuple[str, Tokens]
 
@@ -191,12 +207,19 @@ class LanguageTable:
             self.tabulate(models)
 
     def finished(self, model: Model) -> bool:
-        """Whether all runs of a model have their scores."""
-        if not self.tasks:
-            return None not in map(nats_in, self._all_pretrained(model))
+        """Whether all runs of a model have their scores.
+
+        Raises:
+            UserError: they were trained on other text or examples.
+        """
         start = self._pretrained(model)
+        for folder in [start] if self.tasks else self._all_pretrained(model):
+            if nats_in(folder) is not None:
+                _check_data(folder, self.data.fingerprint, self.data.folder)
+            elif not self.tasks:
+                return False
         return all(
-            finished_scores(self.out / run_name(start, task, number)) is not None
+            _finished(self.out / run_name(start, task, number), task)
             for task in self.tasks
             for number in self.seeds
         )

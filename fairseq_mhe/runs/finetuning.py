@@ -66,7 +66,7 @@ def plan_finetuning(
     """The run of a model, task and seed; ``further``: settings."""
     settings = {
         "task": data.task.name,
-        "data": {"text": data.text, "train": data.fingerprint, "block": data.block},
+        "data": trained_on(data),
         "start": sha256(source.path),
         "attention": source.attention["encoder"],
         "row": nearest_row(source.options).name,
@@ -75,6 +75,11 @@ def plan_finetuning(
         **further,
     }
     return LanguageRun(folder, settings, recipe.updates(data.training))
+
+
+def trained_on(data: TaskFolder) -> dict[str, Any]:
+    """What a run's settings say of its task's examples."""
+    return {"text": data.text, "train": data.fingerprint, "block": data.block}
 
 
 def finetuning_of(

@@ -123,6 +123,18 @@ def test_other_examples_of_a_task_are_scored_or_trained_on_anew(
         printed = capsys.readouterr()
         assert told in printed.out + printed.err
         assert (ended != 0) == (name == "train")
+        tabulated = [
+            "nlu-table",
+            "roberta_mhe_tiny",
+            "--data",
+            str(folder / "text"),
+            "--seeds",
+            "1",
+        ]
+        tabulated += ["--kinds", "mhe_mul", "--tasks", str(task), "--finished-only"]
+        assert cli.main([*tabulated, "--out", str(folder)]) == 2
+        refused = {"train": f"{RUN}-sst2-seed1 is not of {task}: ", "dev": "no model of "}
+        assert refused[name] in capsys.readouterr().err
 
 
 def test_a_model_that_is_not_trained_to_its_end_is_no_beginning(
@@ -399,6 +411,11 @@ def test_a_causal_models_table_is_of_perplexity(
     assert {path.name for path in tmp_path.glob("*.*")} == {
         f"perplexity.{end}" for end in ("md", "json", "png")
     }
+    other = str(small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64))
+    for how in ("--finished-only", "--slurm"):
+        assert cli.main([*line, "--data", other, how]) == 2
+        told = f"{tmp_path / 'transformer_lm_mhe_tiny-mha-seed1'} is not of {other}: "
+        assert told in capsys.readouterr().err
     assert cli.main([*line, "--tasks", str(folder / "sst2")]) == 2
     assert "is not fine-tuned, its table is of perplexity" in capsys.readouterr().err
     for option in (["--epochs", "2"], ["--hash", "lsh"]):
