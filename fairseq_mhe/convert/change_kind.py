@@ -157,9 +157,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_files(parser, "trained checkpoint, stock or ours", "checkpoint to fine-tune")
     kinds = ", ".join(kinds_from_heads())
     parser.add_argument("--to", required=True, metavar="KIND", help=f"kind of attention: {kinds}")
-    parser.add_argument(
-        "--kv-heads", type=int, metavar="G", help="gqa: key/value heads (default: 2)"
-    )
+    told = "gqa: key/value heads (default: 2, or 1 where the heads are odd in number)"
+    parser.add_argument("--kv-heads", type=int, metavar="G", help=told)
     parser.add_argument(
         "--method",
         choices=(_BEST, *METHODS),
