@@ -30,6 +30,12 @@ _AT_LEAST_ONE = {
 Inputs = dict[str, list[tuple[Path, ...]]]
 
 
+def processes() -> Any:
+    """How many processes work."""
+    told = "processes (default: all cores); the result is the same"
+    return option(None, told, type=positive, metavar="N")
+
+
 def merges(default: int) -> Any:
     """The field of the vocabulary's size, with a default that suits a corpus."""
     return option(
@@ -66,9 +72,7 @@ class SubwordOptions:
     max_dropped: float = option(
         50.0, "refuse where cleaning drops more than X%% of a text's pairs", type=float, metavar="X"
     )
-    workers: int | None = option(
-        None, "processes (default: all cores); the result is the same", type=positive, metavar="N"
-    )
+    workers: int | None = processes()
 
     @property
     def cores(self) -> int:
@@ -103,9 +107,7 @@ class SubwordChoice:
         metavar="N",
     )
     lowercase: bool = option(False, "everything in small letters")
-    workers: int | None = option(
-        None, "processes (default: all cores); the result is the same", type=positive, metavar="N"
-    )
+    workers: int | None = processes()
 
     @property
     def cores(self) -> int:
