@@ -13,6 +13,7 @@ from torch import nn
 
 from fairseq_mhe.common.arguments import Parser, at_least
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.experiments.table_run import waves
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import Cost, costs, total_parameters
@@ -65,29 +66,36 @@ def disk(row: str, kind: str) -> float:
     return kept * _CHECKPOINT_BYTES * total_parameters(_model(row, kind))
 
 
-def whole(jobs: list[float], gpus: int) -> float:
-    """Hours until all are done, one a GPU, the longest first."""
-    busy = [0.0] * gpus
-    for job in sorted(jobs, reverse=True):
-        busy[busy.index(min(busy))] += job
-    return max(busy)
+def whole(rows: list[list[float]], gpus: int) -> float:
+    """Hours of training until all rows are done, one model a GPU, as run-table trains them: a wave
+    of rows after the other.
+    """
+    hours = 0.0
+    for wave in waves(rows, gpus):
+        busy = [0.0] * gpus
+        for job in wave:
+            busy[busy.index(min(busy))] += job
+        hours += max(busy)
+    return hours
 
 
 def estimate(gpus: int, share: float) -> str:
     """The tables, as Markdown."""
     rows, room = [], _DATA_BYTES
-    times: dict[str, list[float]] = {gpu: [] for gpu in GPUS}
+    times: dict[str, list[list[float]]] = {gpu: [] for gpu in GPUS}
     for row in ROWS:
+        for of_row in times.values():
+            of_row.append([])
         for kind in KINDS:
             for gpu, operations in GPUS.items():
-                times[gpu].append(hours(row, kind, share * operations))
+                times[gpu][-1].append(hours(row, kind, share * operations))
             room += disk(row, kind)
-            cells = [f"{times[gpu][-1]:,.0f}" for gpu in GPUS]
+            cells = [f"{times[gpu][-1][-1]:,.0f}" for gpu in GPUS]
             sizes = [f"{memory(row, kind) / 1e9:.1f}", f"{disk(row, kind) / 1e9:.1f}"]
             rows.append([row, kind, *cells, *sizes])
     titles = ["row", "attention", *(f"hours on one {gpu}" for gpu in GPUS)]
     table = align([*titles, "GB on the GPU", "GB of checkpoints"], rows)
-    total = [f"{sum(times[gpu]):,.0f}" for gpu in GPUS]
+    total = [f"{sum(map(sum, times[gpu])):,.0f}" for gpu in GPUS]
     together = [f"{whole(times[gpu], gpus):,.0f}" for gpu in GPUS]
     sums = [
         ["hours of one GPU, in all", *total],

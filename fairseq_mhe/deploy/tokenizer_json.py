@@ -18,6 +18,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
 from fairseq_mhe.prepare.merges import END_OF_WORD
 from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.tokenise import ESCAPED
 
 if TYPE_CHECKING:  # an extra that need not be installed
     from tokenizers import Tokenizer, decoders, normalizers
@@ -102,6 +103,11 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Vocabulary:
         raise UserError(
             "the model's data have punctuation written in one way (--punctuation), whose rules a "
             "tokenizer.json cannot hold: export in another format"
+        )
+    if text.tokenizer == ESCAPED:
+        raise UserError(
+            "the model's data have XML escapes (&apos;), which a tokenizer.json does not make: "
+            "export in another format"
         )
     if text.model.kind == "bpe":
         tokenizer, rows = _bpe(text, dictionary)

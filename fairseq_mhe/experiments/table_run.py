@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
@@ -20,6 +21,8 @@ from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import bootstrap_seed
 from fairseq_mhe.runs.training import trained
+
+Job = TypeVar("Job")
 
 
 def _nothing(*_: object) -> None:
@@ -163,9 +166,9 @@ class TableRun:
         Steps(self.out).perform("table", inputs, [self.out / name for name in preset.files], action)
 
 
-def waves(groups: Iterable[Sequence[Run]], slots: int) -> Iterator[list[Run]]:
+def waves(groups: Iterable[Sequence[Job]], slots: int) -> Iterator[list[Job]]:
     """Groups, as many together as keep all slots at work."""
-    wave: list[Run] = []
+    wave: list[Job] = []
     for group in groups:
         wave.extend(group)
         if len(wave) >= slots:

@@ -21,6 +21,7 @@ from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import SubwordModel, learn_sentencepiece
 from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of, trained
 from tests.fixtures.processes import PYTHON, python
 
@@ -88,17 +89,19 @@ def test_the_example_for_fairseq(exported: Path, translator: Translator) -> None
 
 LINES = [
     "The lamp \u201cNumber 3\u201d  isn't on (yet)!",
-    "Turn it off -- please ?",
+    "Turn it off -- please ? <b>A & B</b> [1|2]",
     "caf\u0065\u0301 3.5",
     "C\x80ontrol\x07 cha\x1cracters\x85here\x7f \x90 .",
 ]
 
 
 @pytest.mark.parametrize("marks", [{}, {"punctuation": True, "lowercase": True}])
+@pytest.mark.parametrize("moses", ["moses", ESCAPED])
 @pytest.mark.parametrize("kind", ["bpe", "sentencepiece"])
 def test_the_example_does_to_text_what_the_data_folder_did(
     tmp_path: Path,
     kind: str,
+    moses: str,
     marks: dict[str, bool],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -109,7 +112,7 @@ def test_the_example_does_to_text_what_the_data_folder_did(
         path = tmp_path / "sentencepiece.model"
         learn_sentencepiece(SOURCES * 5, 100, 60, "unigram", path)
     model = SubwordModel(kind, path, sha256(path))
-    tokenizer = "moses" if kind == "bpe" or marks else "none"
+    tokenizer = moses if kind == "bpe" or marks else "none"
     text = TextProcessing(("en", "de"), tokenizer, model, **marks)
     seen: list[list[str]] = []
 
@@ -146,7 +149,7 @@ def test_the_card_tells_what_the_run_says(exported: Path) -> None:
         "not named by who exported",
         "fairseq-mhe train tiny mhe_mul --seed 1",
         '"updates": 4',
-        "Moses' tokeniser for en",
+        "Moses' tokeniser for en (sacremoses), without XML escapes",
         "## Limits",
         (exported / "example.py").read_text(encoding="utf-8"),
     ):

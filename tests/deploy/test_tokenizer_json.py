@@ -19,6 +19,7 @@ from fairseq_mhe.prepare.subword import (
     learn_sentencepiece,
 )
 from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.fixtures.text import Pairs
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
@@ -120,3 +121,5 @@ def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, P
     sample = make_sample(tmp_path, corpus)
     with pytest.raises(UserError, match="--punctuation"):
         make_tokenizer(replace(sample.text, punctuation=True), sample.dictionary)
+    with pytest.raises(UserError, match="XML escapes"):
+        make_tokenizer(replace(sample.text, tokenizer=ESCAPED), sample.dictionary)

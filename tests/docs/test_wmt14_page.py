@@ -35,8 +35,10 @@ def test_a_base_model_takes_what_its_multiplications_by_hand_take() -> None:
     assert module.hours("base", "mha", 1e14) == pytest.approx(by_hand, rel=0.02)
 
 
-def test_the_longest_jobs_begin_first() -> None:
-    assert module.whole([1, 1, 1, 3], 2) == 3
+def test_a_wave_of_rows_waits_for_the_one_before() -> None:
+    assert module.whole([[1, 1], [1, 3]], 2) == 1 + 3
+    assert module.whole([[1, 1], [1, 3]], 4) == 3
+    assert module.whole([[2, 1, 1]], 2) == 2  # a model begins where another ends
 
 
 def test_its_scripts_are_there() -> None:
