@@ -75,7 +75,7 @@ def seeds(text: str) -> list[int]:
         UserError: one is no whole number.
     """
     try:
-        return list(map(seed, words(text)))
+        return list(dict.fromkeys(map(seed, words(text))))  # 01 is 1
     except argparse.ArgumentTypeError as error:
         told = "give whole numbers with commas between"
         raise UserError(f"--seeds {text}: {told}: {error}") from None

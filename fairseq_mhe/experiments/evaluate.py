@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> None:
     with only_one(found.folder):
         evaluate(found, data, args.subset, device, args.bleu_tokenizer)
         if args.comet:
-            comet.add_score(found, args.subset, args.comet)
+            comet.add_score(found, args.subset, args.comet, device.gpu)
     show(found, args.subset, args.json)
 
 

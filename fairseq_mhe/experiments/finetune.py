@@ -15,7 +15,7 @@ from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
-from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning
+from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning, trained_on
 from fairseq_mhe.runs.language_recipes import finetuning
 from fairseq_mhe.runs.language_runs import LanguageRun, Training, trained
 from fairseq_mhe.runs.resuming import LAST
@@ -103,7 +103,7 @@ def _whole(run: Path) -> Path:
 
 def run_name(model: Path, data: TaskFolder, number: int) -> str:
     """The folder of a model's fine-tuning, by the model's name."""
-    name = model.name if model.is_dir() else model.stem
+    name = model.resolve().name if model.is_dir() else model.stem
     return f"{name}-{data.task.name}-seed{number}"
 
 
@@ -130,6 +130,30 @@ def finished_scores(folder: Path) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = read_json(path, _SCORED)
     return found
+
+
+def scored(folder: Path, task: TaskFolder) -> bool:
+    """Whether a fine-tuned run has its scores, of what is scored now.
+
+    Raises:
+        UserError: it was trained on other examples.
+    """
+    scores = finished_scores(folder)
+    if scores is None:
+        return False
+    check_made_of(folder, trained_on(task), task.folder)
+    return bool(scores.get("data", task.scored) == task.scored)
+
+
+def check_made_of(run: Path, data: Any, place: Path) -> None:
+    """See that a run folder is of ``data``, the identity of the folder ``place``.
+
+    Raises:
+        UserError: it is not.
+    """
+    if read_json(run / "config.json").get("data") != data:
+        told = "give the data that it was made of, or another --out"
+        raise UserError(f"{run} is not of {place}: {told}")
 
 
 def _score(run: LanguageRun, data: TaskFolder, gpu: bool) -> dict[str, Any]:

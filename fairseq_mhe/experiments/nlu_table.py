@@ -11,10 +11,17 @@ from typing import Any
 
 from fairseq_mhe.common.arguments import as_words, positive, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
+from fairseq_mhe.common.files import output_folder, write_json, write_text
 from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, plan, run_name
+from fairseq_mhe.experiments.finetune import (
+    check_made_of,
+    fine_tune_all,
+    finished_scores,
+    plan,
+    run_name,
+    scored,
+)
 from fairseq_mhe.experiments.pretrain import (
     KNOWN,
     Tokens,
@@ -36,7 +43,6 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.language_table import language_tables, perplexity_table
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.runs import devices, slurm
-from fairseq_mhe.runs.finetuning import trained_on
 from fairseq_mhe.runs.language_recipes import Pretraining
 from fairseq_mhe.runs.language_runs import pretraining_notes
 from fairseq_mhe.runs.task_scores import commonest_score
@@ -95,9 +101,6 @@ def run(args: argparse.Namespace) -> None:
         slurm.submit_jobs({_name(m): _words(args, m) for m in waiting}, len(models), args)
         return
     if args.finished_only:
-        models = [model for model in models if made.finished(model)]
-        if not models:
-            raise UserError(f"no model of {made.out} is finished yet: there is nothing to tabulate")
         made.tabulate(models)
     else:
         made.train(models, recipe_of(args), args)
@@ -115,21 +118,6 @@ def _check_tasks(tasks: Sequence[TaskFolder], data: TextFolder) -> None:
                 f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
                 f"{data.folder}"
             )
-
-
-def _finished(run: Path, task: TaskFolder) -> bool:
-    """Whether a fine-tuned run has its scores, of what is scored now."""
-    scores = finished_scores(run)
-    if scores is None:
-        return False
-    _check_data(run, trained_on(task), task.folder)
-    return bool(scores.get("data", task.scored) == task.scored)
-
-
-def _check_data(run: Path, data: Any, place: Path) -> None:
-    if read_json(run / "config.json").get("data") != data:
-        told = "give the data that it was made of, or another --out"
-        raise UserError(f"{run} is not of {place}: {told}")
 
 
 #: A kind of attention and a token embedding.
@@ -194,7 +182,7 @@ class LanguageTable:
         seeds = [1] if self.tasks else self.seeds
         every = [(kind, tokens, number) for kind, tokens in models for number in seeds]
         pretrain(self.arch, every, self.data, self.out, recipe, args)
-        for index, model in enumerate(models if self.tasks else ()):
+        for model in models if self.tasks else ():
             start = self._pretrained(model)
             planned = [
                 (plan(start, task, number, self.out, args.epochs, args), task)
@@ -202,7 +190,7 @@ class LanguageTable:
                 for number in self.seeds
             ]
             fine_tune_all(planned, args)
-            self.tabulate(models[: index + 1])
+            self.tabulate(models)
         if not self.tasks:
             self.tabulate(models)
 
@@ -215,17 +203,28 @@ class LanguageTable:
         start = self._pretrained(model)
         for folder in [start] if self.tasks else self._all_pretrained(model):
             if nats_in(folder) is not None:
-                _check_data(folder, self.data.fingerprint, self.data.folder)
+                check_made_of(folder, self.data.fingerprint, self.data.folder)
             elif not self.tasks:
                 return False
         return all(
-            _finished(self.out / run_name(start, task, number), task)
+            scored(self.out / run_name(start, task, number), task)
             for task in self.tasks
             for number in self.seeds
         )
 
     def tabulate(self, models: Sequence[Model]) -> None:
-        """Write the table of models that are finished."""
+        """Write the table of those that are finished.
+
+        Raises:
+            UserError: none is.
+        """
+        finished = [model for model in models if self.finished(model)]
+        if not finished:
+            raise UserError(f"no model of {self.out} is finished yet: there is nothing to tabulate")
+        left = [_name(model) for model in models if model not in finished]
+        models, notes = finished, self._notes(finished)
+        if left:
+            notes.append(f"Not finished, and left out: {', '.join(left)}.")
         words = len(model_dictionary(self.data.dictionary(), masked=bool(self.tasks)))
         built = {}
         for kind, tokens in models:
@@ -237,7 +236,7 @@ class LanguageTable:
             found = {_name(model): self._nats(model) for model in models}
             cache = {name: cache_bytes(made).per_target_token for name, made in built.items()}
             plot_perplexity(found, (counts, cache), self.path.with_suffix(".png"))
-            self._write(perplexity_table(found, counts, cache), found, models)
+            self._write(perplexity_table(found, counts, cache), found, notes)
             return
         sizes = {
             name: (embedding_parameters(made), total_parameters(made))
@@ -249,18 +248,18 @@ class LanguageTable:
         losses = {_name(model): nats_in(self._pretrained(model)) for model in models}
         plot_tasks(scores, self.path.with_suffix(".png"), self.arch)
         tables = language_tables(scores, counts, sizes, losses, self._commonest)
-        self._write(tables, scores, models)
+        self._write(tables, scores, notes)
 
     @functools.cached_property
     def _commonest(self) -> dict[str, float | None]:
         """Task -> what the commonest label scores, once for the tables after each kind."""
         return {task.task.name: commonest_score(task) for task in self.tasks}
 
-    def _write(self, tables: str, values: Mapping[str, Any], models: Sequence[Model]) -> None:
+    def _write(self, tables: str, values: Mapping[str, Any], notes: Sequence[str]) -> None:
         """The table and, beside it, the scores of every seed."""
         write_json(self.path.with_suffix(".json"), values)
-        notes = "\n".join(f"- {note}" for note in self._notes(models))
-        write_text(self.path, f"# {self.arch}\n\n{tables}\n\n{notes}\n")
+        listed = "\n".join(f"- {note}" for note in notes)
+        write_text(self.path, f"# {self.arch}\n\n{tables}\n\n{listed}\n")
 
     def _notes(self, models: Sequence[Model]) -> list[str]:
         """What the numbers are, and how the models were trained."""

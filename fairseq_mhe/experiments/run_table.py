@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> None:
     every = args.kinds == "all"
     kinds = list(KINDS) if every else [cells.kind(word) for word in cells.words(args.kinds)]
     seeds = cells.seeds(args.seeds)
-    recipes = [cells.chosen_recipe(row, args) for row in cells.words(args.rows)]
+    rows = cells.words(args.rows.lower())
+    recipes = [cells.chosen_recipe(row, args) for row in rows]
     how = (args.subset, args.tensorboard, args.bleu_tokenizer)
     table_run = TableRun([], open_prepared(args.data), args.out, *how)
     if slurm.asked_for(args):

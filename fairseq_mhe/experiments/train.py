@@ -3,6 +3,7 @@
 import argparse
 
 from fairseq_mhe.common.arguments import seed
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import only_one
@@ -34,6 +35,8 @@ def run(args: argparse.Namespace) -> None:
     data = open_prepared(args.data)
     if args.evaluate:
         cells.check_subset(data, args.subset, args.bleu_tokenizer)
+    elif args.bleu_tokenizer:
+        raise UserError("--bleu-tokenizer is of scoring: give --evaluate too, or leave it out")
     out = output_folder(args.out)
     (run,) = pipeline.plan_runs(
         wanted, [kind], [args.seed], data, out, args.precision == precision.AUTO

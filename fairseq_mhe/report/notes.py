@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_mhe.report.results import BASELINE, Cell, label
+from fairseq_mhe.report.results import BASELINE, Cell, comet_model, label
 from fairseq_mhe.runs.precision import FLOAT32, told
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
@@ -57,6 +57,8 @@ def paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[str
             "compounds split, as older papers report; no other column compares with it."
         )
         notes.insert(2, told)
+    if model := comet_model(cells):
+        notes.append(f"COMET: {model}, of sources, translations and references.")
     return notes
 
 

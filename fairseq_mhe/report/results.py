@@ -76,6 +76,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         for one, other in pairwise(cell.runs):
             _check_alike(one, other)
     _check_scored_alike(cells)
+    comet_model(cells)
     return cells
 
 
@@ -92,6 +93,24 @@ def _check_scored_alike(cells: Sequence[Cell]) -> None:
                     f"{run.folder} was scored with the tokeniser {tokeniser}, {first} with "
                     f"{usual}: score them alike (evaluate --bleu-tokenizer)"
                 )
+
+
+def comet_model(cells: Sequence[Cell]) -> str | None:
+    """The COMET model that scored the runs, if one did.
+
+    Raises:
+        UserError: several did.
+    """
+    found: dict[str, Path] = {}
+    for path in (run.subset(cell.subset) / comet.FILE for cell in cells for run in cell.runs):
+        if path.exists():
+            found.setdefault(str(read_result(path)["model"]), path)
+    if len(found) > 1:
+        (one, at), (other, there), *_ = found.items()
+        raise UserError(
+            f"{at} is by COMET's {one}, {there} by {other}: score them alike (evaluate --comet)"
+        )
+    return next(iter(found), None)
 
 
 def _check_alike(one: Run, other: Run) -> None:

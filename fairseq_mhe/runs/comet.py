@@ -4,8 +4,6 @@ import importlib
 import importlib.util
 from pathlib import Path
 
-import torch
-
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.runs.run import Run
@@ -27,7 +25,7 @@ def check_installed() -> None:
         raise UserError("COMET is not installed: pip install unbabel-comet, or leave --comet out")
 
 
-def add_score(run: Run, subset: str, model: str) -> None:
+def add_score(run: Run, subset: str, model: str, gpu: bool) -> None:
     """Score a run's translations with a COMET model; its ``score`` and name go to comet.json, once.
 
     Raises:
@@ -36,13 +34,13 @@ def add_score(run: Run, subset: str, model: str) -> None:
     folder = run.subset(subset)
 
     def action() -> None:
-        write_json(folder / FILE, {"score": _score(folder, model), "model": model})
+        write_json(folder / FILE, {"score": _score(folder, model, gpu), "model": model})
 
     inputs = {"translations": run.key(f"generate {subset}"), "model": model}
     run.steps.perform(f"comet {subset}", inputs, [folder / FILE], action)
 
 
-def _score(folder: Path, model: str) -> float:
+def _score(folder: Path, model: str, gpu: bool) -> float:
     comet = importlib.import_module("comet")
     try:
         loaded = comet.load_from_checkpoint(comet.download_model(model))
@@ -51,5 +49,4 @@ def _score(folder: Path, model: str) -> float:
     found = read_translations(folder)
     texts = {"src": found["sources"], "mt": found["hypotheses"], "ref": found["references"]}
     triples = [dict(zip(texts, lines, strict=True)) for lines in zip(*texts.values(), strict=True)]
-    gpus = int(torch.cuda.is_available())
-    return round(float(loaded.predict(triples, batch_size=16, gpus=gpus).system_score), 4)
+    return round(float(loaded.predict(triples, batch_size=16, gpus=int(gpu)).system_score), 4)

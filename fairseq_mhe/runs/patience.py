@@ -25,6 +25,10 @@ class Patience:
         epoch, updates = int(valid["epoch"]), int(valid["valid_num_updates"])
         self._losses[epoch] = updates, valid["valid_loss"]
 
+    def forget(self, updates: int) -> None:
+        """Leave out the validation after so many updates: it was not at the end of an epoch."""
+        self._losses = {e: found for e, found in self._losses.items() if found[0] != updates}
+
     def is_over(self, made: int) -> bool:
         """Whether a training whose last checkpoint has ``made`` updates is at its end."""
         lowest, waited = math.inf, 0

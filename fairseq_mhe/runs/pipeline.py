@@ -18,6 +18,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import comet, generation, scoring, training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe, recipe
+from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.run import Run, plan_run, run_name, settings_of
 
 #: What fairseq calls the checkpoint of an epoch's end.
@@ -62,15 +63,24 @@ def train(
     for run in runs:
         training.training_arguments(run, data, device, tensorboard)
     for run in runs:
-        # Else translations and scores of a shorter training would pass for those of this one.
-        if run.steps.status()["steps"].get("train", {}).get("key") not in (None, key(run.settings)):
-            run.steps.forget()
+        made = run.steps.status()["steps"].get("train")
+        if made and (made["key"] != key(run.settings) or not (run.checkpoints / LAST).exists()):
+            _forget(run)
         run.keep()
     training.train(runs, data, device, board, tensorboard)
     for run in runs:
         inputs = {"training": key(run.settings), "last": run.training.average}
         run.steps.perform("average", inputs, [run.model], functools.partial(_average, run))
         count(run, {"model": run.key("average")})
+
+
+def _forget(run: Run) -> None:
+    """Remove what a training made that goes further, or whose checkpoints are gone: it would pass
+    for what this one makes.
+    """
+    for path in (run.metrics, run.counts, run.model, *run.folder.glob("*/scores.json")):
+        path.unlink(missing_ok=True)
+    run.steps.forget()
 
 
 def _average(run: Run) -> None:
@@ -146,7 +156,8 @@ def scored(run: Run, subset: str, tokenise: str | None = None) -> bool:
     scores, steps = run.subset(subset) / "scores.json", run.steps.status()["steps"]
     if f"score {subset}" not in steps or not scores.is_file():
         return False
-    if run.training.patience and steps["train"]["key"] != key(run.settings):
+    further = run.training.patience and "train" in steps
+    if further and steps["train"]["key"] != key(run.settings):
         return False  # it is to go further
     found = scoring.tokeniser_in(scoring.read_scores(scores).bleu.signature) if tokenise else None
     return found == tokenise

@@ -138,13 +138,13 @@ class Training:
         """The recipe as options of fairseq-train, but --update-freq, which depends on devices."""
         words = ["--max-update", str(self.updates), "--max-tokens", str(self.max_tokens)]
         if self.head_embedding_weight_decay:
-            words += ["--optimizer", "adam_mhe"]
+            words += ["--optimizer", "adam_mhe", "--fp16-no-flatten-grads"]  # flat, all are one
             words += ["--head-embedding-weight-decay", str(self.head_embedding_weight_decay)]
         else:
             words += ["--optimizer", optimizer_for(self.precision)]
         words += ["--adam-betas", "(0.9, 0.98)", "--weight-decay", str(self.weight_decay)]
         words += ["--clip-norm", str(self.clip_norm)] if self.clip_norm else []
-        words += [] if self.precision == "float32" else [f"--{self.precision}"]
+        words += [f"--{self.precision}"] if self.precision != "float32" else []
         words += ["--lr-scheduler", self.schedule, *_SCHEDULES[self.schedule](self.updates)]
         words += ["--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)]
         words += ["--criterion", criterion_for(self.precision)]

@@ -17,6 +17,7 @@ from fairseq_mhe.runs.run import Run
 
 #: How often a job that runs out of time is submitted again.
 _MOST_REQUEUES = 100
+_MOST_JOBS = 256  # at a time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--slurm-hours", type=_hours, metavar="H", help=f"time limit (default: 24, {shown}")
     shown = "or fewer where no node has as many)"
     add("--slurm-cpus", type=positive, metavar="N", help=f"cores a job (default: 8, {shown}")
-    add("--slurm-parallel", type=positive, default=256, metavar="N", help="jobs at a time at most")
+    told = f"jobs at a time at most (default: {_MOST_JOBS})"
+    add("--slurm-parallel", type=positive, metavar="N", help=told)
     told = "further options of sbatch: partition=gpu, account=mine, constraint=a100"
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=told)
 
@@ -87,11 +89,16 @@ def asked_for(args: argparse.Namespace) -> bool:
     """Whether jobs are to be submitted.
 
     Raises:
-        UserError: that, and at the same time to train nothing.
+        UserError: that, and at the same time to train nothing; or how, and not that.
     """
     if args.slurm and args.finished_only:
         raise UserError(
             "--slurm submits jobs, --finished-only trains nothing: leave one of them out"
+        )
+    how = args.slurm_hours or args.slurm_cpus or args.slurm_parallel or args.slurm_option
+    if how and not (args.slurm or args.finished_only):
+        raise UserError(
+            "--slurm-... options say how jobs are submitted: give --slurm too, or leave them out"
         )
     return bool(args.slurm)
 
@@ -150,7 +157,7 @@ def _executor(args: argparse.Namespace) -> Any:
         time=max(1, int(60 * request.hours)),
         ntasks_per_node=1,
         cpus_per_task=request.cores,
-        array_parallelism=args.slurm_parallel,
+        array_parallelism=args.slurm_parallel or _MOST_JOBS,
         stderr_to_stdout=True,
         additional_parameters=further,
         **gpus,

@@ -18,7 +18,7 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.patience import Patience, saved_updates
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.resuming import LAST, restore
+from fairseq_mhe.runs.resuming import LAST, restore, within_epoch
 from fairseq_mhe.runs.run import Run, kind_name
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
@@ -119,6 +119,9 @@ class _Training:
         self._trainers: Trainers | None = None
         for line in _lines(run) if run.log.exists() else ():
             self._look(line)
+        # Where a smaller limit ended it.
+        if run.training.patience and done and within_epoch(run.checkpoints / LAST):
+            self._patience.forget(done)
         # Killed after its last update: fairseq would make one more.
         over = done >= self._total or self._patience.is_over(done)
         if not over:

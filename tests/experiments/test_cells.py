@@ -6,12 +6,15 @@ import argparse
 import shutil
 from collections import namedtuple
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import cells
+from fairseq_mhe.experiments.finetune import run_name
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.run import open_run
 from tests.fixtures.runs import settings
@@ -30,6 +33,10 @@ def chosen(row: str, *words: str) -> Recipe:
 
 def test_without_options_it_is_the_recipe() -> None:
     assert chosen("12H") == RECIPES["12h"]
+
+
+def test_a_seed_and_a_row_are_taken_once_however_they_are_written() -> None:
+    assert cells.seeds("1,01,2") == [1, 2]
 
 
 def test_a_fraction_shortens_the_training_and_its_warm_up() -> None:
@@ -126,3 +133,12 @@ def test_a_tokeniser_that_is_missing_is_told_before_anything_is_trained(
     with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
         cells.check_subset(data, "test")
     cells.check_subset(data, "test", "char")
+
+
+def test_a_run_folder_that_one_stands_in_gives_a_fine_tuning_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = argparse.Namespace(task=argparse.Namespace(name="rte"))
+    (tmp_path / "a model").mkdir()
+    monkeypatch.chdir(tmp_path / "a model")
+    assert run_name(Path(), cast(TaskFolder, task), 1) == "a model-rte-seed1"

@@ -334,11 +334,13 @@ def test_a_table_is_made_of_kept_runs(
     tables = []
     for out in (folder, tmp_path):
         words = ["--data", str(folder / "text"), "--tasks", str(folder / "sst2"), "--seeds", "1"]
-        line = ["nlu-table", "roberta_mhe_tiny", *words, "--kinds", "mhe_mul", "--finished-only"]
+        line = ["nlu-table", "roberta_mhe_tiny", *words, "--kinds", "mhe_mul,sha"]
+        line.append("--finished-only")
         assert cli.main([*line, "--out", str(out)]) == 0
         tables.append((out / "nlu-table.md").read_text())
     assert tables[0] == tables[1]
     assert "dev; one fine-tuning each." in tables[0]
+    assert tables[0].endswith("- Not finished, and left out: sha.\n")
     assert "±" not in tables[0]
     shutil.copytree(tmp_path / f"{RUN}-sst2-seed1", tmp_path / f"{RUN}-sst2-seed2")
     assert cli.main([*line, "--seeds", "1,2", "--out", str(tmp_path)]) == 0

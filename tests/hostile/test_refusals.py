@@ -38,6 +38,7 @@ REFUSED = [
     ["train", "tiny", "mha", "--processes", "3"],
     ["train", "tiny", "mha", "--evaluate", "--subset", "nothing", "--cpu"],
     ["train", "tiny", "mha", "--evaluate", "--subset", "../raw/test", "--cpu"],
+    ["train", "tiny", "mha", "--bleu-tokenizer", "char", "--cpu"],
     ["train", "tiny", "mha", "--max-tokens", "1024", "--processes", "2"],
     ["run-table", "--rows", "tiny", "--processes", "3"],
     ["run-table", "--rows", "tiny", "--fraction", "1e-9", "--finished-only"],

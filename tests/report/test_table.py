@@ -276,7 +276,17 @@ def test_columns_with_nothing_to_say_are_left_out(make_run: MakeRun, tmp_path: P
     assert not {"paper", "COMET", "sd of seeds", "tokenised BLEU", "PRR 95%"} & set(headings)
     write_json(run.subset("test") / comet.FILE, {"score": 0.8, "model": comet.MODEL})
     write_table(gather([run.folder]), tmp_path / "out", "One", PAPER)
-    assert re.search(r"\| +COMET \|", (tmp_path / "out" / "table.md").read_text())
+    shown = (tmp_path / "out" / "table.md").read_text()
+    assert re.search(r"\| +COMET \|", shown)
+    assert f"COMET: {comet.MODEL}, " in shown
+
+
+def test_scores_by_two_comet_models_are_refused(make_run: MakeRun) -> None:
+    runs = [make_run("mha", 3), make_run("mhe_mul", 4)]
+    for run, model in zip(runs, (comet.MODEL, "Unbabel/XCOMET-XL"), strict=True):
+        write_json(run.subset("test") / comet.FILE, {"score": 0.8, "model": model})
+    with pytest.raises(UserError, match=r"wmt22-comet-da, .* by Unbabel/XCOMET-XL: score"):
+        gather([run.folder for run in runs])
 
 
 def test_rows_trained_in_different_ways_are_all_named(make_run: MakeRun, tmp_path: Path) -> None:

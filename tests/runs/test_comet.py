@@ -9,6 +9,7 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import torch
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
@@ -23,6 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     stub, triples = ModuleType("comet"), []
 
     def predict(data: list[dict[str, str]], batch_size: int, gpus: int) -> SimpleNamespace:
+        assert gpus == 0, "--cpu"
         triples.extend(data)
         return SimpleNamespace(system_score=0.87654321)
 
@@ -39,11 +41,12 @@ def scored_run(make_run: Callable[..., Run]) -> Run:
 
 
 def test_it_scores_the_runs_translations_once(
-    make_run: Callable[..., Run], asked: list[dict[str, str]]
+    make_run: Callable[..., Run], asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     run = scored_run(make_run)
     for _ in range(2):
-        comet.add_score(run, "test", comet.MODEL)
+        comet.add_score(run, "test", comet.MODEL, gpu=False)
     assert read_json(run.subset("test") / comet.FILE) == {
         "score": 0.8765,
         "model": "Unbabel/wmt22-comet-da",
@@ -60,7 +63,7 @@ def test_a_model_that_cannot_be_had_is_one_line(
 
     monkeypatch.setattr(sys.modules["comet"], "download_model", fail)
     with pytest.raises(UserError, match="COMET cannot load its model nonsense: ") as caught:
-        comet.add_score(scored_run(make_run), "test", "nonsense")
+        comet.add_score(scored_run(make_run), "test", "nonsense", gpu=False)
     assert "\n" not in str(caught.value)
 
 

@@ -20,7 +20,7 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.runs import devices, pipeline, training
-from fairseq_mhe.runs.devices import Device, asked_for
+from fairseq_mhe.runs.devices import Device, asked_for, choose_device
 from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.run import Run
@@ -70,6 +70,7 @@ def test_every_gpu_gets_a_model_of_its_own() -> None:
         {"CUDA_VISIBLE_DEVICES": "3"},
     ]
     assert ask(models=1).environment(0) == {}
+    assert choose_device(2, gpu=True).slots == 2
     assert ask("--cpu", models=1) == Device(False, 1, 8)
 
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
@@ -112,3 +113,25 @@ def test_how_long_it_has_waited_is_not_forgotten(
     (tmp_path / "train.log").write_text("".join(lines))
     run = trained(tmp_path, [4.4], 3, monkeypatch)
     assert read_json(run.metrics)["ended_by_patience"] == 30
+
+
+@pytest.mark.parametrize(("position", "goes_on"), [(3, True), (0, False)])
+def test_where_a_smaller_limit_ended_it_within_an_epoch_that_epoch_has_not_ended(
+    position: int, goes_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training that was not cut there would not have ended by the loss that it had there."""
+    run = open_run(tmp_path, settings(updates=1000, patience=2), {})
+    log = ""
+    for epoch, updates, loss in ((1, 10, 5.0), (2, 20, 4.0), (3, 30, 4.1), (4, 35, 4.2)):
+        values = {"epoch": epoch, "valid_num_updates": updates, "valid_loss": loss}
+        log += f"2026 | INFO | valid | {json.dumps(values)}\n"
+    run.log.write_text(log)
+    state = {"model": {}, "optimizer_history": [{"num_updates": 35}]}
+    state["extra_state"] = {"train_iterator": {"iterations_in_epoch": position}}
+    run.checkpoints.mkdir()
+    torch.save(state, run.checkpoints / "checkpoint_last.pt")
+    started: list[object] = []
+    monkeypatch.setattr(training, "Trainers", lambda *words: started.append(words))
+    with Board("updates") as board:
+        training._Training(run, DATA, ONE, 0, board, False)
+    assert bool(started) is goes_on

@@ -206,3 +206,9 @@ def test_fairseq_understands_the_decoding_options() -> None:
 def test_a_field_that_is_new_shows_in_the_settings_only_where_it_matters() -> None:
     assert "batches" not in TRAINING.settings()
     assert replace(TRAINING, batches=2).settings() == {**TRAINING.settings(), "batches": 2}
+
+
+def test_decay_of_head_embeddings_in_fp16_leaves_the_gradients_as_they_are() -> None:
+    """Flat ones are a single parameter to adam_mhe, which refuses it; on a CPU they never are."""
+    decaying = replace(QUICKSTART.training, head_embedding_weight_decay=0.1, precision="fp16")
+    assert {"adam_mhe", "--fp16", "--fp16-no-flatten-grads"} <= set(decaying.flags())

@@ -223,6 +223,16 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
     assert again.bleu_tokenizer == "char"
 
 
+def test_how_to_submit_is_refused_where_nothing_is_submitted(tmp_path: Path) -> None:
+    """Else a table would be trained on the machine where jobs are submitted."""
+    words = ["--data", str(tmp_path), "--out", str(tmp_path), "--slurm-option", "partition=gpu"]
+    args = cli.build_parser("run-table").parse_args(["run-table", *words])
+    with pytest.raises(UserError, match="give --slurm too, or leave them out"):
+        slurm.asked_for(args)
+    args.finished_only = True
+    assert not slurm.asked_for(args)
+
+
 def test_nothing_is_submitted_that_shall_not_be_trained(
     miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
