@@ -24,6 +24,8 @@ from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
 #: A number of epochs that no training reaches: checkpoints come by updates only.
 _NEVER = "1000000"
+#: What the log says of a start.
+_START = re.compile(r"--- .* fairseq-train from update \d+, (.*)")
 _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
 
 
@@ -184,9 +186,16 @@ def _write_metrics(run: Run, device: Device, patience: Patience) -> None:
         raise UserError(
             f"training {run.name} ended after {made} of {total} updates; its log: {run.log}"
         )
-    measured = {"measured": device.describe(run.training.precision)}
+    lines = _lines(run)
+    measured = {"measured": _places(lines) or device.describe(run.training.precision)}
     ended = {"ended_by_patience": made} if made < total else {}
-    write_json(run.metrics, {**learning_curve(_lines(run)), **measured, **ended})
+    write_json(run.metrics, {**learning_curve(lines), **measured, **ended})
+
+
+def _places(lines: Iterable[str]) -> str:
+    """Where a training was done, as its log says of each start."""
+    starts = (_START.fullmatch(line) for line in lines)
+    return ", then ".join(dict.fromkeys(start[1] for start in starts if start))
 
 
 def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]:

@@ -372,3 +372,15 @@ def test_real_warnings_reach_the_screen_once(
     output = shown.console.file
     assert isinstance(output, io.StringIO)
     assert output.getvalue().count("warning: look out") == 1
+
+
+def test_where_it_was_trained_is_told_of_every_start() -> None:
+    """Its speed is of them all."""
+    start = "--- 2026-11-23 08:34:23 fairseq-train from update"
+    cpu, gpu = (
+        "on the CPU, 1 side by side with 1 thread each",
+        "on a GPU, one model at a time, bf16",
+    )
+    log = [f"{start} 0, {cpu}", "2026 | INFO | x", f"{start} 61, {gpu}", f"{start} 99, {gpu}"]
+    assert training._places(log) == f"{cpu}, then {gpu}"
+    assert training._places(["a log of another program"]) == ""
