@@ -55,15 +55,17 @@ def provenance(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
-    """Write a checkpoint, whole or not at all.
+    """Write a checkpoint, whole or not at all; of the same content the same bytes.
 
     Raises:
         UserError: the file cannot be written.
     """
     with atomic_path(path) as temporary:
         try:
-            torch.save(state, temporary)
-        except RuntimeError as error:  # torch's writer hides the OSError of a full disk
+            # Given a path, torch would write its name, which is another in each process.
+            with temporary.open("wb") as stream:
+                torch.save(state, stream)
+        except RuntimeError as error:  # torch's writer may hide the OSError of a full disk
             raise UserError(f"cannot write {path}: {error}") from None
 
 

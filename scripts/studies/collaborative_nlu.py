@@ -6,7 +6,6 @@ and again after it was fine-tuned on the task once more.
 
 import argparse
 import statistics
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -18,11 +17,9 @@ from matplotlib.figure import Figure
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_writable, output_folder, read_json, sha256, write_json
+from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
 from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.steps import Steps, only_one
-from fairseq_mhe.convert.difference import quiet_fairseq
-from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.convert.to_collaborative import report, to_collaborative
 from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, plan
 from fairseq_mhe.models.counting import attention_parameters
@@ -33,6 +30,7 @@ from fairseq_mhe.report.plots import look
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.language_runs import LanguageRun
 from fairseq_mhe.runs.task_scores import score_task
+from studies.conversions import convert_once
 from studies.study import Report, Study
 
 _CONFIG = Form({"task": str, "seed": int}, "name a run folder that finetune has made")
@@ -110,21 +108,15 @@ def _add(
 def _decomposed(study: Study, source: Path, dim: int, args: argparse.Namespace) -> LanguageRun:
     """A run's model with collaborative attention of a width, in a folder of its own."""
     made = LanguageRun(study.out / f"{source.name}-D{dim}", {}, 0)
-    check_writable(made.checkpoint.parent)
-    whole = LanguageRun(source, {}, 0).checkpoint
+    weighted = not args.unweighted
 
-    def convert() -> None:
-        with quiet_fairseq():
-            material = open_material(open_source(whole), study.data.folder, args.sentences)
-            begun = time.monotonic()
-            weighted = not args.unweighted
-            conversion = to_collaborative(made.checkpoint, dim, args.iterations, material, weighted)
-        seconds = round(time.monotonic() - begun, 1)
-        write_json(made.folder / "conversion.json", {**report(conversion), "seconds": seconds})
+    def action(output: Path, material: Any) -> dict[str, Any]:
+        return report(to_collaborative(output, dim, args.iterations, material, weighted))
 
-    inputs = {"model": sha256(whole), "dim": dim, "iterations": args.iterations}
+    inputs = {"dim": dim, "iterations": args.iterations}
     inputs |= {"sentences": args.sentences, "unweighted": args.unweighted}
-    Steps(made.folder).perform("convert", inputs, [made.checkpoint], convert)
+    whole = LanguageRun(source, {}, 0).checkpoint
+    convert_once(made.folder, made.checkpoint, whole, study.data.folder, inputs, action)
     return made
 
 

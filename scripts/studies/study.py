@@ -13,25 +13,12 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 
-from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import number, positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import (
-    atomic_path,
-    check_writable,
-    output_folder,
-    read_json,
-    sha256,
-    write_json,
-    write_text,
-)
-from fairseq_mhe.common.forms import Form, Number
+from fairseq_mhe.common.files import atomic_path, output_folder, sha256, write_json, write_text
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import installed, machine, software
 from fairseq_mhe.common.tables import align
-from fairseq_mhe.convert.difference import quiet_fairseq
-from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import check_data, evaluate
 from fairseq_mhe.experiments.table_run import TableRun
@@ -43,14 +30,9 @@ from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import Run, open_run, read_run, settings_of
+from studies.conversions import conversion_report, convert_once
 
 PROGRAM = "bash scripts/study.sh"
-#: What a converted checkpoint is called in a study's folder, and the report of its conversion.
-_START, _CONVERSION = "start.pt", "conversion.json"
-_REPORT = Form(
-    {"?loss_before": Number, "?tried": {str: {"loss": Number}}, "?layers": [{"seconds": float}]},
-    "delete it and give the same command again, which converts anew",
-)
 
 
 @dataclass(frozen=True)
@@ -132,31 +114,15 @@ class Study:
     def convert(
         self, run: Run, name: str, inputs: Mapping[str, Any], action: Callable[..., dict[str, Any]]
     ) -> Path:
-        """Convert a run's model once, into the study's folder ``name``; the converted checkpoint.
-
-        ``inputs`` are what the conversion depends on; ``sentences`` of the data are its material.
-        ``action(output, material)`` returns its report as JSON values.
-        """
+        """As `convert_once`, of a run's model in the study's folder ``name``; the checkpoint."""
         folder = self.out / name
-        start, report = folder / _START, folder / _CONVERSION
-        check_writable(folder)
-
-        def convert() -> None:
-            with quiet_fairseq():
-                source = open_source(run.model)
-                material = open_material(source, self.data.folder, inputs["sentences"])
-                begun = time.monotonic()
-                found = action(start, material)
-            write_json(report, {**found, "seconds": round(time.monotonic() - begun, 1)})
-
-        made_of = {**inputs, "model": sha256(run.model)}
-        Steps(folder).perform("convert", made_of, [start, report], convert)
+        start = folder / "start.pt"
+        convert_once(folder, start, run.model, self.data.folder, inputs, action)
         return start
 
     def conversion(self, name: str) -> dict[str, Any] | None:
         """The report of the conversion into the folder ``name``, if there was one."""
-        path = self.out / name / _CONVERSION
-        return read_json(path, _REPORT) if path.is_file() else None
+        return conversion_report(self.out / name)
 
 
 def _take_start(run: Run) -> None:

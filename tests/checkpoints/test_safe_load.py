@@ -3,11 +3,12 @@
 import argparse
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.checkpoints.safe_load import load_checkpoint, save_checkpoint, updates_made
 from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import UserError
 
@@ -95,3 +96,30 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing.pt", tmp_path):
         with pytest.raises(UserError, match=r"give the path of a fairseq checkpoint"):
             load_checkpoint(path)
+
+
+def test_the_same_content_gives_the_same_bytes_in_any_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for process in (1, 22):
+        monkeypatch.setattr("os.getpid", lambda process=process: process)
+        save_checkpoint({"model": {"w": torch.ones(3)}}, tmp_path / "a.pt")
+        found.append((tmp_path / "a.pt").read_bytes())
+    assert found[0] == found[1]
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("no /dev/full here")
+    real = Path.open
+
+    def opened(path: Path, *words: Any) -> Any:
+        return real(full if path.name.endswith(".part") else path, *words)
+
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(UserError, match=r"a\.pt: No space left on device: make room") as refused:
+        save_checkpoint({"model": {"w": torch.ones(300, 300)}}, tmp_path / "a.pt")
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
