@@ -75,13 +75,17 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     for cell in cells:
         for one, other in pairwise(cell.runs):
             _check_alike(one, other)
-    _check_scored_alike(cells)
+    check_scored_alike(cells)
     comet_model(cells)
     return cells
 
 
-def _check_scored_alike(cells: Sequence[Cell]) -> None:
-    """See that all runs were scored on the same sentences and by one tokeniser."""
+def check_scored_alike(cells: Sequence[Cell]) -> None:
+    """See that all runs were scored on the same sentences and by one tokeniser.
+
+    Raises:
+        UserError: they were not.
+    """
     first, references = cells[0].runs[0].folder, cells[0].lines("references")
     usual = cells[0].tokenisers()[0]
     for cell in cells:

@@ -33,6 +33,8 @@ _SERIES = {
     "scratch": "collaborative from scratch",
     "mha": "MHA with heads D/n wide",
 }
+#: fairseq-train's words for heads that are not the row's.
+_OF_HEADS = ("--encoder-attention-heads", "--decoder-attention-heads", "--attention-head-dim")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,6 +62,7 @@ def run(args: argparse.Namespace) -> None:
             if name in args.series:
                 points[name] = {dim: _point(study, mha, name, dim, args) for dim in args.dims}
         own = [point for series in points.values() for point in series.values()]
+        study.check_alike([mha, *own])
         study.work([point for point in own if point is not mha])
         study.score([mha])
         _report(study, mha, points, args)
@@ -75,7 +78,7 @@ def _point(study: Study, mha: Run, series: str, dim: int, args: argparse.Namespa
         training = shared.share(mha.training, args.fraction, args.lr)
         start = _decomposed(study, mha, dim, args)
     if series == "decomposed":
-        training = replace(mha.training, updates=0)
+        training = replace(mha.training, updates=0, patience=0)
     options = ["--collaborative-dim", str(dim)]
     return study.model_of(name, mha, "collaborative", training, options, start)
 
@@ -84,8 +87,14 @@ def _narrower(study: Study, mha: Run, dim: int, name: str) -> Run:
     """MHA from scratch whose heads make ``dim`` in all: for its own width the run itself.
 
     Raises:
-        UserError: the heads cannot share it.
+        UserError: the heads cannot share it, or are not those of the row.
     """
+    for flag in mha.settings.get("options", ()):
+        if flag in _OF_HEADS:
+            raise UserError(
+                f"{mha.folder} has heads of its own ({flag}), and those of the series mha are the "
+                "row's: leave mha out of --series, or choose another --run"
+            )
     row = sizes(mha.row)
     if dim == row.embed_dim:
         return mha
@@ -118,6 +127,7 @@ def _decomposed(study: Study, mha: Run, dim: int, args: argparse.Namespace) -> P
 def _report(
     study: Study, mha: Run, points: Mapping[str, Mapping[int, Run]], args: argparse.Namespace
 ) -> None:
+    study.check_alike([mha, *(run for series in points.values() for run in series.values())])
     bleu: dict[str, dict[int, float]] = {}
     parameters: dict[str, dict[int, int]] = {}
     for name, series in points.items():

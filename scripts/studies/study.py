@@ -25,11 +25,12 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.plots import DPI
-from fairseq_mhe.report.results import Cell, deviation
+from fairseq_mhe.report.results import Cell, check_scored_alike, deviation
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import Run, open_run, read_run, settings_of
+from fairseq_mhe.runs.scoring import bleu_tokeniser
 from studies.conversions import conversion_report, convert_once
 
 PROGRAM = "bash scripts/study.sh"
@@ -54,16 +55,17 @@ class Study:
         options: Sequence[str] = (),
         start: Path | None = None,
     ) -> Run:
-        """The run folder ``name`` for a model of the row, seed and data of ``like``.
+        """The run folder ``name`` for a model of the row, seed, data and options of ``like``.
 
-        ``training`` has 0 updates for a model that is not trained at all; ``options`` are further
-        words for fairseq-train; the model begins with the weights of the checkpoint ``start``.
+        ``training`` has 0 updates for a model that is not trained at all; ``options`` are words for
+        fairseq-train beside its own; the model begins with the weights of the checkpoint ``start``.
 
         Raises:
             UserError: the folder is of other settings.
         """
         attention, data = dict.fromkeys(PLACES, kind), like.settings["data"]
-        settings = settings_of(like.row, attention, like.seed, training.settings(), data, options)
+        words = [*like.settings.get("options", ()), *options]
+        settings = settings_of(like.row, attention, like.seed, training.settings(), data, words)
         surroundings = {"data": str(self.data.folder)}
         if start is not None:
             settings["start"] = sha256(start)
@@ -88,6 +90,23 @@ class Study:
         for run in runs:
             if not pipeline.scored(run, self.subset):
                 evaluate(run, self.data, self.subset, choose_device(1, self.gpu))
+
+    def check_alike(self, runs: Sequence[Run]) -> None:
+        """See that BLEU is the same in all runs: in those, too, that have no scores yet.
+
+        Raises:
+            UserError: it is not, or will not be.
+        """
+        scored = [run for run in runs if pipeline.scored(run, self.subset)]
+        if not scored:
+            return
+        check_scored_alike([self.cell([run]) for run in scored])
+        found, usual = self.cell(scored).tokenisers()[0], bleu_tokeniser(self.data.languages[1])
+        if len(scored) < len(runs) and found != usual:
+            raise UserError(
+                f"{scored[0].folder} was scored with the tokeniser {found}, and the study's runs "
+                f"will be with {usual}: score it so, too (evaluate --bleu-tokenizer {usual})"
+            )
 
     def bleu(self, run: Run) -> float:
         """A scored run's BLEU."""
@@ -201,8 +220,11 @@ def finished_run(folder: Path, kind: str | None = None) -> Run:
 
 
 def share(training: Training, fraction: float, lr: float | None) -> Training:
-    """The recipe over a share of its updates, with two checkpoints more than it averages."""
-    shorter = training.shortened(max(1, round(fraction * training.updates)))
+    """The recipe over a share of its updates, with two checkpoints more than it averages.
+
+    All of them are made: with patience the warm-up would stay as long, and never end.
+    """
+    shorter = replace(training, patience=0).shortened(max(1, round(fraction * training.updates)))
     checkpoints = max(1, min(shorter.updates, training.average + 2))
     return replace(shorter, checkpoints=checkpoints, lr=training.lr if lr is None else lr)
 

@@ -120,6 +120,9 @@ def _work(
     together = device.slots * len(next(iter(runs.values())))
     every = [run for of_variant in runs.values() for run in of_variant]
     waiting = [run for run in every if not pipeline.scored(run, study.subset)]
+    if not waiting:
+        return
+    study.check_alike(every)
     for start in range(0, len(waiting), together):
         part = waiting[start : start + together]
         cells.check_disk(part, study.data)
@@ -133,8 +136,13 @@ def _work(
 
 
 def _tidy(run: Run) -> None:
-    """Remove the numbered checkpoints of a scored run: with many runs they would fill the disk."""
-    for names in ("checkpoint_*_*.pt", "checkpoint[0-9]*.pt"):
+    """Remove the numbered checkpoints of a scored run: with many runs they would fill the disk.
+
+    Those of a run that patience may end stay: with a larger limit of updates it goes further, and
+    its model is then the mean of epochs before this one, too.
+    """
+    numbered = ("checkpoint_*_*.pt", "checkpoint[0-9]*.pt")
+    for names in () if run.training.patience else numbered:
         for path in run.checkpoints.glob(names):
             path.unlink()
     (run.checkpoints / "checkpoint_best.pt").unlink(missing_ok=True)
@@ -201,5 +209,6 @@ def _report(study: Study, recipe: Recipe, runs: Done, report: Reporter, show: bo
             return False
         else:
             left.append(variant.name)
+    study.check_alike([run for of_variant in done.values() for run in of_variant])
     report(study, recipe, done, left).write(study, show)
     return True

@@ -24,6 +24,7 @@ from fairseq_mhe.convert.change_kind import METHODS, convert_kind
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.plots import COLOURS, look
 from fairseq_mhe.report.significance import retained
+from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import Run, read_run, run_name
 from fairseq_mhe.runs.run_files import read_result
 from studies import study as shared
@@ -32,6 +33,11 @@ from studies.study import Report, Study, or_dash
 #: The ways to a model that are compared.
 _SCRATCH, _UPTRAINED, _CONTROL = "from scratch", "uptrained from MHA", "MHA trained further"
 _MHA = "mha"
+#: What the learning rate does after the warm-up, by the recipe's schedule.
+_DECAY = {
+    "polynomial_decay": "decay to zero",
+    "inverse_sqrt": "decay by the inverse square root of the updates",
+}
 #: Kind and way -> the run of each seed.
 _Runs = Mapping[tuple[str, str], Sequence[Run]]
 
@@ -66,8 +72,10 @@ def run(args: argparse.Namespace) -> None:
             found[kind, _UPTRAINED] = [_uptrained(study, mha, kind, args) for mha in sources]
         if args.control:
             found[_MHA, _CONTROL] = [_control(study, mha, args) for mha in sources]
+        every = [run for runs in found.values() for run in runs]
+        study.check_alike(every)
         study.work([run for (_, way), runs in found.items() if way != _SCRATCH for run in runs])
-        study.score([run for runs in found.values() for run in runs])
+        study.score(every)
         _report(study, found, args)
 
 
@@ -109,6 +117,7 @@ def _folder(kind: str, seed: int) -> str:
 
 
 def _report(study: Study, found: _Runs, args: argparse.Namespace) -> None:
+    study.check_alike([run for runs in found.values() for run in runs])
     first = found[_MHA, _SCRATCH][0]
     best = statistics.mean(study.cell(found[_MHA, _SCRATCH]).bleus())
     summaries = [_summary(study, kind, way, runs, best) for (kind, way), runs in found.items()]
@@ -131,8 +140,7 @@ def _report(study: Study, found: _Runs, args: argparse.Namespace) -> None:
         f"BLEU `{study.signature(first)}` on {study.subset}; ± is the standard deviation over "
         f"seeds; PRR: mean BLEU in percent of MHA's from scratch ({best:.2f}).",
         f"From scratch: {first.training.updates:,} updates. Uptrained: {tuned.updates:,} more, "
-        f"from the averaged MHA of the same seed (peak learning rate {tuned.lr}, warm-up "
-        f"{tuned.warmup_updates}, decay to zero).",
+        f"from the averaged MHA of the same seed ({_rate(tuned)}).",
         "Each conversion is the better of least squares and the mean of the heads, by loss on "
         "valid.",
     ]
@@ -140,6 +148,12 @@ def _report(study: Study, found: _Runs, args: argparse.Namespace) -> None:
     title = "Smaller kinds of attention: from scratch, and from a trained MHA"
     draw = partial(_draw, summaries=summaries, title=title)
     Report("uptraining", title, results, tables, notes, draw).write(study)
+
+
+def _rate(tuned: Training) -> str:
+    """The learning rate of further training, in words."""
+    begin = f"peak learning rate {tuned.lr}, warm-up {tuned.warmup_updates}"
+    return f"{begin}, {_DECAY[tuned.schedule]}"
 
 
 def _summary(study: Study, kind: str, way: str, runs: Sequence[Run], best: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.recipes import RECIPES
 from fairseq_mhe.runs.run import Run, open_run
 from fairseq_mhe.runs.training import training_arguments
 from studies import study
@@ -41,6 +42,27 @@ def test_share() -> None:
     assert (short.updates, short.warmup_updates, short.checkpoints, short.lr) == (200, 20, 5, 0.01)
     assert study.share(TRAINING, 0.0001, lr=None).updates == 1
     assert study.share(TRAINING, 0.5, lr=None).lr == TRAINING.lr
+
+
+def test_a_share_of_a_training_that_patience_may_end_has_a_share_of_its_warm_up() -> None:
+    """Else it would end before the warm-up does."""
+    short = study.share(RECIPES["multi30k"].training, 0.1, lr=None)
+    assert (short.updates, short.warmup_updates, short.patience) == (800, 200, 0)
+
+
+def test_a_model_has_the_options_of_the_run_that_it_is_like(
+    make_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    data = DataFolder(tmp_path, ("en", "de"))
+    of_runs = study.Study(tmp_path / "out", data, "test", False, [])
+    run = make_run("mha", None)
+    plain = of_runs.model_of("plain", run, "mqa", TRAINING)
+    assert "options" not in plain.settings
+    run.settings["options"] = ["--attention-head-dim", "19"]
+    wide = of_runs.model_of("wide", run, "mqa", TRAINING)
+    assert wide.settings["options"] == ["--attention-head-dim", "19"]
+    both = of_runs.model_of("both", run, "mqa", TRAINING, ["--collaborative-dim", "16"])
+    assert both.settings["options"] == ["--attention-head-dim", "19", "--collaborative-dim", "16"]
 
 
 @pytest.mark.parametrize("name", ["collaborative-curve --run", "uptrain --runs"])

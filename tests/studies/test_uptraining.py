@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mhe.runs.recipes import RECIPES
 from studies.__main__ import main
+from studies.uptraining import _rate
 from tests.studies.checks import reports, twice
 
 
@@ -31,6 +33,12 @@ def test_uptraining(source: Path, tmp_path: Path) -> None:
     assert pair[0] == pair[1]
     assert found["conversions"]["mqa"]["1"]["tried"].keys() == {"fit", "mean"}
     assert ways["mqa", "uptrained from MHA"]["updates"] == 2
+
+
+def test_the_learning_rate_is_told_as_it_is() -> None:
+    told = {row: _rate(recipe.training) for row, recipe in RECIPES.items()}
+    assert told["tiny"].endswith("warm-up 300, decay to zero")
+    assert told["base"].endswith("warm-up 4000, decay by the inverse square root of the updates")
 
 
 @pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
