@@ -6,7 +6,8 @@ and again after it was fine-tuned on the task once more.
 
 import argparse
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,28 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.report.language_table import with_deviation
 from fairseq_mhe.report.plots import look
 from fairseq_mhe.runs import devices, precision
+from fairseq_mhe.runs.finetuning import trained_on
 from fairseq_mhe.runs.language_runs import LanguageRun
 from fairseq_mhe.runs.task_scores import score_task
 from studies.conversions import convert_once
 from studies.study import Report, Study
 
-_CONFIG = Form({"task": str, "seed": int}, "name a run folder that finetune has made")
+_CONFIG = Form(
+    {"task": str, "seed": int, "start": str, "data": dict},
+    "name a run folder that finetune has made",
+)
 _SCORED = Form({"score": float}, "delete it and give the same command again, which scores anew")
 _SERIES = ("decomposed", "fine-tuned again")
+
+
+@dataclass(frozen=True)
+class _Tuned:
+    """A finished run of finetune; ``start``: the checksum of the model that was fine-tuned."""
+
+    task: TaskFolder
+    score: float
+    seed: int
+    start: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,34 +76,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Convert, score, fine-tune again and report; what is done already is not done again."""
     args.dims = sorted(set(args.dims))
-    tasks = {task.task.name: task for task in map(open_task, args.tasks)}
+    tasks = _by_name(map(open_task, args.tasks))
     gpu = torch.cuda.is_available() and devices.on_gpu(args)
     study = Study(output_folder(args.out), open_text(args.data), "", gpu, args.typed)
     own = {folder: _own(folder, tasks) for folder in args.runs}
+    _check_one_model(own)
     found: dict[str, Any] = {"before": {}, **{name: {} for name in _SERIES}}
     parameters: dict[int, int] = {}
     with only_one(study.out, below=False):
-        for task, score, _ in own.values():
-            found["before"].setdefault(task.task.name, []).append(score)
+        for tuned in own.values():
+            found["before"].setdefault(tuned.task.task.name, []).append(tuned.score)
         for dim in args.dims:
             again = []
-            for folder, (task, _, seed) in own.items():
+            for folder, tuned in own.items():
                 start = _decomposed(study, folder, dim, args)
                 parameters[dim] = attention_parameters(open_source(start.checkpoint).model)
-                score = _score(start, task, gpu)
-                _add(found["decomposed"], dim, task, score)
-                again.append((plan(start.folder, task, seed, study.out, args.epochs, args), task))
+                score = _score(start, tuned.task, gpu)
+                _add(found["decomposed"], dim, tuned.task, score)
+                where = (study.out, args.epochs, args)
+                training = plan(start.folder, tuned.task, tuned.seed, *where)
+                again.append((training, tuned.task))
             scored = fine_tune_all(again, args)
             for (_, values), (_, task) in zip(scored, again, strict=True):
                 _add(found["fine-tuned again"], dim, task, values["scores"]["score"])
     _report(study, found, parameters, args)
 
 
-def _own(folder: Path, tasks: Mapping[str, TaskFolder]) -> tuple[TaskFolder, float, int]:
-    """The task, score and seed of a finished run.
+def _by_name(tasks: Iterable[TaskFolder]) -> dict[str, TaskFolder]:
+    """Task's name -> its folder.
 
     Raises:
-        UserError: it is not finished, or its task is not given.
+        UserError: there are two of one task.
+    """
+    found: dict[str, TaskFolder] = {}
+    for task in tasks:
+        first = found.setdefault(task.task.name, task)
+        if first is not task:
+            raise UserError(
+                f"{first.folder} and {task.folder} are both of {task.task.name}: name one of them "
+                "in --tasks"
+            )
+    return found
+
+
+def _own(folder: Path, tasks: Mapping[str, TaskFolder]) -> _Tuned:
+    """What a finished run says.
+
+    Raises:
+        UserError: it is not finished, or its task is not given, or another form of it.
     """
     config = read_json(folder / "config.json", _CONFIG)
     scores = finished_scores(folder)
@@ -96,7 +131,29 @@ def _own(folder: Path, tasks: Mapping[str, TaskFolder]) -> tuple[TaskFolder, flo
         raise UserError(f"{folder} has no scores yet: finish it with fairseq-mhe finetune")
     if config["task"] not in tasks:
         raise UserError(f"{folder} is of {config['task']}: name its folder too, in --tasks")
-    return tasks[config["task"]], float(scores["scores"]["score"]), config["seed"]
+    task = tasks[config["task"]]
+    # Older scores do not say of which examples they are.
+    if config["data"] != trained_on(task) or scores.get("data", task.scored) != task.scored:
+        raise UserError(
+            f"{folder} was trained or scored on other examples than {task.folder} has: name the "
+            "folder of its examples in --tasks, or give its finetune command again"
+        )
+    return _Tuned(task, float(scores["scores"]["score"]), config["seed"], config["start"])
+
+
+def _check_one_model(own: Mapping[Path, _Tuned]) -> None:
+    """See that the runs are fine-tunings of one model: else a mean would be of several.
+
+    Raises:
+        UserError: they are not.
+    """
+    first, tuned = next(iter(own.items()))
+    for folder, other in own.items():
+        if other.start != tuned.start:
+            raise UserError(
+                f"{first} and {folder} were fine-tuned from two models, and a score is the mean "
+                "over the seeds of one: give a study to each"
+            )
 
 
 def _add(
