@@ -7,7 +7,7 @@ file, BLEU.
 import argparse
 import itertools
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -135,12 +135,17 @@ def _measured(
         board.add(study.subset, len(started) * args.repetitions)
         progress = partial(board.advance, study.subset)
         found = summaries(measure(started, cell, args.repetitions, progress))
-    references = list(read_lines(study.data.text(study.subset, 1)))
     for result in found.values():
         if result["status"] == OK:
-            translations = study.data.detokenise(result.pop("translations"))
-            result["bleu"] = asdict(scoring.score(translations, references).bleu)
+            result["bleu"] = _bleu(study, study.data.detokenise(result.pop("translations")))
     return found
+
+
+def _bleu(study: Study, translations: Sequence[str]) -> dict[str, Any]:
+    """By the tokeniser of the target language, as runs are scored."""
+    references = list(read_lines(study.data.text(study.subset, 1)))
+    tokenise = scoring.bleu_tokeniser(study.data.languages[1])
+    return asdict(scoring.score(translations, references, tokenise=tokenise).bleu)
 
 
 def _report(

@@ -14,7 +14,6 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
 from matplotlib.figure import Figure
 
 from fairseq_mhe.bench.benchmark import STOCK, Cell, Settings, Workload
@@ -23,6 +22,7 @@ from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.report import rows_of
 from fairseq_mhe.bench.turns import measure, summaries
 from fairseq_mhe.bench.worker import OK, workers
+from fairseq_mhe.checkpoints.safe_load import save_checkpoint
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import Board, say
@@ -145,7 +145,8 @@ def _untrained(study: Study, like: Run, row: str) -> Path:
         options = {**sizes, "_name": arch_name(row), "share_all_embeddings": True}
         options |= by_option(kinds)
         model = build(options, load_task(study.data), seed=1)
-        torch.save({"args": None, "cfg": {"model": options}, "model": model.state_dict()}, path)
+        state = {"args": None, "cfg": {"model": options}, "model": model.state_dict()}
+        save_checkpoint(state, path)
 
     inputs = {"row": row, "like": sha256(like.model)}
     with quiet_fairseq():

@@ -17,6 +17,7 @@ from fairseq_mhe.common.arguments import number, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path, output_folder, sha256, write_json, write_text
 from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.system import installed, machine, software
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments import cells
@@ -79,9 +80,10 @@ class Study:
             _take_start(run)
         if trained := [run for run in runs if run.training.updates]:
             device = choose_device(len(trained), self.gpu)
-            updates = sorted({run.training.updates for run in trained})
-            words = " or ".join(f"{number:,}" for number in updates)
-            say(f"training {len(trained)} models for {words} updates {device.describe()}")
+            if waiting := [run for run in trained if not pipeline.scored(run, self.subset)]:
+                updates = sorted({run.training.updates for run in waiting})
+                words = " or ".join(f"{number:,}" for number in updates)
+                say(f"training {len(waiting)} models for {words} updates {device.describe()}")
             TableRun([trained], self.data, self.out, self.subset).work(device)
         self.score(untrained)
 
@@ -89,7 +91,8 @@ class Study:
         """Translate and score with the trained runs that have no scores."""
         for run in runs:
             if not pipeline.scored(run, self.subset):
-                evaluate(run, self.data, self.subset, choose_device(1, self.gpu))
+                with only_one(run.folder):
+                    evaluate(run, self.data, self.subset, choose_device(1, self.gpu))
 
     def check_alike(self, runs: Sequence[Run]) -> None:
         """See that BLEU is the same in all runs: in those, too, that have no scores yet.
@@ -149,7 +152,7 @@ def _take_start(run: Run) -> None:
 
     def copy() -> None:
         with atomic_path(run.model) as temporary:
-            shutil.copyfile(run.config["surroundings"]["start"], temporary)
+            shutil.copyfile(run.place("start"), temporary)
 
     inputs = {"start": run.settings["start"]}
     run.steps.perform("average", inputs, [run.model], copy)
@@ -197,7 +200,7 @@ def open_study(args: argparse.Namespace, *runs: Run) -> Study:
     Raises:
         UserError: they are not all of the same, or the data cannot be read.
     """
-    data = open_prepared(args.data or Path(runs[0].config["surroundings"]["data"]))
+    data = open_prepared(args.data or runs[0].place("data"))
     for run in runs:
         check_data(run, data)
     cells.check_subset(data, args.subset)

@@ -14,8 +14,7 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.report.significance import UNSTABLE, Noise
-from fairseq_mhe.runs import devices, pipeline
-from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs import devices, kept, pipeline
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run, plan_run, settings_of
 from studies.study import Report, Study, Table
@@ -73,12 +72,15 @@ def run(
     data = open_prepared(args.data)
     cells.check_subset(data, args.subset)
     out = output_folder(args.out)
-    device = devices.asked_for(args, len(every) * len(seeds))
-    study = Study(out, data, args.subset, device.gpu, args.typed)
-    with only_one(out):
+    study = Study(out, data, args.subset, devices.on_gpu(args), args.typed)
+    with only_one(out, below=False):  # others may evaluate the runs, whose folders have own locks
         runs = {variant: [_open(study, recipe, variant, n) for n in seeds] for variant in every}
+        for of_variant in runs.values():
+            for found in of_variant:
+                if pipeline.scored(found, study.subset):  # perhaps kept without the text
+                    kept.complete(found, data, study.subset)
         if not args.finished_only:
-            _work(study, recipe, runs, device, args.tensorboard, report)
+            _work(study, recipe, runs, args, report)
         if not _report(study, recipe, runs, report, show=True):
             names = " and ".join(v.name for v in every if v.question == REFERENCE)
             raise UserError(f"{out}: {names} are not finished: there is nothing to compare with")
@@ -114,21 +116,22 @@ def _open(study: Study, recipe: Recipe, variant: Variant, seed: int) -> Run:
 
 
 def _work(
-    study: Study, recipe: Recipe, runs: Done, device: Device, tensorboard: bool, report: Reporter
+    study: Study, recipe: Recipe, runs: Done, args: argparse.Namespace, report: Reporter
 ) -> None:
     """All that is not done, a few runs at a time; the report grows with each time."""
-    together = device.slots * len(next(iter(runs.values())))
     every = [run for of_variant in runs.values() for run in of_variant]
     waiting = [run for run in every if not pipeline.scored(run, study.subset)]
     if not waiting:
         return
     study.check_alike(every)
+    device = devices.asked_for(args, len(every))
+    together = device.slots * len(next(iter(runs.values())))
     for start in range(0, len(waiting), together):
         part = waiting[start : start + together]
         cells.check_disk(part, study.data)
         names = ", ".join(run.name for run in part)
         say(f"{len(waiting) - start} of {len(every)} models to do, now {names}")
-        TableRun([part], study.data, study.out, study.subset, tensorboard).work(device)
+        TableRun([part], study.data, study.out, study.subset, args.tensorboard).work(device)
         for run in part:
             _tidy(run)
         if start + together < len(waiting):

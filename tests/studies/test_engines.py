@@ -88,6 +88,15 @@ def test_another_model_is_converted_anew(
         assert (path / "model.bin").read_text() == weights
 
 
+def test_bleu_is_counted_as_the_target_language_is_scored(tmp_path: Path) -> None:
+    study = Study(tmp_path, DataFolder(tmp_path, ("en", "zh")), "test", False, [])
+    study.data.text("test", 1).parent.mkdir()
+    study.data.text("test", 1).write_text("走廊里的灯已经亮了三个小时。\n", encoding="utf-8")
+    found = module._bleu(study, ["走廊里的灯亮了三个小时。"])
+    assert "|tok:zh|" in found["signature"]
+    assert found["score"] > 50
+
+
 def test_stock_that_fails_is_one_line(tmp_path: Path) -> None:
     study = Study(tmp_path, DataFolder(tmp_path, ("en", "de")), "test", False, [])
     with pytest.raises(UserError, match="stock: out of memory: there is nothing to compare with"):

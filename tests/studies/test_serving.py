@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from torch import nn
 
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.run import Run
 from studies import serving as module
@@ -83,3 +84,23 @@ def test_the_larger_row_has_the_kind_of_each_place(
     module._untrained(study, run, "base")
     found = [given[f"{place}_attention"] for place in ("encoder", "decoder", "cross")]
     assert found == ["mha", "mhe_mul", "mqa"]
+
+
+def test_a_model_that_cannot_be_written_is_not_there(
+    make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save(state: Any, file: Any) -> None:
+        if isinstance(file, Path):
+            file.touch()
+        raise RuntimeError("the disk is full")
+
+    run = make_run("mhe_mul", None)
+    run.model.write_bytes(b"weights")
+    monkeypatch.setattr(module, "build", lambda *_, **__: nn.Linear(1, 1))
+    monkeypatch.setattr(module, "load_task", lambda data: None)
+    monkeypatch.setattr("torch.save", save)
+    study = Study(tmp_path / "out", DataFolder(tmp_path, ("en", "de")), "test", False, [])
+    study.out.mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*base-untrained\.pt: the disk is full"):
+        module._untrained(study, run, "base")
+    assert not list(study.out.glob("*.pt"))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import RECIPES
@@ -63,6 +67,55 @@ def test_a_model_has_the_options_of_the_run_that_it_is_like(
     assert wide.settings["options"] == ["--attention-head-dim", "19"]
     both = of_runs.model_of("both", run, "mqa", TRAINING, ["--collaborative-dim", "16"])
     assert both.settings["options"] == ["--attention-head-dim", "19", "--collaborative-dim", "16"]
+
+
+def test_a_run_that_does_not_say_where_its_data_lies_is_one_line(
+    make_run: Callable[..., Run], tmp_path: Path
+) -> None:
+    run = make_run("mha", 3)
+    del run.config["surroundings"]["data"]
+    args = argparse.Namespace(data=None, out=tmp_path / "out", subset="test", cpu=True, typed=[])
+    with pytest.raises(UserError, match="does not say where its data lies"):
+        study.open_study(args, run)
+
+
+def test_a_run_is_scored_in_a_folder_that_is_locked(
+    make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluated = []
+
+    def evaluate(run: Run, *_: object) -> None:
+        with pytest.raises(UserError, match="another fairseq-mhe is at work"), only_one(run.folder):
+            pass
+        evaluated.append(run)
+
+    monkeypatch.setattr(study, "evaluate", evaluate)
+    data = DataFolder(tmp_path, ("en", "de"))
+    run = make_run("mha", None)
+    study.Study(tmp_path / "out", data, "test", False, []).score([run])
+    assert evaluated == [run]
+
+
+@pytest.mark.parametrize(
+    ("scored", "told"), [(2, ""), (1, "training 1 models for 40 updates "), (0, "training 2 ")]
+)
+def test_work_tells_how_many_models_are_to_be_trained(
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    scored: int,
+    told: str,
+) -> None:
+    monkeypatch.setattr(study, "TableRun", lambda *_: SimpleNamespace(work=lambda device: None))
+    runs = [make_run("mha", 3, seed) for seed in (1, 2)]
+    for run in runs[:scored]:
+        run.steps.finish("score test", {}, 0.0)
+    data = DataFolder(tmp_path, ("en", "de"))
+    study.Study(tmp_path / "out", data, "test", False, []).work(runs)
+    error = capsys.readouterr().err
+    assert error.startswith(told)
+    assert bool(error) == bool(told)
 
 
 @pytest.mark.parametrize("name", ["collaborative-curve --run", "uptrain --runs"])
