@@ -1,6 +1,5 @@
 """The report of the equal-budget study: loss and BLEU against cache at one number of parameters."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +10,6 @@ from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import costs
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.plots import COLOURS, MARKS, pareto_front
-from fairseq_mhe.report.results import deviation, lowest_loss
 from fairseq_mhe.report.significance import adjusted, noise_of, retained
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
@@ -66,7 +64,6 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
     """One object for each variant: sizes, costs, losses and scores, and how they compare."""
     found = []
     for variant, runs in done.items():
-        losses = [lowest_loss(read_result(run.metrics)) for run in runs]
         found.append(
             {
                 "variant": variant.name,
@@ -75,9 +72,7 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
                 "options": list(variant.options),
                 **read_result(runs[0].counts),
                 "multiply_adds": _multiply_adds(runs[0]),
-                "losses": losses,
-                "loss": round(statistics.mean(losses), 4),
-                "loss_deviation": deviation(losses),
+                **study.losses(runs),
                 **study.over_seeds(runs),
             }
         )

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.options import PLACES, build_place
@@ -61,7 +61,7 @@ def by_option(attention: Mapping[str, str]) -> dict[str, Any]:
 
 def of_row(row: str, kind: str) -> Size:
     """A kind with the row's own heads."""
-    size = {**ROWS, **SMALL_ROWS}[row]
+    size = sizes(row)
     return _sized(row, everywhere(kind), size.heads, size.embed_dim // size.heads)
 
 
@@ -73,14 +73,14 @@ def fitting(
     There are at most three: with the row's number of heads, and with half of it, or the nearest
     numbers of heads with which a whole width comes so close; and as many heads of the row's width.
     """
-    size = {**ROWS, **SMALL_ROWS}[row]
+    size = sizes(row)
     most = 2 * size.heads
     found: dict[str, Size] = {}
     tried: list[Size] = []
 
-    def first(sizes: Iterable[Size | None]) -> None:
+    def first(candidates: Iterable[Size | None]) -> None:
         """Take the first that comes close enough."""
-        for near in filter(None, sizes):
+        for near in filter(None, candidates):
             tried.append(near)
             if abs(near.off(budget)) <= within:
                 found[near.name] = near
@@ -103,7 +103,7 @@ def _closest(row: str, attention: Mapping[str, str], heads: int, budget: int) ->
     """The width that is nearest to the budget; the only one of a kind whose width is not free."""
     least = _built(row, attention, heads, 1)
     if least is None:
-        return _built(row, attention, heads, {**ROWS, **SMALL_ROWS}[row].embed_dim // heads)
+        return _built(row, attention, heads, sizes(row).embed_dim // heads)
     low = high = least
     while high.parameters < budget:
         low, high = high, _sized(row, attention, heads, 2 * high.width)
@@ -122,7 +122,7 @@ def _built(row: str, attention: Mapping[str, str], heads: int, width: int) -> Si
 
 
 def _sized(row: str, attention: Mapping[str, str], heads: int, width: int) -> Size:
-    size = {**ROWS, **SMALL_ROWS}[row]
+    size = sizes(row)
     given = {**by_option(attention), "attention_head_dim": width, **_fixed(attention)}
     sides = {f"{side}_attention_heads": heads for side in ("encoder", "decoder")}
     args = Namespace(**{**size.options(), **given, **sides})

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.report.plots import COLOURS
-from fairseq_mhe.report.results import deviation, lowest_loss
 from fairseq_mhe.report.significance import Noise, noise_of
 from fairseq_mhe.runs.precision import AUTO, FLOAT32
 from fairseq_mhe.runs.recipes import Recipe
@@ -78,16 +77,12 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
     """One object for each variant: its losses and scores."""
     found = []
     for variant, runs in done.items():
-        metrics = [read_result(run.metrics) for run in runs]
-        losses = [lowest_loss(found) for found in metrics]
-        speeds = [found["tokens_per_second"] or 0.0 for found in metrics]
+        speeds = [read_result(run.metrics)["tokens_per_second"] or 0.0 for run in runs]
         found.append(
             {
                 "attention": runs[0].kind,
                 "precision": variant.changes["precision"],
-                "losses": losses,
-                "loss": round(statistics.mean(losses), 4),
-                "loss_deviation": deviation(losses),
+                **study.losses(runs),
                 **study.over_seeds(runs),
                 "tokens_per_second": round(statistics.mean(speeds), 1),
             }

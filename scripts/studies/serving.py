@@ -36,7 +36,7 @@ from fairseq_mhe.deploy.formats import FORMATS
 from fairseq_mhe.deploy.huggingface_engine import import_transformers
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name, sizes
 from fairseq_mhe.models.build import build
 from fairseq_mhe.prepare.data_folder import load_task
 from fairseq_mhe.prepare.text import read_lines
@@ -140,9 +140,8 @@ def _untrained(study: Study, like: Run, row: str) -> Path:
     path = study.out / f"{row}-untrained.pt"
 
     def action() -> None:
-        sizes = {**ROWS, **SMALL_ROWS}[row].options()
         kinds = like.settings["attention"]
-        options = {**sizes, "_name": arch_name(row), "share_all_embeddings": True}
+        options = {**sizes(row).options(), "_name": arch_name(row), "share_all_embeddings": True}
         options |= by_option(kinds)
         model = build(options, load_task(study.data), seed=1)
         state = {"args": None, "cfg": {"model": options}, "model": model.state_dict()}

@@ -26,11 +26,12 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.plots import DPI
-from fairseq_mhe.report.results import Cell, check_scored_alike, deviation
+from fairseq_mhe.report.results import Cell, check_scored_alike, deviation, lowest_loss
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import Run, open_run, read_run, settings_of
+from fairseq_mhe.runs.run_files import read_result
 from fairseq_mhe.runs.scoring import bleu_tokeniser
 from studies.conversions import conversion_report, convert_once
 
@@ -131,6 +132,15 @@ class Study:
             "bleus": bleus,
             "bleu": round(statistics.mean(bleus), 4),
             "deviation": deviation(bleus),
+        }
+
+    def losses(self, runs: Sequence[Run]) -> dict[str, Any]:
+        """Their lowest validation losses, in the same way."""
+        losses = [lowest_loss(read_result(run.metrics)) for run in runs]
+        return {
+            "losses": losses,
+            "loss": round(statistics.mean(losses), 4),
+            "loss_deviation": deviation(losses),
         }
 
     def convert(
