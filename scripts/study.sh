@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs a study, one of collaborative-curve, uptrain, compare-engines, compare-huggingface,
 # serving, gap-study, equal-budget, precision-study and collaborative-nlu: JSON, Markdown and a picture in its
-# --out. Stopped at any moment, the same command goes on from there. Those with --data train on a data folder,
-# the others work on finished runs (of quickstart.sh, say) or models:
+# --out. Stopped at any moment, the same command goes on from there. Some train on a data folder
+# (--data), some work on finished runs (of quickstart.sh, say) or models:
 #
 #   collaborative-curve --run RUN          BLEU against the width of collaborative attention, and MHA's
 #   collaborative-nlu --runs RUN ...       scores of fine-tuned language models against that width

@@ -6,7 +6,6 @@ from typing import Any
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.tokenise import ESCAPED
 
 _BUNDLE_FILES = (
     "`bundle.json` says what is done to text and how the model was decoded, `SHA256SUMS` holds the "
@@ -89,8 +88,8 @@ def _steps(text: TextProcessing) -> str:
     ]
     if text.punctuation:
         steps.append(f"punctuation as Moses' normalize-punctuation writes it ({source})")
-    if text.tokenizer != "none":
-        escapes = "with XML escapes" if text.tokenizer == ESCAPED else "without XML escapes"
+    if text.tokenised:
+        escapes = "with XML escapes" if text.escaped else "without XML escapes"
         steps.append(
             f"Moses' tokeniser for {source} (sacremoses), {escapes}, without hyphen splitting"
         )
@@ -103,9 +102,9 @@ def _steps(text: TextProcessing) -> str:
         steps.append("SentencePiece with `sentencepiece.model`")
         back = "spaces are removed, and U+2581 becomes a space"
     steps.append("translation of the subwords, up to the end of the sentence")
-    if text.tokenizer == ESCAPED:
+    if text.escaped:
         back += ", XML escapes become characters"
-    if text.tokenizer != "none":
+    if text.tokenised:
         back += f", and Moses' detokeniser for {target} joins punctuation to words"
     return "".join(f"{n}. {step}\n" for n, step in enumerate([*steps, f"back: {back}"], 1))
 

@@ -8,7 +8,6 @@ from fairseq_mhe.convert.sentences import task_of
 from fairseq_mhe.convert.to_ctranslate2 import agreement, convert
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.tokenise import ESCAPED
 
 #: Sentences of the test set that are translated by both.
 _COMPARED = 50
@@ -60,11 +59,11 @@ def _of_text(text: TextProcessing) -> _Text:
     if text.punctuation:
         tools.append(f'marks = MosesPunctNormalizer("{source}", post_remove_control_chars=True)')
         line = f"marks.normalize({line})"
-    if text.tokenizer != "none":
+    if text.tokenised:
         packages.append("sacremoses")
         imports.append("from sacremoses import MosesDetokenizer, MosesTokenizer")
         tools.append(f'tokens, plain = MosesTokenizer("{source}"), MosesDetokenizer("{target}")')
-        line = _TOKENISE.format(text=line, escaped=text.tokenizer == ESCAPED)
+        line = _TOKENISE.format(text=line, escaped=text.escaped)
     if text.punctuation:
         imports.append("from sacremoses import MosesPunctNormalizer")
     line += ".lower()" if text.lowercase else ""
@@ -83,8 +82,8 @@ def _of_text(text: TextProcessing) -> _Text:
             '"".join(best).replace("\\u2581", " ")',
         )
     shown = f"{back}.strip()"
-    if text.tokenizer != "none":
-        shown = f"plain.detokenize({back}.split(), unescape={text.tokenizer == ESCAPED})"
+    if text.tokenised:
+        shown = f"plain.detokenize({back}.split(), unescape={text.escaped})"
     return _Text(packages, imports, tools, cut, shown)
 
 

@@ -18,7 +18,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
 from fairseq_mhe.prepare.merges import END_OF_WORD
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.tokenise import ESCAPED
 
 if TYPE_CHECKING:  # an extra that need not be installed
     from tokenizers import Tokenizer, decoders, normalizers
@@ -104,7 +103,7 @@ def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Vocabulary:
             "the model's data have punctuation written in one way (--punctuation), whose rules a "
             "tokenizer.json cannot hold: export in another format"
         )
-    if text.tokenizer == ESCAPED:
+    if text.escaped:
         raise UserError(
             "the model's data have XML escapes (&apos;), which a tokenizer.json does not make: "
             "export in another format"
@@ -126,7 +125,7 @@ def _normalisers(text: TextProcessing) -> list[normalizers.Normalizer]:
     from tokenizers import Regex, normalizers
 
     rules: list[Rule] = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
-    if text.tokenizer == "moses":
+    if text.tokenised:
         rules += [*tokenising(text.languages[0]), (" +", " "), ("^ | $", "")]
     found = [normalizers.NFC(), *(normalizers.Replace(Regex(p), to) for p, to in rules)]
     return [*found, normalizers.Lowercase()] if text.lowercase else found
@@ -137,7 +136,7 @@ def _finish(text: TextProcessing, *first: decoders.Decoder) -> decoders.Decoder:
     from tokenizers import Regex, decoders
 
     rules: list[Rule] = [("^ +| +$", "")]
-    if text.tokenizer == "moses":
+    if text.tokenised:
         rules += detokenising(text.languages[1])
     replace = (decoders.Replace(Regex(pattern), to) for pattern, to in rules)
     return decoders.Sequence([*first, decoders.Fuse(), *replace])

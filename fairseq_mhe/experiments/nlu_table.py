@@ -39,7 +39,7 @@ from fairseq_mhe.models.counting import (
 )
 from fairseq_mhe.models.families import ROBERTA, build_language_on_meta, language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
-from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.language_table import language_tables, perplexity_table
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.runs import devices, slurm
@@ -88,8 +88,8 @@ def run(args: argparse.Namespace) -> None:
     if args.hash and set(args.embeddings) == {TABLE}:
         raise UserError("--hash is of a hashed embedding: name one (--embeddings), or leave it out")
     data = open_text(args.data)
-    tasks = [open_task(folder) for folder in args.tasks]
-    _check_tasks(tasks, data)
+    tasks = open_tasks(args.tasks)
+    _check_text(tasks, data)
     made = LanguageTable(args.arch, data, tasks, [int(word) for word in args.seeds], args.out)
     models = [
         (kind, Tokens(name, None if name == TABLE else args.hash, args.objective))
@@ -108,10 +108,7 @@ def run(args: argparse.Namespace) -> None:
     print(made.path)
 
 
-def _check_tasks(tasks: Sequence[TaskFolder], data: TextFolder) -> None:
-    names = [task.task.name for task in tasks]
-    if len(set(names)) < len(names):
-        raise UserError(f"--tasks names a task twice: {', '.join(names)}")
+def _check_text(tasks: Sequence[TaskFolder], data: TextFolder) -> None:
     for task in tasks:
         if task.text != data.fingerprint:
             raise UserError(
@@ -222,18 +219,18 @@ class LanguageTable:
         if not finished:
             raise UserError(f"no model of {self.out} is finished yet: there is nothing to tabulate")
         left = [_name(model) for model in models if model not in finished]
-        models, notes = finished, self._notes(finished)
+        notes = self._notes(finished)
         if left:
             notes.append(f"Not finished, and left out: {', '.join(left)}.")
         words = len(model_dictionary(self.data.dictionary(), masked=bool(self.tasks)))
         built = {}
-        for kind, tokens in models:
+        for kind, tokens in finished:
             options = tokens.options(self.arch, kind, self.data)
             made = build_language_on_meta(self.arch, kind, words, **options)
             built[_name((kind, tokens))] = made
         counts = {name: attention_parameters(made) for name, made in built.items()}
         if not self.tasks:
-            found = {_name(model): self._nats(model) for model in models}
+            found = {_name(model): self._nats(model) for model in finished}
             cache = {name: cache_bytes(made).per_target_token for name, made in built.items()}
             plot_perplexity(found, (counts, cache), self.path.with_suffix(".png"))
             self._write(perplexity_table(found, counts, cache), found, notes)
@@ -242,10 +239,10 @@ class LanguageTable:
             name: (embedding_parameters(made), total_parameters(made))
             for name, made in built.items()
         }
-        if all(tokens.embedding == TABLE for _, tokens in models):
+        if all(tokens.embedding == TABLE for _, tokens in finished):
             sizes = {}
-        scores = {_name(model): self._scores(model) for model in models}
-        losses = {_name(model): nats_in(self._pretrained(model)) for model in models}
+        scores = {_name(model): self._scores(model) for model in finished}
+        losses = {_name(model): nats_in(self._pretrained(model)) for model in finished}
         plot_tasks(scores, self.path.with_suffix(".png"), self.arch)
         tables = language_tables(scores, counts, sizes, losses, self._commonest)
         self._write(tables, scores, notes)

@@ -1,6 +1,6 @@
 """A task's folder: its examples as fairseq reads them, in a language model's subwords."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -103,6 +103,23 @@ def open_task(folder: Path) -> TaskFolder:
     except KeyError as error:
         raise UserError(f"{place / MANIFEST} has no {error}: {_AGAIN}") from None
     return TaskFolder(place, task, block, text, training, key(train), scored)
+
+
+def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
+    """Folders as `open_task`, no two of one task.
+
+    Raises:
+        UserError: also where two are.
+    """
+    found: dict[str, TaskFolder] = {}
+    for task in map(open_task, folders):
+        first = found.setdefault(task.task.name, task)
+        if first is not task:
+            raise UserError(
+                f"{first.folder} and {task.folder} are both of {task.task.name}: name one of them "
+                "in --tasks"
+            )
+    return list(found.values())
 
 
 def prepare_task(

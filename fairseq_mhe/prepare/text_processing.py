@@ -9,7 +9,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.clean import model_text, normalise
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, segment
-from fairseq_mhe.prepare.tokenise import detokeniser
+from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser
 
 _WORD_START = "\u2581"
 
@@ -26,6 +26,16 @@ class TextProcessing:
     model: SubwordModel
     punctuation: bool = False
     lowercase: bool = False
+
+    @property
+    def tokenised(self) -> bool:
+        """Whether words and punctuation are taken apart before the subwords, by Moses' rules."""
+        return self.tokenizer != "none"
+
+    @property
+    def escaped(self) -> bool:
+        """Whether the tokeniser writes some characters as XML does (``&apos;``)."""
+        return self.tokenizer == ESCAPED
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.language_recipes import shared_out
 from fairseq_mhe.runs.precision import FLOAT32
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
-from fairseq_mhe.runs.resuming import LAST, restore
+from fairseq_mhe.runs.resuming import LAST, check_unclaimed, restore
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
 _ANY = (str, int, Number, dict, list, None)
@@ -75,6 +75,7 @@ class LanguageRun:
                         f"{wanted.get(name)!r:.60}: name another --out"
                     )
             return
+        check_unclaimed(self.folder)
         write_json(path, {**self.settings, "versions": versions()})
 
 

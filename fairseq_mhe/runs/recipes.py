@@ -144,7 +144,7 @@ class Training:
             words += ["--optimizer", optimizer_for(self.precision)]
         words += ["--adam-betas", "(0.9, 0.98)", "--weight-decay", str(self.weight_decay)]
         words += ["--clip-norm", str(self.clip_norm)] if self.clip_norm else []
-        words += [f"--{self.precision}"] if self.precision != "float32" else []
+        words += [] if self.precision == "float32" else [f"--{self.precision}"]
         words += ["--lr-scheduler", self.schedule, *_SCHEDULES[self.schedule](self.updates)]
         words += ["--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)]
         words += ["--criterion", criterion_for(self.precision)]

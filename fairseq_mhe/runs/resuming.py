@@ -62,6 +62,21 @@ def restore(folder: Path, workers: int = 1, batch_size: int | None = None) -> in
     return most
 
 
+def check_unclaimed(folder: Path) -> None:
+    """See that a folder without config.json has no checkpoints: a training would go on from them.
+
+    A training whose folder was deleted while it saved one leaves that.
+
+    Raises:
+        UserError: it has, and nothing says by which settings they were made.
+    """
+    if found := sorted(folder.glob("checkpoints/*.pt")):
+        raise UserError(
+            f"{found[0]} is of a run that has no config.json, which says how it was made: choose "
+            "another --out, or remove that folder"
+        )
+
+
 def within_epoch(checkpoint: Path) -> bool:
     """Whether a checkpoint was saved before the end of its epoch."""
     state = load_checkpoint(checkpoint).get("extra_state") or {}

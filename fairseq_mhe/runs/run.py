@@ -12,6 +12,7 @@ from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.resuming import check_unclaimed
 from fairseq_mhe.runs.run_files import CONFIG
 
 _PRECISION = "precision"
@@ -172,7 +173,7 @@ def plan_run(
     ``any_precision``: one that is there goes on in the precision that it began with.
 
     Raises:
-        UserError: the folder is of other settings.
+        UserError: the folder is of other settings, or has checkpoints of unknown ones.
     """
     path = folder / "config.json"
     wanted = json.loads(json.dumps(settings))
@@ -192,6 +193,7 @@ def plan_run(
         if run.config != config:
             run.keep()
         return run
+    check_unclaimed(folder)
     return Run(
         folder, {"settings": wanted, "surroundings": dict(surroundings), "versions": versions()}
     )

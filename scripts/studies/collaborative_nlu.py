@@ -6,7 +6,7 @@ and again after it was fine-tuned on the task once more.
 
 import argparse
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from fairseq_mhe.convert.to_collaborative import report, to_collaborative
 from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, plan
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_text
-from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.language_table import with_deviation
 from fairseq_mhe.report.plots import look
 from fairseq_mhe.runs import devices, precision
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Convert, score, fine-tune again and report; what is done already is not done again."""
     args.dims = sorted(set(args.dims))
-    tasks = _by_name(map(open_task, args.tasks))
+    tasks = {task.task.name: task for task in open_tasks(args.tasks)}
     gpu = torch.cuda.is_available() and devices.on_gpu(args)
     study = Study(output_folder(args.out), open_text(args.data), "", gpu, args.typed)
     own = {folder: _own(folder, tasks) for folder in args.runs}
@@ -100,23 +100,6 @@ def run(args: argparse.Namespace) -> None:
             for (_, values), (_, task) in zip(scored, again, strict=True):
                 _add(found["fine-tuned again"], dim, task, values["scores"]["score"])
     _report(study, found, parameters, args)
-
-
-def _by_name(tasks: Iterable[TaskFolder]) -> dict[str, TaskFolder]:
-    """Task's name -> its folder.
-
-    Raises:
-        UserError: there are two of one task.
-    """
-    found: dict[str, TaskFolder] = {}
-    for task in tasks:
-        first = found.setdefault(task.task.name, task)
-        if first is not task:
-            raise UserError(
-                f"{first.folder} and {task.folder} are both of {task.task.name}: name one of them "
-                "in --tasks"
-            )
-    return found
 
 
 def _own(folder: Path, tasks: Mapping[str, TaskFolder]) -> _Tuned:

@@ -13,7 +13,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.task_files import read_task
-from fairseq_mhe.prepare.task_folder import open_task, prepare_task
+from fairseq_mhe.prepare.task_folder import open_task, open_tasks, prepare_task
 from fairseq_mhe.prepare.task_inputs import shortened
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text_processing import join_sentencepiece
@@ -196,6 +196,19 @@ def test_a_manifest_that_lacks_something_is_told(
     (out / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(UserError, match=rf"manifest.json has no '{name}': prepare the task again"):
         open_task(out)
+
+
+def test_a_task_has_one_folder(language_text: Path, tmp_path: Path) -> None:
+    made = []
+    for number, name in enumerate(("rte", "cola", "rte")):
+        source = put(
+            tmp_path / f"in{number}", name, dict.fromkeys(("train", "dev"), official(name, ""))
+        )
+        out = tmp_path / f"{name}{number}"
+        made.append(prepare_task(TASKS[name], source, language_text, out, block=64))
+    assert [task.task.name for task in open_tasks(made[:2])] == ["rte", "cola"]
+    with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
+        open_tasks(made)
 
 
 def test_a_missing_file_is_told(language_text: Path, tmp_path: Path) -> None:

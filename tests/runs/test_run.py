@@ -4,6 +4,7 @@ behind.
 
 import json
 import multiprocessing
+import re
 import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.steps import Steps, key, only_one
+from fairseq_mhe.runs.language_runs import LanguageRun
 from fairseq_mhe.runs.pipeline import scored
 from fairseq_mhe.runs.run import kind_name, open_run, plan_run, read_run, run_name
 from tests.fixtures.runs import settings
@@ -64,6 +66,21 @@ def test_a_limit_of_updates_may_be_raised(tmp_path: Path) -> None:
         plan_run(run.folder, short, {})
     with pytest.raises(UserError, match="seed: 1, now 2"):
         plan_run(run.folder, settings(seed=2, updates=90, patience=10), {})
+
+
+def test_checkpoints_of_nobody_knows_what_are_not_gone_on_from(tmp_path: Path) -> None:
+    """A training whose folder was deleted while it saved one leaves that, and no config.json."""
+    checkpoint = tmp_path / "checkpoints" / "checkpoint_last.pt"
+    checkpoint.parent.mkdir()
+    checkpoint.touch()
+    told = f"{checkpoint} is of a run that has no config.json"
+    with pytest.raises(UserError, match=re.escape(told)):
+        plan_run(tmp_path, settings(), {})
+    with pytest.raises(UserError, match=re.escape(told)):
+        LanguageRun(tmp_path, {"seed": 1}, 1).claim()
+    assert checkpoint.exists()
+    checkpoint.unlink()
+    plan_run(tmp_path, settings(), {})
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"settings": {"row": "tiny"'])

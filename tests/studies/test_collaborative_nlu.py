@@ -12,7 +12,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import TASKS
-from studies.collaborative_nlu import _by_name, _check_one_model, _own
+from studies.collaborative_nlu import _check_one_model, _own
 
 RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its training", "its dev")
 
@@ -53,10 +53,3 @@ def test_runs_are_of_the_tasks_examples(
         _own(tuned(tmp_path / "run", **scored), {"rte": task})
     for found in ({}, {"data": RTE.scored}):  # older runs do not say it
         assert _own(tuned(tmp_path / "run", **found), {"rte": RTE}).score == 60
-
-
-def test_a_task_has_one_folder() -> None:
-    other = replace(RTE, folder=Path("rte64"), task=TASKS["cola"])
-    assert list(_by_name([RTE, other])) == ["rte", "cola"]
-    with pytest.raises(UserError, match="rte and rte64 are both of rte: name one of them"):
-        _by_name([RTE, replace(other, task=RTE.task)])
