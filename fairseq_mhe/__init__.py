@@ -1,22 +1,25 @@
 """The fairseq user-dir: models, an optimizer, a loss, and fixes to fairseq; `Translator`."""
 
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe import fairseq_fixes
 
-# What is imported registers itself.
-with fairseq_fixes.quiet_import():
-    from fairseq_mhe.models import (  # noqa: F401
-        answers,
-        architectures,
-        language_architectures,
-        loss,
-        optimizer,
-        words_task,
-    )
-    from fairseq_mhe.models.checkpoint_options import check_transformer
+# Where there is no fairseq, cli.py says so: an error here would be a traceback.
+if importlib.util.find_spec("fairseq") is not None:
+    # What is imported registers itself.
+    with fairseq_fixes.quiet_import():
+        from fairseq_mhe.models import (  # noqa: F401
+            answers,
+            architectures,
+            language_architectures,
+            loss,
+            optimizer,
+            words_task,
+        )
+        from fairseq_mhe.models.checkpoint_options import check_transformer
 
-fairseq_fixes.apply(check_transformer)
+    fairseq_fixes.apply(check_transformer)
 
 if TYPE_CHECKING:
     from fairseq_mhe.deploy.translator import Translator as Translator

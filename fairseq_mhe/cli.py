@@ -1,7 +1,7 @@
 """The console command ``fairseq-mhe``: a module for each subcommand, imported when it is called."""
 
 import argparse
-import importlib
+import importlib.util
 import platform
 import sys
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.arguments import Parser
-from fairseq_mhe.common.errors import exit_status
+from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.system import installed
 
 #: Heading -> name -> module (with add_arguments(parser) and run(args) -> int | None), line of help.
@@ -109,6 +109,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = next((word for word in argv if not word.startswith("-")), None)
 
     def command() -> int | None:
+        if chosen and importlib.util.find_spec("fairseq") is None:
+            raise UserError(
+                "fairseq is not installed: pip install 'fairseq-mhe[fairseq]', or a fairseq of "
+                "your own"
+            )
         args = build_parser(chosen).parse_args(argv)
         args.typed = argv  # for reports that name the command they come from
         return importlib.import_module(_module(args.command)).run(args)

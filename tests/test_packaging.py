@@ -83,6 +83,18 @@ def test_citation_changelog_and_page_know_the_version() -> None:
         assert f"`{extra}`" in page
 
 
+@pytest.mark.parametrize(("words", "status"), [(["params"], 2), (["--version"], 0)])
+def test_without_fairseq_one_line_says_so(words: list[str], status: int) -> None:
+    """pip without the extra [fairseq] installs none."""
+    code = "import sys; sys.modules['fairseq'] = None; from fairseq_mhe import cli; "
+    line = [sys.executable, "-c", f"{code}sys.exit(cli.main({words!r}))"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    told = "fairseq-mhe params: error: fairseq is not installed: pip install 'fairseq-mhe[fairseq]'"
+    assert done.returncode == status, done.stderr
+    assert done.stderr.startswith(told) if status else not done.stderr
+    assert len(done.stderr.splitlines()) == (1 if status else 0)
+
+
 def test_the_command_says_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         cli.main(["--version"])
