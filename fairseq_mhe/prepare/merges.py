@@ -47,9 +47,13 @@ class _Words:
         last = self.starts[1:] - 1
         is_last = np.zeros(self.outside, np.int64)
         is_last[last] = 1
-        found, symbol = np.unique(2 * letters.astype(np.int64) + is_last, return_inverse=True)
+        marked = 2 * letters.astype(np.int64) + is_last  # (P,)
+        found = np.bincount(marked).nonzero()[0]
+        number_of = np.zeros(found[-1] + 1, np.min_scalar_type(len(found)))
+        number_of[found] = np.arange(len(found))
+        symbol = number_of[marked]  # (P,), of few bits, which are sorted faster
         #: The symbol at each place, (P + 1,).
-        self.symbol = np.append(symbol, _OUTSIDE).astype(np.int32)
+        self.symbol = np.append(symbol.astype(np.int32), np.int32(_OUTSIDE))
         #: Symbols by number, and numbers by symbol.
         self.texts = [chr(each // 2) + END_OF_WORD * (each % 2) for each in found.tolist()]
         self.numbers = {text: number for number, text in enumerate(self.texts)}
@@ -253,9 +257,11 @@ def best_merges(words: Counter[str], merges: int) -> Iterator[Pair]:
         best = frequent.best(counts, threshold)
         if best is None:
             learn_bpe.prune_stats(counts, all_counts, threshold)
-            counts = all_counts.copy()
-            threshold = max(counts.values()) * number / (number + 10000.0)
-            learn_bpe.prune_stats(counts, all_counts, threshold)
+            threshold = max(all_counts.values()) * number / (number + 10000.0)
+            # As subword-nmt prunes a copy, but that it counts twice what is below 0, which no
+            # threshold lets in: a pair below it is set anew where it rises.
+            frequent_ones = ((pair, n) for pair, n in all_counts.items() if n >= threshold)
+            counts = defaultdict(int, frequent_ones)
             frequent.fill(counts)
             best = frequent.best(counts, threshold)
         if best is None or counts[best] < MIN_FREQUENCY:
