@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_room, read_json, sha256, write_json
+from fairseq_mhe.common.files import check_room, read_json, sha256_of_all, write_json
 from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.steps import WORK_PREFIX, Steps, only_one
 
@@ -74,13 +74,14 @@ class Manifest(Steps):
     files' sizes and sha256.
     """
 
-    def __init__(self, folder: Path, heading: Mapping[str, Any]) -> None:
-        """``heading``: the manifest's keys above its steps.
+    def __init__(self, folder: Path, heading: Mapping[str, Any], workers: int = 1) -> None:
+        """``heading``: the manifest's keys above its steps; ``workers``: cores that hash files.
 
         Raises:
             UserError: the folder holds something of another form, which would be written over.
         """
         super().__init__(folder)
+        self._workers = workers
         there = (folder / MANIFEST).exists()
         found = read_manifest(folder) if there else {**heading, "steps": {}}
         if (held := found.get("form")) != heading.get("form"):
@@ -147,17 +148,17 @@ class Manifest(Steps):
     ) -> None:
         """Move the files of a step to their places and record them."""
         work, counts = made
-        names = sorted(str(path.relative_to(work)) for path in work.rglob("*") if path.is_file())
-        files = {}
-        for file in names:
-            path = work / file
-            files[file] = {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        found = sha256_of_all([path for path in work.rglob("*") if path.is_file()], self._workers)
+        files = {
+            str(path.relative_to(work)): {"bytes": path.stat().st_size, "sha256": checksum}
+            for path, checksum in sorted(found.items())
+        }
         # The old record goes first: killed while files are moved, the step counts as not done.
         stale = self.content["steps"].pop(name, {"files": {}})
         self.write("unfinished")
         for file in stale["files"]:
             (self.folder / file).unlink(missing_ok=True)
-        for file in names:
+        for file in files:
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             os.replace(work / file, self.folder / file)
         self.content["steps"][name] = {"made_from": inputs, "counts": counts, "files": files}
@@ -172,15 +173,15 @@ class Manifest(Steps):
 
 
 @contextlib.contextmanager
-def open_manifest(data: Path, heading: Mapping[str, Any]) -> Iterator[Manifest]:
-    """Make or reopen the data folder, for one process at a time.
+def open_manifest(data: Path, heading: Mapping[str, Any], workers: int = 1) -> Iterator[Manifest]:
+    """Make or reopen the data folder, for one process at a time; ``workers`` as `Manifest`'s.
 
     Raises:
         UserError: the folder cannot be written, the disk is full, or another process is at work.
     """
     try:
         with only_one(data):
-            yield Manifest(data, heading)
+            yield Manifest(data, heading, workers)
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or data}: {error.strerror or error}"

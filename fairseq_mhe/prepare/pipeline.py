@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import pair_texts
@@ -102,10 +102,14 @@ class _Preparation:
 
     def clean(self, files: Inputs) -> Counts:
         """Both sides checked, normalised, tokenised and filtered: raw/ and tokenised/."""
-        inputs, options, size = {}, {}, 0
-        for split, pairs in files.items():
-            inputs[split] = [[sha256(side) for side in pair] for pair in pairs]
-            size += sum(_expanded_size(path) for pair in pairs for path in pair)
+        options = {}
+        sides = [side for pairs in files.values() for pair in pairs for side in pair]
+        checksums = sha256_of_all(sides, self.config.cores)
+        inputs = {
+            split: [[checksums[side] for side in pair] for pair in pairs]
+            for split, pairs in files.items()
+        }
+        size = sum(map(_expanded_size, sides))
         for split in SPLITS:
             # Without what is switched off: what was made before there were such options is valid.
             given = asdict(options_of(self.config, split)).items()
@@ -239,7 +243,7 @@ def prepare(
         top["round_trip"] = asdict(found)
     if source:
         top["source"] = source
-    with open_manifest(config.out, top) as steps:
+    with open_manifest(config.out, top, config.cores) as steps:
         _Preparation(config, steps, report).run(files)
         for split, counts in steps.content["steps"]["clean"]["counts"].items():
             dropped = dropped_percent(counts)

@@ -232,7 +232,7 @@ def prepare_text(
         heading["hash"] = config.hash
     if source:
         heading["source"] = source
-    with open_manifest(config.out, heading) as steps:
+    with open_manifest(config.out, heading, config.cores) as steps:
         counts = _Preparation(config, steps, report).run()
         for split, count in counts.items():
             say(f"{split}: {count['documents']:,} documents, {count['kept']:,} paragraphs")
