@@ -125,6 +125,6 @@ def test_what_cannot_be_shown_is_one_line(
 def test_without_streamlit_there_is_one_clear_line(
     exported: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "streamlit" or None)
     assert cli.main(["demo", str(exported)]) == 2
     assert "pip install 'fairseq-mhe[demo]'" in capsys.readouterr().err
