@@ -9,8 +9,6 @@ import contextlib
 import functools
 import importlib.util
 import logging
-import os
-import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -162,16 +160,17 @@ def _number_checkpoints_at_an_epochs_end() -> None:
     from fairseq import checkpoint_utils
 
     def with_number(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any) -> Any:
-        saved = save(cfg, trainer, epoch_itr, val_loss)
         updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
         due = interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch()
-        if saved and due and not cfg.write_checkpoints_asynchronously:
-            name = f"checkpoint_{epoch_itr.epoch}_{updates}{trainer.checkpoint_suffix}.pt"
-            numbered = Path(cfg.save_dir) / name
-            temporary = numbered.with_suffix(".pt.tmp")  # as fairseq calls its own
-            shutil.copyfile(saved, temporary)
-            os.replace(temporary, numbered)
-        return saved
+        if due and not cfg.write_checkpoints_asynchronously:
+            # As within an epoch, where it is written before all others: a kill cannot part them.
+            within = SimpleNamespace(
+                epoch=epoch_itr.epoch, state_dict=epoch_itr.state_dict, end_of_epoch=lambda: False
+            )
+            saved = save(cfg, trainer, within, val_loss)
+            if cfg.no_epoch_checkpoints:
+                return saved
+        return save(cfg, trainer, epoch_itr, val_loss)
 
     _wrap(checkpoint_utils, "save_checkpoint", with_number)
 

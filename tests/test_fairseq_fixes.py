@@ -115,6 +115,7 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
     tmp_path: Path, updates: int, ends: bool, numbered: bool
 ) -> None:
     """fairseq's function is called with a trainer that only writes a file, with the fix or not."""
+    written = {}
     for folder, save in (
         ("with", checkpoint_utils.save_checkpoint),
         ("without", checkpoint_utils.save_checkpoint.__wrapped__),
@@ -123,17 +124,29 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
             CheckpointConfig(save_dir=str(tmp_path / folder), save_interval_updates=10)
         )
         cfg.no_epoch_checkpoints = True
-        save(cfg, FakeTrainer(updates), FakeIterator(ends), None)
+        trainer = FakeTrainer(updates)
+        save(cfg, trainer, FakeIterator(ends), None)
+        written[folder] = Path(trainer.first).name
     names = {
         folder: {path.name for path in (tmp_path / folder).iterdir()} - {"checkpoint_best.pt"}
         for folder in ("with", "without")
     }
     last, number = "checkpoint_last.pt", f"checkpoint_3_{updates}.pt"
     assert names["with"] == ({last, number} if numbered else {last})
+    assert written["with"] == (number if numbered else last), "a kill may leave the first one only"
     if ends:
         assert names["without"] == {last}, (
             "fairseq numbers checkpoints at an epoch's end now: remove this fix"
         )
+
+
+def test_at_an_epochs_end_its_own_checkpoint_is_written_too(tmp_path: Path) -> None:
+    cfg = CheckpointConfig(save_dir=str(tmp_path), save_interval_updates=10)
+    checkpoint_utils.save_checkpoint(
+        OmegaConf.structured(cfg), FakeTrainer(20), FakeIterator(True), None
+    )
+    names = {path.name for path in tmp_path.iterdir()} - {"checkpoint_best.pt"}
+    assert names == {"checkpoint3.pt", "checkpoint_3_20.pt", "checkpoint_last.pt"}
 
 
 def test_a_checkpoint_that_is_still_being_written_is_not_copied(tmp_path: Path) -> None:
@@ -155,6 +168,7 @@ class FakeTrainer:
 
     def __init__(self, updates: int) -> None:
         self.updates = updates
+        self.first = ""
 
     def get_num_updates(self) -> int:
         return self.updates
@@ -164,6 +178,7 @@ class FakeTrainer:
 
     def save_checkpoint(self, filename: str, extra_state: object) -> str:
         Path(filename).write_text("weights")
+        self.first = self.first or filename
         return filename
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.clean import model_text, normalise
 from fairseq_mhe.prepare.config import SPLITS, SubwordChoice, check_hold_out, check_outside
@@ -124,7 +124,9 @@ class _Preparation:
     def run(self) -> Counts:
         """All steps, in order; what is there already is not made again."""
         config, steps = self.config, self.steps
-        inputs = {split: [sha256(path) for path in of] for split, of in config.texts().items()}
+        given = config.texts()
+        checksums = sha256_of_all([path for of in given.values() for path in of], config.cores)
+        inputs = {split: [checksums[path] for path in of] for split, of in given.items()}
         options: dict[str, Any] = {"hold_out": config.hold_out, "lowercase": config.lowercase}
         counts = steps.run("clean", {"inputs": inputs, "options": options}, self._clean)
         lines = sum(count["kept"] for count in counts.values())

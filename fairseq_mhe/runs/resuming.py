@@ -18,9 +18,7 @@ DAMAGED = ".damaged"
 _BLOCK = 1 << 20
 
 
-def restore(
-    folder: Path, workers: int = 1, batch_size: int | None = None, interval: int | None = None
-) -> int:
+def restore(folder: Path, workers: int = 1, batch_size: int | None = None) -> int:
     """Make checkpoint_last.pt the newest whole one, and set aside what a kill left half-written.
 
     fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
@@ -30,7 +28,6 @@ def restore(
         folder: a training's --save-dir.
         workers: how many processes will go on with it.
         batch_size: examples that each takes at a time, where mini-batches are of so many.
-        interval: updates between checkpoints that are numbered by them, where there are such.
 
     Returns:
         How many updates it holds; 0 where there is none and training begins at the beginning.
@@ -62,25 +59,7 @@ def restore(
     if not _reshard(state, workers, folder / LAST) and newest.name != LAST:
         with atomic_path(folder / LAST) as temporary:
             shutil.copyfile(newest, temporary)
-    if interval and most % interval == 0:
-        _number(folder, state, most)
     return most
-
-
-def _number(folder: Path, state: Mapping[str, Any], updates: int) -> None:
-    """Make the numbered copy of checkpoint_last.pt that a kill has prevented, or damaged.
-
-    At an epoch's end it is written after it (`fairseq_fixes`), and a mean of the last ones that
-    lacks it would be another model.
-    """
-    iterator = (state.get("extra_state") or {}).get("train_iterator") or {}
-    epoch = iterator.get("epoch", 1)
-    if not iterator.get("iterations_in_epoch"):  # fairseq saves the next one's beginning
-        epoch -= 1
-    path = folder / f"checkpoint_{epoch}_{updates}.pt"
-    if not path.exists():
-        with atomic_path(path) as temporary:
-            shutil.copyfile(folder / LAST, temporary)
 
 
 def check_unclaimed(folder: Path) -> None:

@@ -115,8 +115,7 @@ class _Training:
         for path in (run.log, run.metrics, run.model, run.counts):
             check_output(path)
         check_writable(run.checkpoints)
-        interval = None if run.training.patience else run.training.interval
-        done = restore(run.checkpoints, device.workers, interval=interval)
+        done = restore(run.checkpoints, device.workers)
         board.add(run.name, self._total, done)
         run.steps.begin("train")
         self._trainers: Trainers | None = None

@@ -87,7 +87,7 @@ def trained(folder: Path, losses: list[float], first: int, monkeypatch: pytest.M
         trainers, "Child", lambda module, words, *more: child("fake_train", [], *more)
     )
     save(run.checkpoints, "checkpoint_last.pt", 10 * (first + len(losses) - 1))
-    monkeypatch.setattr(training, "restore", lambda *_, **__: 10 * (first - 1))
+    monkeypatch.setattr(training, "restore", lambda *_: 10 * (first - 1))
     with Board("updates") as board:
         training.train([run], DATA, ONE, board)
     return run

@@ -70,31 +70,6 @@ def test_killed_before_the_copy_to_the_last_checkpoint(tmp_path: Path) -> None:
     assert updates_in(tmp_path / "checkpoint_last.pt") == 20
 
 
-@pytest.mark.parametrize(
-    ("iterator", "name"),
-    [
-        ({"epoch": 2, "iterations_in_epoch": 0}, "checkpoint_1_9.pt"),
-        ({"epoch": 2, "iterations_in_epoch": 3}, "checkpoint_2_9.pt"),
-    ],
-)
-def test_killed_before_the_numbered_copy_at_an_epochs_end(
-    tmp_path: Path, iterator: dict[str, int], name: str
-) -> None:
-    """Without it a mean of the last ones would take an older one in its place."""
-    save(tmp_path, "checkpoint_1_8.pt", 8)
-    path = save(tmp_path, "checkpoint_best.pt", 9)
-    torch.save(
-        {**torch.load(path, weights_only=True), "extra_state": {"train_iterator": iterator}}, path
-    )
-    assert restore(tmp_path, interval=2) == 9
-    assert not (tmp_path / name).exists(), "no checkpoint is due at 9"
-    assert restore(tmp_path, interval=3) == 9
-    assert updates_in(tmp_path / name) == 9
-    before = (tmp_path / name).stat().st_mtime_ns
-    assert restore(tmp_path, interval=3) == 9
-    assert (tmp_path / name).stat().st_mtime_ns == before
-
-
 def test_half_written_files_go_aside_and_whole_ones_stay(tmp_path: Path) -> None:
     last = save(tmp_path, "checkpoint_last.pt", 10)
     before = last.stat().st_mtime_ns
