@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderModel, register_model
@@ -30,7 +31,7 @@ PLACES = ("encoder",)
 #: fairseq's pruning of trained heads, which reads and cuts the projections of its own attention:
 #: option, its default.
 _PRUNING = {"mha_reg_scale_factor": 0.0, "mha_heads_to_keep": -1}
-
+_TABLE = "encoder.sentence_encoder.embed_tokens.weight"
 
 #: What a model is pre-trained to say, and what its output is.
 OBJECTIVES = ("masked_lm", shuffle_random.NAME)
@@ -128,6 +129,12 @@ class RobertaMHEModel(AnyKind, RobertaModel):
             f"{shuffle_random.NAME} has it, three classes (default: words, where the embedding "
             "has rows to tell them by)",
         )
+        parser.add_argument(
+            "--further-words",
+            action="store_true",
+            help="the dictionary goes on after that of the checkpoint, with words that its table "
+            "has not: they start as its unknown word",
+        )
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> RobertaMHEModel:
@@ -148,6 +155,12 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         quicken_dropout(model)
         return model
 
+    def upgrade_state_dict_named(self, state_dict: dict[str, Tensor], name: str) -> None:
+        """As fairseq's; called before weights are loaded."""
+        super().upgrade_state_dict_named(state_dict, name)
+        if self.args.further_words:
+            _add_words(state_dict, self.encoder.dictionary)
+
     def get_targets(self, sample: dict[str, Any], net_output: Any) -> Tensor:
         """(B, T): the rows of words where the output is tied to those, words where they are."""
         target: Tensor = super().get_targets(sample, net_output)
@@ -164,8 +177,24 @@ def fill(args: argparse.Namespace) -> None:
         if not hasattr(args, name):
             setattr(args, name, field.default)
     args.embedding = embedding_of(args)  # None in a checkpoint of fairseq's own
+    args.further_words = getattr(args, "further_words", False)
     if getattr(args, "objective", None) is None:
         args.objective = OBJECTIVES[0] if _has_rows(args) else shuffle_random.NAME
+
+
+def _add_words(state: dict[str, Tensor], dictionary: Dictionary) -> None:
+    """Give the table and the output tied to it rows of what the dictionary has more: <unk>'s.
+
+    The last row is that of <mask>, which fairseq's task adds after all words.
+    """
+    more = len(dictionary) - len(state[_TABLE])
+    if more <= 0:
+        return
+    for name in (_TABLE, "encoder.lm_head.weight", "encoder.lm_head.bias"):
+        rows = state.get(name)  # (V, C) or (V,)
+        if rows is not None:
+            new = rows[[dictionary.unk()] * more]
+            state[name] = torch.cat([rows[:-1], new, rows[-1:]])
 
 
 def _has_rows(args: argparse.Namespace) -> bool:
@@ -192,6 +221,11 @@ def check_roberta(args: Any) -> None:
         raise ValueError(
             f"--shared-projection-init has no effect on {NAME}, whose projections start as "
             "BERT's, N(0, 0.02): leave it out"
+        )
+    if getattr(args, "further_words", False) and embedding_of(args) != TABLE:
+        raise ValueError(
+            f"--further-words has no effect on --embedding {args.embedding}, which knows every "
+            "word: leave it out"
         )
     block, positions = (getattr(args, n, None) for n in ("tokens_per_sample", "max_positions"))
     check_block("--tokens-per-sample", block, "--max-positions", positions)

@@ -50,7 +50,8 @@ class TaskFolder:
     """A prepared task, with ``training`` examples to train on.
 
     ``text`` is the fingerprint of the language model's data folder, ``fingerprint`` of what is
-    trained on, ``scored`` of all else.
+    trained on, ``scored`` of all else. ``further_words``: those of its dictionary that the language
+    model's has not.
     """
 
     folder: Path
@@ -60,6 +61,7 @@ class TaskFolder:
     training: int
     fingerprint: str
     scored: str
+    further_words: int = 0
 
     @property
     def binary(self) -> Path:
@@ -102,7 +104,8 @@ def open_task(folder: Path) -> TaskFolder:
         block, text, training = manifest["block"], manifest["text"], manifest["lines"][TRAIN]
     except KeyError as error:
         raise UserError(f"{place / MANIFEST} has no {error}: {_AGAIN}") from None
-    return TaskFolder(place, task, block, text, training, key(train), scored)
+    further = manifest.get("further_words", 0)
+    return TaskFolder(place, task, block, text, training, key(train), scored, further)
 
 
 def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
@@ -169,6 +172,11 @@ def prepare_task(
     with open_manifest(out, heading) as steps:
         counts = steps.run("binarise", made_from, partial(_make, task, files, data, block, stride))
         steps.content["lines"] = {name: count["examples"] for name, count in counts.items()}
+        own, texts = (
+            len(Dictionary.load(str(path)))
+            for path in (out / "bin" / "input0" / "dict.txt", data.dictionary())
+        )
+        steps.content["further_words"] = own - texts
         steps.write("complete")
     for name, count in counts.items():
         say(f"{task.name} {name}: {_told(count, block)}")

@@ -37,10 +37,11 @@ def open_pretrained(checkpoint: Path, data: TaskFolder) -> Source:
             f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
             f"positions: prepare the task with --block {positions}"
         )
-    words = len(model_dictionary(data.binary / "input0" / "dict.txt", masked=True))
     if source.hashed is not None:
         check_hash(data.binary / "input0", source.hashed.hash)
-    elif (words,) != source.words:
+        return source
+    words = len(model_dictionary(data.binary / "input0" / "dict.txt", masked=True))
+    if (words - data.further_words,) != source.words:
         raise UserError(
             f"{data.folder} does not belong to {checkpoint}: its dictionary has {words} words with "
             f"the special ones, the model {source.words[0]}; prepare the task with --text of the "
@@ -92,6 +93,7 @@ def finetuning_of(
     words += ["--num-classes", str(classes), "--init-token", "0"]
     words += ["--separator-token", "2", "--max-positions", str(_positions(source))]
     words += ["--regression-target"] if task.labels is None else []
+    words += ["--further-words"] if data.further_words and source.hashed is None else []
     words += ["--valid-subset", ",".join(data.subsets), "--seed", str(run.settings["seed"])]
     words += ["--finetune-from-model", str(source.path.resolve()), *recipe.flags(data.training)]
     # The language model's head gets no gradient.

@@ -26,12 +26,13 @@ from tests.fixtures.trained import FLOAT32
 
 LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:200]]
 RUN = "roberta_mhe_tiny-mhe_mul-hash_pool-lsh-shuffle_random-seed1"
+USUAL = "roberta_mhe_tiny-mhe_mul-shuffle_random-seed1"
 UPDATES = ["--tokens", "64", "--batch", "4", "--updates", "3", *FLOAT32]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Text in words, a task with words of its own, a model of 3 updates, fine-tuned by 2."""
+    """Text in words, a task with words of its own, two models of 3 updates, fine-tuned by 2."""
     place = tmp_path_factory.mktemp("hashed runs")
     small_text(place, LINES, "words", subword="words", hash="lsh", block=64)
     (place / "MRPC").mkdir()
@@ -40,10 +41,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         heading = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
         (place / "MRPC" / f"{split}.tsv").write_text("\n".join([heading, *rows]) + "\n")
     prepare_task(TASKS["mrpc"], place, place / "words", place / "mrpc", block=64)
-    words = ["--embedding", "hash_pool", "--data", str(place / "words"), "--out", str(place)]
-    assert cli.main(["pretrain", "roberta_mhe_tiny", "mhe_mul", *words, *UPDATES]) == 0
-    words = ["--model", str(place / RUN), "--out", str(place), "--epochs", "1", "--cpu"]
-    assert cli.main(["finetune", str(place / "mrpc"), *words]) == 0
+    words = ["--data", str(place / "words"), "--out", str(place), "--objective", "shuffle_random"]
+    words += ["--kinds", "mhe_mul", "--embeddings", "table,hash_pool", "--seeds", "1"]
+    words += ["--tasks", str(place / "mrpc"), "--epochs", "1"]
+    assert cli.main(["nlu-table", "roberta_mhe_tiny", *words, *UPDATES]) == 0
     return place
 
 
@@ -121,6 +122,25 @@ def test_fine_tuning_from_it_scores_every_example(folder: Path) -> None:
     )
     name = "encoder.sentence_encoder.embed_tokens.rows"
     assert 0 < (after[name] - before[name]).abs().max() < 0.01
+
+
+def test_words_that_a_table_has_not_start_as_its_unknown_word(folder: Path) -> None:
+    before, after = (
+        torch.load(folder / run / "checkpoints" / "checkpoint_last.pt")["model"][
+            "encoder.sentence_encoder.embed_tokens.weight"
+        ]
+        for run in (USUAL, f"{USUAL}-mrpc-seed1")
+    )
+    text, task = (
+        Dictionary.load(str(folder / name / "dict.txt"))
+        for name in ("words/bin", "mrpc/bin/input0")
+    )
+    assert (len(before), len(after)) == (len(text) + 1, len(task) + 1)
+    # Two updates of Adam move a weight by 0.0006 at most, where two words are 0.02 apart.
+    expected = [*before[:-1], *[before[text.unk()]] * (len(task) - len(text)), before[-1]]
+    torch.testing.assert_close(after, torch.stack(expected), atol=1e-3, rtol=0)
+    scores = json.loads((folder / f"{USUAL}-mrpc-seed1" / "scores.json").read_text())
+    assert scores["examples"] == {"dev": 33}
 
 
 def test_a_checkpoint_says_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

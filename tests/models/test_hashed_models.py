@@ -76,6 +76,21 @@ def test_hash_emb_predicts_the_rows_of_words() -> None:
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_a_table_and_its_output_take_further_words_as_unknown_ones() -> None:
+    smaller = make_roberta(dictionary("hello", "world", "<mask>"))
+    state = {name: value.clone() for name, value in smaller.state_dict().items()}
+    words = dictionary("hello", "world", "zebra", "quagga", "<mask>")
+    larger = make_roberta(words, further_words=True)
+    larger.load_state_dict(state)
+    before = smaller(torch.tensor([[0, 4, 3, 3, 6, 2]]))[0]
+    after = larger(torch.tensor([[0, 4, 6, 7, 8, 2]]))[0]
+    torch.testing.assert_close(after[..., [0, 1, 2, 3, 4, 5, 8]], before, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(after[..., [6, 7]], before[..., [3, 3]], rtol=1e-5, atol=1e-6)
+    larger.load_state_dict(larger.state_dict())  # it has them all
+    with pytest.raises(ErrorExit, match=r"embed_tokens.weight is \(7, .* in the checkpoint"):
+        make_roberta(words).load_state_dict(smaller.state_dict())
+
+
 def test_flags_build_the_same_model() -> None:
     options = {"arch": "roberta_mhe_tiny", "embedding": "hash_emb", "hash": "lsh"}
     args = argparse.Namespace(**options, objective="shuffle_random")
@@ -125,6 +140,10 @@ def test_before_generation_a_hashed_embedding_becomes_a_table(kind: str) -> None
         ({"embedding": "hash"}, "unknown embedding 'hash'; choose one of: table, hash_emb, "),
         ({"embedding": "hash_add", "hash": "md6"}, "unknown hash 'md6'; choose one of: md5, lsh"),
         ({"hash": "md5"}, "--hash md5 has no effect on --embedding table: leave it out"),
+        (
+            {"embedding": "hash_add", "further_words": True},
+            "--further-words has no effect on --embedding hash_add, which knows every word",
+        ),
         (
             {"embedding": "hash_add", "objective": "masked_lm"},
             "--embedding hash_add has no output vocabulary, which masked_lm predicts: give --task ",
