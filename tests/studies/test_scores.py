@@ -11,9 +11,11 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import RECIPES
 from fairseq_mhe.runs.run import Run
 from studies import collaborative_curve, trainings, uptraining
+from studies import study as shared
 from studies.study import Study
 from studies.trainings import REFERENCE, Variant, everywhere
 
@@ -72,3 +74,35 @@ def test_no_study_reports_scores_of_two_tokenisers(
     ):
         with pytest.raises(UserError, match="score them alike"):
             report()
+
+
+@pytest.mark.parametrize("name", ["trainings", "uptraining", "collaborative_curve"])
+def test_nothing_is_trained_that_cannot_be_compared(
+    name: str,
+    study: Study,
+    scored_by: Callable[..., Run],
+    make_run: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mha, to_come = scored_by("mha", 1, "intl"), make_run("mhe_mul", None)
+    monkeypatch.setattr(Study, "work", lambda *_: pytest.fail("it trains"))
+    monkeypatch.setattr(devices, "asked_for", lambda *_: pytest.fail("it trains"))
+    for module, function, found in (
+        (shared, "open_study", study),
+        (shared, "finished_run", mha),
+        (uptraining, "_scratch", None),
+        (uptraining, "_from_scratch", []),
+        (uptraining, "_uptrained", to_come),
+        (collaborative_curve, "_point", to_come),
+    ):
+        monkeypatch.setattr(module, function, lambda *_, found=found: found)
+    chosen = {"attention": ["mhe_mul"], "control": False, "dims": [8], "series": ["scratch"]}
+    args = argparse.Namespace(mha=None, seeds=[1], **chosen)
+    variants = {Variant(r.kind, REFERENCE, everywhere(r.kind)): [r] for r in (mha, to_come)}
+    begin = {
+        "trainings": lambda: trainings._work(study, RECIPES["tiny"], variants, args, NOTHING),
+        "uptraining": lambda: uptraining.run(args),
+        "collaborative_curve": lambda: collaborative_curve.run(args),
+    }
+    with pytest.raises(UserError, match="tokeniser intl, and the study's runs will be with 13a"):
+        begin[name]()
