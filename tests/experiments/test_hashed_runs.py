@@ -139,8 +139,10 @@ def test_words_that_a_table_has_not_start_as_its_unknown_word(folder: Path) -> N
     # Two updates of Adam move a weight by 0.0006 at most, where two words are 0.02 apart.
     expected = [*before[:-1], *[before[text.unk()]] * (len(task) - len(text)), before[-1]]
     torch.testing.assert_close(after, torch.stack(expected), atol=1e-3, rtol=0)
-    scores = json.loads((folder / f"{USUAL}-mrpc-seed1" / "scores.json").read_text())
-    assert scores["examples"] == {"dev": 33}
+    run = folder / f"{USUAL}-mrpc-seed1"
+    assert json.loads((run / "scores.json").read_text())["examples"] == {"dev": 33}
+    again = open_pretrained(run / "checkpoints" / "checkpoint_last.pt", open_task(folder / "mrpc"))
+    assert again.words == (len(task) + 1,)
 
 
 def test_a_checkpoint_says_what_it_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
