@@ -187,8 +187,9 @@ def _add_words(state: dict[str, Tensor], dictionary: Dictionary) -> None:
 
     The last row is that of <mask>, which fairseq's task adds after all words.
     """
-    more = len(dictionary) - len(state[_TABLE])
-    if more <= 0:
+    table = state.get(_TABLE)
+    more = 0 if table is None else len(dictionary) - len(table)
+    if more <= 0:  # it has them all, or is of another model, which is told of by who loads it
         return
     for name in (_TABLE, "encoder.lm_head.weight", "encoder.lm_head.bias"):
         rows = state.get(name)  # (V, C) or (V,)

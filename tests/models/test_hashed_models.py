@@ -89,6 +89,8 @@ def test_a_table_and_its_output_take_further_words_as_unknown_ones() -> None:
     larger.load_state_dict(larger.state_dict())  # it has them all
     with pytest.raises(ErrorExit, match=r"embed_tokens.weight is \(7, .* in the checkpoint"):
         make_roberta(words).load_state_dict(smaller.state_dict())
+    with pytest.raises(ErrorExit, match=r"embed_tokens\.weight is absent in the checkpoint"):
+        larger.load_state_dict(make_roberta(words, embedding="hash_emb").state_dict())
 
 
 def test_flags_build_the_same_model() -> None:
