@@ -89,7 +89,7 @@ class Source:
     @property
     def stock_options(self) -> dict[str, Any]:
         """The options of fairseq's own model of the same sizes."""
-        ours = {*OPTIONS, "objective"}
+        ours = {*OPTIONS, "objective", "scale_embedding"}
         sizes = {name: value for name, value in self.options.items() if name not in ours}
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 

@@ -17,6 +17,7 @@ _DEEPEST = 30
 _LARGEST = 2**63
 _WORDS = {
     str: "text",  # that a file can be named by
+    bool: "true or false",
     int: "a whole number",
     float: "a number",
     dict: "an object",

@@ -12,7 +12,7 @@ from typing import Any
 from fairseq_mhe.common.arguments import as_words, positive, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, write_json, write_text
-from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
+from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import (
     check_made_of,
@@ -24,6 +24,8 @@ from fairseq_mhe.experiments.finetune import (
 )
 from fairseq_mhe.experiments.pretrain import (
     KNOWN,
+    TOKENS,
+    TOKENS_TOLD,
     Tokens,
     add_pretraining,
     nats_in,
@@ -65,8 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "seeds of fine-tuning; of a causal model, of its training (default: 1,2,3)"
     add("--seeds", type=some_of(seeds), default=["1", "2", "3"], metavar="N,...", help=told)
     add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
-    told = f"token embeddings, each with each kind: {', '.join(EMBEDDINGS)} (default: {TABLE})"
-    add("--embeddings", type=some_of(EMBEDDINGS), default=[TABLE], metavar="KIND,...", help=told)
+    told = f"token embeddings, each with each kind: {TOKENS_TOLD} (default: {TABLE})"
+    add("--embeddings", type=some_of(TOKENS), default=[TABLE], metavar="KIND,...", help=told)
     add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
     add_pretraining(parser)
     devices.add_arguments(parser)
@@ -85,14 +87,14 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.epochs and not masked:
         raise UserError(f"--epochs is of fine-tuning, and {args.arch} is not: leave it out")
-    if args.hash and set(args.embeddings) == {TABLE}:
+    if args.hash and all(Tokens(name).kind == TABLE for name in args.embeddings):
         raise UserError("--hash is of a hashed embedding: name one (--embeddings), or leave it out")
     data = open_text(args.data)
     tasks = open_tasks(args.tasks)
     _check_text(tasks, data)
     made = LanguageTable(args.arch, data, tasks, [int(word) for word in args.seeds], args.out)
     models = [
-        (kind, Tokens(name, None if name == TABLE else args.hash, args.objective))
+        (kind, Tokens(name, None if Tokens(name).kind == TABLE else args.hash, args.objective))
         for name in args.embeddings
         for kind in kinds
     ]
@@ -239,7 +241,7 @@ class LanguageTable:
             name: (embedding_parameters(made), total_parameters(made))
             for name, made in built.items()
         }
-        if all(tokens.embedding == TABLE for _, tokens in finished):
+        if all(tokens.kind == TABLE for _, tokens in finished):
             sizes = {}
         scores = {_name(model): self._scores(model) for model in finished}
         losses = {_name(model): nats_in(self._pretrained(model)) for model in finished}

@@ -2,11 +2,11 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import positive, seed
+from fairseq_mhe.common.arguments import as_words, positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.common.forms import Form, Number
@@ -38,26 +38,44 @@ _SCORED = Form(
 )
 
 
+#: After the name of a kind of token embedding: --scale-embedding.
+SCALED = "-scaled"
+#: What a model's tokens can be asked to be.
+TOKENS = (*EMBEDDINGS, *(f"{name}{SCALED}" for name in EMBEDDINGS))
+TOKENS_TOLD = f"{', '.join(EMBEDDINGS)}; with {SCALED} times the root of the width"
+
+
 @dataclass(frozen=True)
 class Tokens:
-    """A token embedding, and what a masked model learns to say; None is what fits the others."""
+    """A token embedding of ``TOKENS``, and what a masked model learns to say; None is what fits."""
 
     embedding: str = TABLE
     hash: str | None = None
     objective: str | None = None
 
-    def options(self, arch: str, kind: str, data: TextFolder) -> dict[str, str]:
+    @property
+    def kind(self) -> str:
+        """Scaled or not."""
+        return self.embedding.removesuffix(SCALED)
+
+    def options(self, arch: str, kind: str, data: TextFolder) -> dict[str, Any]:
         """fairseq-train's options of a model with a ``kind`` of attention, but for its defaults.
 
         Raises:
             UserError: the model cannot be of such an embedding, or the data are of another hash.
         """
-        asked = asdict(self)
-        if self.embedding != TABLE:
+        asked: dict[str, Any] = {"embedding": self.kind, "hash": self.hash}
+        asked["objective"] = self.objective
+        masked = language_archs()[arch] is ROBERTA
+        if self.kind != TABLE:
             asked["hash"] = self.hash or hash_in(data.binary) or DEFAULT_HASH
             check_hash(data.binary, asked["hash"])
-        if self.objective and language_archs()[arch] is not ROBERTA:
+        if self.objective and not masked:
             raise UserError(f"--objective is for masked models, not for {arch}: leave it out")
+        if self.embedding != self.kind:
+            if not masked:
+                raise UserError(f"{arch} scales its embedding anyway: leave {SCALED} out")
+            asked["scale_embedding"] = True
         given = {name: value for name, value in asked.items() if value is not None}
         model: Any = build_language_on_meta(arch, kind, ANY, **given)  # or say what does not fit
         asked["objective"] = getattr(getattr(model, "args", None), "objective", None)
@@ -71,9 +89,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("arch", metavar="ARCH", choices=KNOWN, help=", ".join(KNOWN))
     add("attention", metavar="ATTENTION", help="kind of attention, as fairseq-train's --attention")
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
-    embeddings = ", ".join(EMBEDDINGS)
-    told = f"kind of token embedding: {embeddings} (default: %(default)s)"
-    add("--embedding", choices=EMBEDDINGS, default=TABLE, metavar="KIND", help=told)
+    told = f"kind of token embedding: {TOKENS_TOLD} (default: %(default)s)"
+    add("--embedding", choices=TOKENS, default=TABLE, metavar="KIND", help=told)
     add_pretraining(parser)
     devices.add_arguments(parser)
 
@@ -162,11 +179,12 @@ def pretrained(arch: str, model: Model, data: TextFolder, out: Path) -> Path:
     return _folder(arch, kind, tokens.options(arch, kind, data), number, out)
 
 
-def _folder(arch: str, kind: str, chosen: Mapping[str, str], number: int, out: Path) -> Path:
-    return out / "-".join([arch, kind, *chosen.values(), f"seed{number}"])
+def _folder(arch: str, kind: str, chosen: Mapping[str, Any], number: int, out: Path) -> Path:
+    words = [SCALED[1:] if value is True else value for value in chosen.values()]
+    return out / "-".join([arch, kind, *words, f"seed{number}"])
 
 
-def _words(arch: str, chosen: Mapping[str, str], recipe: Pretraining, numbers: str) -> list[str]:
+def _words(arch: str, chosen: Mapping[str, Any], recipe: Pretraining, numbers: str) -> list[str]:
     """fairseq's options of what is learnt, in a precision."""
     masked = language_archs()[arch] is ROBERTA
     objective = chosen.get("objective", OBJECTIVES[0])
@@ -177,8 +195,7 @@ def _words(arch: str, chosen: Mapping[str, str], recipe: Pretraining, numbers: s
     words += ["--criterion", criterion]
     if criterion.startswith(OBJECTIVES[0]):
         words += ["--mask-prob", str(recipe.masked)]
-    for name in {"embedding", "hash"} & chosen.keys():
-        words += [f"--{name}", chosen[name]]
+    words += as_words({name: value for name, value in chosen.items() if name != "objective"})
     # A masked model's blocks begin and end with sentences; a causal one's are full.
     words += ["--sample-break-mode", "complete" if masked else "none"]
     return words if masked else [*words, "--share-decoder-input-output-embed"]

@@ -130,6 +130,11 @@ class RobertaMHEModel(AnyKind, RobertaModel):
             "has rows to tell them by)",
         )
         parser.add_argument(
+            "--scale-embedding",
+            action="store_true",
+            help="multiply token embeddings by the root of their width, as translation does",
+        )
+        parser.add_argument(
             "--further-words",
             action="store_true",
             help="the dictionary goes on after that of the checkpoint, with words that its table "
@@ -178,6 +183,9 @@ def fill(args: argparse.Namespace) -> None:
             setattr(args, name, field.default)
     args.embedding = embedding_of(args)  # None in a checkpoint of fairseq's own
     args.further_words = getattr(args, "further_words", False)
+    # fairseq's own name of it has no option that a masked model could be given.
+    args.scale_embedding = getattr(args, "scale_embedding", False) or not args.no_scale_embedding
+    args.no_scale_embedding = not args.scale_embedding
     if getattr(args, "objective", None) is None:
         args.objective = OBJECTIVES[0] if _has_rows(args) else shuffle_random.NAME
 

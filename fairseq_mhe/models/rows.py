@@ -19,6 +19,7 @@ _OTHERS = {
     "activation_fn": "relu",
     "layernorm_embedding": False,
     "no_scale_embedding": False,
+    "scale_embedding": False,
     "encoder_learned_pos": False,
     "decoder_learned_pos": False,
     "no_cross_attention": False,

@@ -23,7 +23,7 @@ from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, check_unclaimed, restore
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
-_ANY = (str, int, Number, dict, list, None)
+_ANY = (str, bool, int, Number, dict, list, None)
 #: What is told of a pre-training's config.json.
 _CONFIG = Form(
     {

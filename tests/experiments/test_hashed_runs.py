@@ -25,7 +25,7 @@ from tests.fixtures.language import small_text
 from tests.fixtures.trained import FLOAT32
 
 LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:200]]
-RUN = "roberta_mhe_tiny-mhe_mul-hash_pool-lsh-shuffle_random-seed1"
+RUN = "roberta_mhe_tiny-mhe_mul-hash_pool-lsh-shuffle_random-scaled-seed1"
 USUAL = "roberta_mhe_tiny-mhe_mul-shuffle_random-seed1"
 UPDATES = ["--tokens", "64", "--batch", "4", "--updates", "3", *FLOAT32]
 
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / "MRPC" / f"{split}.tsv").write_text("\n".join([heading, *rows]) + "\n")
     prepare_task(TASKS["mrpc"], place, place / "words", place / "mrpc", block=64)
     words = ["--data", str(place / "words"), "--out", str(place), "--objective", "shuffle_random"]
-    words += ["--kinds", "mhe_mul", "--embeddings", "table,hash_pool", "--seeds", "1"]
+    words += ["--kinds", "mhe_mul", "--embeddings", "table,hash_pool-scaled", "--seeds", "1"]
     words += ["--tasks", str(place / "mrpc"), "--epochs", "1"]
     assert cli.main(["nlu-table", "roberta_mhe_tiny", *words, *UPDATES]) == 0
     return place
@@ -77,10 +77,12 @@ def test_a_task_brings_words_that_were_never_seen(folder: Path) -> None:
 
 def test_pre_training_without_a_vocabulary(folder: Path) -> None:
     config = json.loads((folder / RUN / "config.json").read_text())
-    assert {name: config[name] for name in ("embedding", "hash", "objective")} == {
+    names = ("embedding", "hash", "objective", "scale_embedding")
+    assert {name: config[name] for name in names} == {
         "embedding": "hash_pool",
         "hash": "lsh",
         "objective": "shuffle_random",
+        "scale_embedding": True,
     }
     found = json.loads((folder / RUN / "scores.json").read_text())
     assert found["of"] == "classes of subwords"
@@ -121,6 +123,9 @@ def test_fine_tuning_from_it_scores_every_example(folder: Path) -> None:
         for place in (folder / RUN, run)
     )
     name = "encoder.sentence_encoder.embed_tokens.rows"
+    for place in (folder / RUN, run):
+        source = open_source(place / "checkpoints" / "checkpoint_last.pt")
+        assert source.model.encoder.sentence_encoder.embed_scale == pytest.approx(math.sqrt(128))
     assert 0 < (after[name] - before[name]).abs().max() < 0.01
 
 
@@ -149,7 +154,9 @@ def test_a_checkpoint_says_what_it_is(folder: Path, capsys: pytest.CaptureFixtur
     checkpoint = str(folder / RUN / "checkpoints" / "checkpoint_last.pt")
     assert cli.main(["inspect", checkpoint]) == 0
     printed = capsys.readouterr().out
-    assert "embedding hash_pool, hash lsh, objective shuffle_random" in printed
+    assert (
+        "embedding hash_pool, hash lsh, objective shuffle_random, scale_embedding True" in printed
+    )
     assert cli.main(["fold", checkpoint, str(folder / "folded.pt")]) != 0
     assert "no stock form: fairseq's own predicts the words of a table" in capsys.readouterr().err
     assert not (folder / "folded.pt").exists()
@@ -181,9 +188,13 @@ def test_what_cannot_be_pre_trained_is_refused(
 
 def test_a_causal_model_has_neither(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = ["pretrain", "transformer_lm_mhe_tiny", "mha", "--data", str(folder / "words"), "--cpu"]
-    for words in (["--embedding", "hash_add"], ["--objective", "shuffle_random"]):
+    for words, told in (
+        (["--embedding", "hash_add"], "is for roberta_mhe"),
+        (["--objective", "shuffle_random"], "is for masked models"),
+        (["--embedding", "table-scaled"], "scales its embedding anyway: leave -scaled out"),
+    ):
         assert cli.main([*line, *words]) == 2
-        assert re.search(r"is for roberta_mhe|is for masked models", capsys.readouterr().err)
+        assert told in capsys.readouterr().err
 
 
 def test_a_task_of_another_hash_is_refused(folder: Path, tmp_path: Path) -> None:

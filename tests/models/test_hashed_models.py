@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,14 @@ from fairseq_mhe.embeddings import HASHED, HASHES, HashedEmbedding
 from fairseq_mhe.models.rows import training_flags
 from fairseq_mhe.models.shuffle_random import ThreeClasses
 from tests.embeddings.test_hashes import dictionary
-from tests.fixtures.language import LM, ROBERTA, language_options, make_language_model, sentences
+from tests.fixtures.language import (
+    LM,
+    ROBERTA,
+    SIZES,
+    language_options,
+    make_language_model,
+    sentences,
+)
 from tests.fixtures.models import logits, make_batch, make_model, same_hypotheses
 
 WORDLESS = sorted(set(HASHED) - {"hash_emb"})
@@ -60,6 +68,21 @@ def test_no_weight_belongs_to_a_word(kind: str) -> None:
     assert few(sentences(count=1)[:, :2].clamp(max=6))[0].shape == (1, 2, 3)
 
 
+@pytest.mark.parametrize("kind", ["table", "hash_emb", "hash_add", "hash_pool"])
+def test_scaled_embeddings_are_times_the_root_of_the_width(kind: str) -> None:
+    """Weights that much larger give the same without; of hash_proj their length says nothing."""
+    options = {"embedding": kind, "objective": "shuffle_random"}
+    words = dictionary("hello", "world", "<mask>")
+    plain, scaled = (make_roberta(words, scale_embedding=on, **options) for on in (False, True))
+    tokens = torch.tensor([[0, 4, 5, 3, 2]])
+    assert not scaled(tokens)[0].allclose(plain(tokens)[0], atol=1e-3)
+    with torch.no_grad():
+        for name, weight in plain.encoder.sentence_encoder.embed_tokens.named_parameters():
+            if name != "mixing":
+                weight.mul_(math.sqrt(SIZES["embed_dim"]))
+    torch.testing.assert_close(scaled(tokens)[0], plain(tokens)[0], rtol=1e-5, atol=1e-6)
+
+
 def test_hash_emb_predicts_the_rows_of_words() -> None:
     """fairseq's masked_lm: the output is tied to the rows, and a word's target is its own."""
     words = dictionary("hello", "world", "<mask>")
@@ -95,11 +118,12 @@ def test_a_table_and_its_output_take_further_words_as_unknown_ones() -> None:
 
 def test_flags_build_the_same_model() -> None:
     options = {"arch": "roberta_mhe_tiny", "embedding": "hash_emb", "hash": "lsh"}
-    args = argparse.Namespace(**options, objective="shuffle_random")
+    args = argparse.Namespace(**options, objective="shuffle_random", scale_embedding=True)
     ARCH_CONFIG_REGISTRY["roberta_mhe_tiny"](args)
     flags = " ".join(training_flags(vars(args)))
     assert "--embedding hash_emb --hash lsh" in flags
     assert "--objective shuffle_random" in flags
+    assert "--scale-embedding" in flags
     usual = argparse.Namespace(arch="roberta_mhe_tiny")
     ARCH_CONFIG_REGISTRY["roberta_mhe_tiny"](usual)
     assert (usual.embedding, usual.objective) == ("table", "masked_lm")

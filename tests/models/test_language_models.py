@@ -76,10 +76,11 @@ def test_base_has_the_published_counts(kind: str) -> None:
     assert abs(COUNTS[kind] / 1e6 - float(BERT_BASE[kind])) < 0.01
 
 
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("normalize_before", [False, True])
-def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool) -> None:
+def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool, scaled: bool) -> None:
     arch, theirs, side = family
-    options = {f"{side}_normalize_before": normalize_before}
+    options = {f"{side}_normalize_before": normalize_before, "no_scale_embedding": not scaled}
     stock = make_random(theirs, **options)
     ours = make_language_model(arch, seed=2, attention="mha", attention_bias=True, **options)
     ours.load_state_dict(stock.state_dict())
