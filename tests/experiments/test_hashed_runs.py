@@ -21,6 +21,7 @@ from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.language_table import table
 from fairseq_mhe.runs.finetuning import open_pretrained
+from fairseq_mhe.runs.precision import of_language_model
 from tests.fixtures.language import small_text
 from tests.fixtures.trained import FLOAT32
 
@@ -84,6 +85,7 @@ def test_pre_training_without_a_vocabulary(folder: Path) -> None:
         "objective": "shuffle_random",
         "scale_embedding": True,
     }
+    assert of_language_model("auto", gpu=False, folder=folder / RUN)[0] == {}  # it goes on as begun
     found = json.loads((folder / RUN / "scores.json").read_text())
     assert found["of"] == "classes of subwords"
     log = (folder / RUN / "train.log").read_text()
