@@ -223,7 +223,7 @@ class LanguageTable:
         left = [_name(model) for model in models if model not in finished]
         notes = self._notes(finished)
         if left:
-            notes.append(f"Not finished, and left out: {', '.join(left)}.")
+            notes.append(f"Not finished, and left out: {'; '.join(left)}.")
         words = len(model_dictionary(self.data.dictionary(), masked=bool(self.tasks)))
         built = {}
         for kind, tokens in finished:
