@@ -31,10 +31,7 @@ _TRAINING_STATE = "last_optimizer_state"
 #: In the names of weights of embeddings and outputs, which are often one and the same.
 _OFTEN_TIED = (".embed_tokens.", "decoder.output_projection.weight", "encoder.lm_head.weight")
 #: Options that are shown beside those of kinds of attention, where they are not these.
-_BESIDE = {
-    **{"embedding": "table", "hash": None, "objective": "masked_lm"},
-    "scale_embedding": False,
-}
+_BESIDE = {"embedding": "table", "hash": None, "objective": "masked_lm", "scale_embedding": False}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Of a causal architecture the table is of the perplexity of the validation text.
 import argparse
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,15 +88,16 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.epochs and not masked:
         raise UserError(f"--epochs is of fine-tuning, and {args.arch} is not: leave it out")
-    if args.hash and all(Tokens(name).kind == TABLE for name in args.embeddings):
+    asked = [Tokens(name, args.hash, args.objective) for name in args.embeddings]
+    if args.hash and all(tokens.kind == TABLE for tokens in asked):
         raise UserError("--hash is of a hashed embedding: name one (--embeddings), or leave it out")
     data = open_text(args.data)
     tasks = open_tasks(args.tasks)
     _check_text(tasks, data)
     made = LanguageTable(args.arch, data, tasks, [int(word) for word in args.seeds], args.out)
     models = [
-        (kind, Tokens(name, None if Tokens(name).kind == TABLE else args.hash, args.objective))
-        for name in args.embeddings
+        (kind, replace(tokens, hash=None) if tokens.kind == TABLE else tokens)
+        for tokens in asked
         for kind in kinds
     ]
     if slurm.asked_for(args):

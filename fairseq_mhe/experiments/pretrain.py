@@ -40,7 +40,7 @@ _SCORED = Form(
 
 #: After the name of a kind of token embedding: --scale-embedding.
 SCALED = "-scaled"
-#: What a model's tokens can be asked to be.
+#: What a model's tokens can be asked to be, and how --help says it.
 TOKENS = (*EMBEDDINGS, *(f"{name}{SCALED}" for name in EMBEDDINGS))
 TOKENS_TOLD = f"{', '.join(EMBEDDINGS)}; with {SCALED} times the root of the width"
 
@@ -64,18 +64,20 @@ class Tokens:
         Raises:
             UserError: the model cannot be of such an embedding, or the data are of another hash.
         """
-        asked: dict[str, Any] = {"embedding": self.kind, "hash": self.hash}
-        asked["objective"] = self.objective
+        asked: dict[str, Any] = {
+            "embedding": self.kind,
+            "hash": self.hash,
+            "objective": self.objective,
+            "scale_embedding": self.embedding != self.kind or None,
+        }
         masked = language_archs()[arch] is ROBERTA
         if self.kind != TABLE:
             asked["hash"] = self.hash or hash_in(data.binary) or DEFAULT_HASH
             check_hash(data.binary, asked["hash"])
         if self.objective and not masked:
             raise UserError(f"--objective is for masked models, not for {arch}: leave it out")
-        if self.embedding != self.kind:
-            if not masked:
-                raise UserError(f"{arch} scales its embedding anyway: leave {SCALED} out")
-            asked["scale_embedding"] = True
+        if asked["scale_embedding"] and not masked:
+            raise UserError(f"{arch} scales its embedding anyway: leave {SCALED} out")
         given = {name: value for name, value in asked.items() if value is not None}
         model: Any = build_language_on_meta(arch, kind, ANY, **given)  # or say what does not fit
         asked["objective"] = getattr(getattr(model, "args", None), "objective", None)

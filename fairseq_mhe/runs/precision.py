@@ -16,7 +16,7 @@ from fairseq_mhe.runs.run import Run, read_run
 AUTO, FLOAT32 = "auto", "float32"
 PRECISIONS = (AUTO, FLOAT32, "bf16", "fp16")
 _LANGUAGE_CONFIG = Form(
-    {"?precision": PRECISIONS[1:], str: object},
+    {"?precision": PRECISIONS[1:], str: (str, bool, int, dict, list, None)},
     "put back what it was, or remove its folder and make the run again",
 )
 #: Instructions by which a CPU multiplies matrices of bfloat16 faster than those of float32.
