@@ -23,6 +23,9 @@ HASHED: dict[str, type[HashedEmbedding]] = {
     "hash_proj": HashProj,
 }
 EMBEDDINGS = (TABLE, *HASHED)
+#: The most that a hashed embedding drops, HashFormers' own: weights of `HashAdd` are of all words
+#: at once, so that it hardly learns with what models of small corpora drop, 0.3.
+DROPOUT = 0.1
 #: Of each kind of ``HASHED``, the end of the name of a weight with rows as wide as the embedding.
 HASHED_ROWS = ("table.weight", "special")
 
@@ -55,6 +58,7 @@ def build_hashed(
 ) -> HashedEmbedding:
     """A hashed embedding of a dictionary (see :class:`HashedEmbedding`).
 
+    ``dropout``: the model's; the embedding's own is at most ``DROPOUT``.
     ``folder``: where the dictionary was read, and perhaps the hashes of its words.
 
     Raises:
@@ -65,7 +69,7 @@ def build_hashed(
     name = hash_name or DEFAULT_HASH
     if folder is not None:
         take_hashes(folder, dictionary, name)
-    return HASHED[kind](hashes_of(dictionary, name), embed_dim, std, dropout)
+    return HASHED[kind](hashes_of(dictionary, name), embed_dim, std, min(dropout, DROPOUT))
 
 
 def folder_of(task: Any) -> Path | None:

@@ -42,14 +42,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "tokens that a device takes at a time: less needs less memory"
     add("--max-tokens", help=told, **number)
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    embeddings = ", ".join(EMBEDDINGS)
-    told = f"kind of the source's token embedding: {embeddings} (default: %(default)s)"
-    add("--embedding", choices=EMBEDDINGS, default=TABLE, metavar="KIND", help=told)
     add("--hash", choices=tuple(HASHES), help=f"of a hashed embedding (default: {DEFAULT_HASH})")
     told = "write logs for TensorBoard into each run folder"
     add("--tensorboard", action="store_true", help=told)
     devices.add_arguments(parser)
     precision.add_argument(parser)
+
+
+def add_embedding(parser: argparse.ArgumentParser) -> None:
+    """``--embedding``, of what trains models of one embedding only."""
+    embeddings = ", ".join(EMBEDDINGS)
+    told = f"kind of the source's token embedding: {embeddings} (default: %(default)s)"
+    parser.add_argument("--embedding", choices=EMBEDDINGS, default=TABLE, metavar="KIND", help=told)
 
 
 def kind(text: str) -> str:
@@ -81,8 +85,8 @@ def seeds(text: str) -> list[int]:
         raise UserError(f"--seeds {text}: {told}: {error}") from None
 
 
-def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
-    """A row's recipe with what the options change.
+def chosen_recipe(row: str, args: argparse.Namespace, embedding: str, hash: str | None) -> Recipe:
+    """A row's recipe with what the options change, and a kind of the source's token embedding.
 
     Raises:
         UserError: an unknown row, a share that is none, a batch that cannot be made, or a hash that
@@ -107,11 +111,12 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
         training = training.shared_by(args.gpus or args.processes or 1)
     chosen = precision.chosen(args.precision, devices.on_gpu(args), args.out)
     try:
-        check_embedding(args.embedding, args.hash)
+        check_embedding(embedding, hash)
     except ValueError as error:
         raise UserError(error) from None
-    tokens = {"embedding": args.embedding, "hash": args.hash}
-    return replace(found, training=replace(training, precision=chosen, **tokens))
+    hash = None if hash == DEFAULT_HASH else hash
+    training = replace(training, precision=chosen, embedding=embedding, hash=hash)
+    return replace(found, training=training)
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:
@@ -166,8 +171,9 @@ def _checkpoints_bytes(run: Run, data: DataFolder) -> int:
     with data.dictionary(0).open("rb") as dictionary:
         symbols = sum(1 for _ in dictionary) + _SPECIAL_SYMBOLS
     attention = run.settings["attention"]
-    places = {f"{place}_attention": kind for place, kind in attention.items()}
-    model = build_on_meta(run.row, attention["encoder"], symbols, **places)
+    chosen = {f"{place}_attention": kind for place, kind in attention.items()}
+    chosen |= {"embedding": run.training.embedding, "hash": run.training.hash}
+    model = build_on_meta(run.row, attention["encoder"], symbols, **chosen)
     kept = run.training.average + 1 + 3  # the last, the best, and one that is being written
     present = sum(path.stat().st_size for path in run.checkpoints.glob("*.pt"))
     return max(0, kept * _CHECKPOINT_BYTES * total_parameters(model) - present)

@@ -65,9 +65,6 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(f"--{name} must be 1 or more, not {getattr(args, name)}")
     names = (*PLACES.values(), *_sizes(), "embedding")
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    if given.get("embedding", TABLE) != TABLE and args.row not in language_archs():
-        # The source's alone is hashed; the target's stays the output's table.
-        given |= {"share_all_embeddings": False, "share_decoder_input_output_embed": True}
     build = build_language_on_meta if args.row in language_archs() else build_on_meta
     model = build(args.row, args.attention, args.vocab_size, **given)
     parts = costs(model, args.source, (args.target + 1) / 2)

@@ -17,6 +17,7 @@ from torch import nn
 
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.architectures import arch_name, sizes
 
 #: Size of a joined dictionary where none is given.
@@ -108,7 +109,8 @@ def build_on_meta(
         row: a key of ``ROWS`` or ``SMALL_ROWS``.
         attention: a kind of attention.
         vocabulary: size of the joined dictionary, fairseq's four special symbols among it.
-        options: further options of the model, by fairseq-train's names.
+        options: further options of the model, by fairseq-train's names. The source shares the
+            target's table, unless its embedding is hashed.
 
     Raises:
         UserError: the row or kind is unknown, options do not fit it, or a vocabulary has no words.
@@ -118,7 +120,10 @@ def build_on_meta(
     if vocabulary <= special:
         raise UserError(f"a vocabulary of {vocabulary} has no words: take more than {special}")
     with without_memory():
-        arch = {"arch": arch_name(row), "attention": attention, "share_all_embeddings": True}
+        shared = "share_all_embeddings"
+        if options.get("embedding", TABLE) != TABLE:
+            shared = "share_decoder_input_output_embed"
+        arch = {"arch": arch_name(row), "attention": attention, shared: True}
         return build({**arch, **options}, make_task(vocabulary))
 
 

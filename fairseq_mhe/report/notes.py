@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_mhe.report.results import BASELINE, Cell, comet_model, label
+from fairseq_mhe.embeddings import TABLE
+from fairseq_mhe.report.results import BASELINE, Cell, baselines, comet_model, label
 from fairseq_mhe.runs.precision import FLOAT32, told
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.run_files import read_result
@@ -96,7 +97,7 @@ def training_notes(cells: Sequence[Cell]) -> list[str]:
         notes.append(f"Trained in different precision, so compare with care: {precision}.")
     elif precision != FLOAT32:
         notes.append(f"Trained in {precision}.")
-    notes += _differences(cells)
+    notes += [*_embeddings(cells), *_differences(cells)]
     for run in runs:
         if given := read_scores(run.subset(cells[0].subset) / "scores.json").given_tokens:
             notes.append(f"{run.name}, on the tokens of the given text: {given}.")
@@ -107,15 +108,24 @@ def training_notes(cells: Sequence[Cell]) -> list[str]:
     return notes
 
 
+def _embeddings(cells: Sequence[Cell]) -> list[str]:
+    """What the column says, where there is one."""
+    if all(cell.embedding == TABLE for cell in cells):
+        return []
+    notes = ["Embedding: of the source's tokens; the target has a table."]
+    found = " or ".join(dict.fromkeys(cell.embedding for cell in baselines(cells).values()))
+    return [*notes, f"PRR and p: against {BASELINE} with {found}."] if found else notes
+
+
 def _differences(cells: Sequence[Cell]) -> list[str]:
-    """What beside the kind and the precision differs between cells of a row, or of any, the data.
+    """What beside columns and the precision differs between cells of a row, or of any, the data.
 
     Seeds of one cell are alike (`gather`), so that the first one speaks for all.
     """
     notes = []
     for row in dict.fromkeys(cell.row for cell in cells):
         own = [cell for cell in cells if cell.row == row]
-        first = next((cell for cell in own if cell.kind == BASELINE), own[0])
+        first = baselines(own).get(row, own[0])
         usual = _training(first.runs[0])
         differing = []
         for cell in own:
@@ -131,10 +141,11 @@ def _differences(cells: Sequence[Cell]) -> list[str]:
 
 
 def _training(run: Run) -> dict[str, Any]:
-    """How a run was trained, but for its precision, of which there is a note of its own."""
+    """How a run was trained, but for its embedding, and its precision, which has a note."""
     start = "a checkpoint" if "start" in run.settings else "scratch"
     found = {**vars(run.training), "from": start}
-    return {name: value for name, value in found.items() if name != "precision"}
+    elsewhere = ("precision", "embedding", "hash")
+    return {name: value for name, value in found.items() if name not in elsewhere}
 
 
 def _other_data(cells: Sequence[Cell]) -> list[str]:

@@ -14,6 +14,7 @@ from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.tables import Column, Look, align, column, csv_text
+from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.notes import Summary, paper_notes, quickstart_notes, training_notes
 from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
@@ -32,11 +33,14 @@ def _interval(summary: Mapping[str, Any]) -> str:
 #: The headings of those columns that the quickstart's table leaves out: where there is one row of
 #: models only, and where they are empty.
 _ROW, _DEVIATION = "row", "sd"
+#: That of the column that is left out where all models have a table.
+_EMBEDDING = "embedding"
 #: Those that compare with the baseline.
 _PRR, _PRR_INTERVAL, _P = "PRR", "PRR 95%", "p"
 _QUICKSTART_COLUMNS = (
     column(_ROW, "row"),
     column("attention", "attention"),
+    column(_EMBEDDING, "embedding"),
     column("attention parameters", "attention_parameters", ","),
     column("total parameters", "total_parameters", ","),
     column("KV bytes/token", "kv_bytes_per_token", ","),
@@ -75,6 +79,7 @@ _PAPER_COLUMNS: tuple[Column, ...] = (
     column("P_drop", "dropout", "g"),
     column("#Steps", "updates", ","),
     column("attention", "attention"),
+    column(_EMBEDDING, "embedding"),
     ("#Params (M)", lambda summary: f"{summary['attention_parameters'] / 1e6:.2f}"),
     column("paper", "paper_parameters"),
     column("BLEU", "bleu", ".2f"),
@@ -86,6 +91,7 @@ _PAPER_COLUMNS: tuple[Column, ...] = (
 _MORE_COLUMNS: tuple[Column, ...] = (
     column("row", "row"),
     column("attention", "attention"),
+    column(_EMBEDDING, "embedding"),
     ("seeds", lambda summary: str(len(summary["seeds"]))),
     column("BLEU", "bleu", ".2f"),
     column("± 95%", "bleu_confidence", ".2f"),
@@ -106,8 +112,14 @@ _MORE_COLUMNS: tuple[Column, ...] = (
 
 def _weak_rows(summaries: Sequence[Summary]) -> set[str]:
     """The rows whose baseline learned nothing, so that nothing is compared with it."""
-    baselines = (summary for summary in summaries if summary["attention"] == BASELINE)
-    return {summary["row"] for summary in baselines if summary["bleu"] < LEAST_BASELINE}
+    return {
+        summary["row"]
+        for summary in summaries
+        # Another cell of the kind, of another embedding, has a p-value; but not in such a row.
+        if summary["attention"] == BASELINE
+        and summary["p_value"] is None
+        and summary["bleu"] < LEAST_BASELINE
+    }
 
 
 @dataclass(frozen=True)
@@ -139,6 +151,8 @@ class Preset:
         return [list(line) for line in zip(*kept, strict=True)]
 
     def _says_something(self, heading: str, texts: Sequence[str]) -> bool:
+        if heading == _EMBEDDING:
+            return any(text not in ("", TABLE) for text in texts)
         if heading == _ROW and not self.paper:
             return len(set(texts)) > 1
         return any(texts) or not (self.paper or heading == _DEVIATION)
@@ -148,7 +162,8 @@ class Preset:
         found = []
         for columns in self.tables:
             headings, *lines = self.written(columns, summaries)
-            left = [i for i, name in enumerate(headings) if name in ("row", "attention")]
+            names = ("row", "attention", _EMBEDDING)
+            left = [i for i, name in enumerate(headings) if name in names]
             found.append(align(headings, lines, look, left))
         return "\n\n".join(found)
 

@@ -28,7 +28,9 @@ GIVEN = ["--data", "d", "--out", "o", "--precision", "float32"]
 def chosen(row: str, *words: str) -> Recipe:
     parser = argparse.ArgumentParser()
     cells.add_arguments(parser)
-    return cells.chosen_recipe(row, parser.parse_args([*GIVEN, *words]))
+    cells.add_embedding(parser)
+    args = parser.parse_args([*GIVEN, *words])
+    return cells.chosen_recipe(row, args, args.embedding, args.hash)
 
 
 def test_without_options_it_is_the_recipe() -> None:
@@ -65,6 +67,8 @@ def test_a_hashed_source_is_the_recipes_and_ties_the_targets_alone() -> None:
         "embedding": "hash_add",
         "hash": "lsh",
     }
+    usually = [chosen("tiny", "--embedding", "hash_add", *of) for of in ((), ("--hash", "md5"))]
+    assert usually[0] == usually[1], "the usual hash is the same, said or not"
     usual, flags = RECIPES["tiny"].training.flags(), hashed.flags()
     assert flags[:-5] == usual[:-1]
     assert usual[-1] == "--share-all-embeddings"
@@ -108,8 +112,12 @@ def test_a_disk_that_is_too_small_is_said_before_training(
         UserError, match=r"of 2 trainings need about 0\.1 GB, and .* has 0\.1 GB free"
     ):
         cells.check_disk(runs, data)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 500_000_000))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 400_000_000))
     cells.check_disk(runs, data)
+    # 50,265 rows of 128 more.
+    large = open_run(tmp_path / "hashed", settings(embedding="hash_emb"), {})
+    with pytest.raises(UserError, match=r"of 1 trainings need about 0\.5 GB"):
+        cells.check_disk([large], data)
 
 
 def test_tensorboard_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,6 +148,19 @@ def test_the_source_in_translation(kind: str) -> None:
     assert same_hypotheses(model.eval(), again)
 
 
+@pytest.mark.parametrize(("dropout", "kept"), [(0.3, 0.9), (0.1, 0.9), (0.05, 0.95), (0.0, 1.0)])
+def test_weights_are_dropped_as_in_hashformers_at_most(dropout: float, kept: float) -> None:
+    """Of 128 weights equal to 1, an element of a vector counts those that are kept."""
+    embedding = make_model(embedding="hash_add", dropout=dropout, **TIED).encoder.embed_tokens
+    for parameter in embedding.parameters():
+        nn.init.ones_(parameter)
+    vector = embedding.train()(make_batch()["src_tokens"][:1, :1]) - 1  # of the symbol "a word"
+    counts = vector * math.sqrt(128) * kept  # F.dropout divides by what is kept
+    torch.testing.assert_close(counts, counts.round(), rtol=0, atol=1e-3)
+    assert counts.mean().item() == pytest.approx(128 * kept, abs=6)
+    assert bool((counts.round() < 128).any()) is (kept < 1)
+
+
 @pytest.mark.parametrize("kind", sorted(HASHED))
 def test_before_generation_a_hashed_embedding_becomes_a_table(kind: str) -> None:
     model, fast = (make_model(embedding=kind, dropout=0.1, **TIED) for _ in range(2))
