@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 from sacrebleu.metrics import BLEU
 
@@ -315,6 +316,22 @@ def test_embeddings_have_a_column_and_are_compared_with_the_table(
 
     write_table(gather(run.folder for run in table), tmp_path / "table", "Table", preset)
     assert "mbedding" not in (tmp_path / "table" / "table.md").read_text()
+
+
+def test_the_picture_tells_embeddings_apart(
+    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Figure] = []
+    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure))
+    for embedding, whose, named in (
+        ("hash_add", "total", "mhe_mul, hash_add ("),
+        ("table", "attention", "mhe_mul ("),
+    ):
+        runs = [make_run("mha", 3), make_run("mhe_mul", 5, embedding=embedding)]
+        write_table(gather(run.folder for run in runs), tmp_path / embedding, "A title")
+        size = drawn[-1].axes[1]
+        assert size.get_xlabel() == f"{whose} parameters (millions)"
+        assert [text.get_text().startswith(named) for text in size.texts] == [False, True]
 
 
 def test_the_papers_numbers_are_not_of_hashed_embeddings(make_run: MakeRun) -> None:
