@@ -11,9 +11,10 @@ from unittest.mock import patch
 import torch
 from fairseq.data import Dictionary
 from fairseq.models import BaseFairseqModel, build_model
+from fairseq.modules import SinusoidalPositionalEmbedding
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import DictConfig
-from torch import nn
+from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
@@ -92,12 +93,19 @@ def build(
 def without_memory() -> Iterator[None]:
     """Models made meanwhile have parameters of the right shapes and no memory behind them.
 
-    Nor are these initialised, which without memory does nothing, for half of the time.
+    Nor are these initialised, nor sinusoids computed, which without memory does nothing, for more
+    than half of the time.
     """
     names = [name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")]
     nothing: dict[str, Any] = {name: lambda tensor, *_, **__: tensor for name in names}
-    with torch.device("meta"), patch.multiple(nn.init, **nothing):
+    positions = patch.object(SinusoidalPositionalEmbedding, "get_embedding", _no_sinusoids)
+    with torch.device("meta"), patch.multiple(nn.init, **nothing), positions:
         yield
+
+
+def _no_sinusoids(positions: int, width: int, padding_idx: int | None = None) -> Tensor:
+    """Room for fairseq's sinusoidal embedding: (positions, width)."""
+    return torch.empty(positions, width)
 
 
 def build_on_meta(
