@@ -74,13 +74,11 @@ def recipes_of(args: argparse.Namespace) -> list[Recipe]:
         UserError: as `cells.chosen_recipe`.
     """
     embeddings = cells.words(args.embeddings)
-    hashes = dict.fromkeys(embeddings, args.hash)
-    if len(embeddings) > 1:
-        hashes[TABLE] = None
+    unhashed = TABLE if len(embeddings) > 1 else None  # alone it is refused a --hash
     return [
-        cells.chosen_recipe(row, args, embedding, hashes[embedding])
+        cells.chosen_recipe(row, args, kind, None if kind == unhashed else args.hash)
         for row in cells.words(args.rows.lower())
-        for embedding in embeddings
+        for kind in embeddings
     ]
 
 
