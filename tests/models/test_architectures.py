@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq import options
-from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
+from fairseq.models import ARCH_CONFIG_REGISTRY, BaseFairseqModel, build_model
 
 from fairseq_mhe.models.architectures import SMALL_ROWS, arch_name
-from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.build import build, build_on_meta, make_task
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.report.published import TRANSLATION
 
@@ -107,3 +107,18 @@ def test_small_rows_build(row: str) -> None:
     assert attention_parameters(build_on_meta(row, "mhe_mul")) < attention_parameters(
         build_on_meta(row, "mha")
     )
+
+
+def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_positions() -> None:
+    def shapes(model: BaseFairseqModel) -> dict[str, torch.Size]:
+        stacks = {"encoder": model.encoder, "decoder": model.decoder}
+        positions = {name: stack.embed_positions.weights for name, stack in stacks.items()}
+        return {name: x.shape for name, x in {**model.state_dict(), **positions}.items()}
+
+    options = {"arch": arch_name("tiny"), "attention": "mhe_mul", "share_all_embeddings": True}
+    without = build_on_meta("tiny", "mhe_mul", 100)
+    assert without.encoder.embed_positions.weights.is_meta
+    real = build(options, make_task(100))
+    assert shapes(without) == shapes(real)
+    first = real.encoder.embed_positions.weights[2:, 0]  # row 1 is of padding
+    torch.testing.assert_close(first, torch.arange(2.0, 2 + len(first)).sin())
