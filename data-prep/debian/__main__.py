@@ -125,9 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a list of apt sources to use in place of the system's",
     )
-    parser.add_argument(
-        "--release", default=RELEASE, help="of the mirror's releases (default: %(default)s)"
-    )
+    parser.add_argument("--release", help=f"of the mirror's releases (default: {RELEASE})")
     path(
         "--archives",
         metavar="FOLDER",
@@ -153,6 +151,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Make the text and the folder, with bars for the steps."""
+    if args.release and not args.mirror:
+        raise UserError("--release is of a --mirror: give one, or leave --release away")
     with shown_progress() as report:
         source = make_text(
             args.out,
@@ -162,7 +162,7 @@ def run(args: argparse.Namespace) -> None:
             archives=args.archives,
             folder=args.folder,
             mirror=args.mirror,
-            release=args.release,
+            release=args.release or RELEASE,
             sources_list=args.sources_list,
             packages=tuple(args.packages),
         )

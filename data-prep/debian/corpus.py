@@ -106,12 +106,10 @@ def unpack(package: Package, folder: Path) -> None:
         UserError: the package is damaged, or a path leads out of it; nothing is left of it then.
     """
     path = unpacked_path(folder, package)
-    with (
-        atomic_path(path) as temporary,
-        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as out,
-    ):
+    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as out:
         for name, content in read_documents(package.path, is_wanted):
-            out.writestr(zipfile.ZipInfo(name), content)
+            # A ZipInfo, whose date is fixed, would bring its own way of compressing: none.
+            out.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED, compresslevel=1)
 
 
 @lru_cache(maxsize=8)

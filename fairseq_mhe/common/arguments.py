@@ -21,13 +21,20 @@ class Parser(ArgumentParser):
     """argparse's, whose refusals are one clean line that says what would do.
 
     Options of type ``int``, ``float``, ``Path`` or none refuse what is none of these in words,
-    where argparse would name a Python function.
+    where argparse would name a Python function. Of an option of several values that is given twice,
+    all values count, where argparse would forget the first ones.
     """
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
         for kind, convert in ((int, _whole), (float, number), (Path, _path), (None, _text)):
             self.register("type", kind, convert)
+
+    def add_argument(self, *names: str, **words: Any) -> Any:
+        """argparse's, but what ``nargs="+"`` takes adds up."""
+        if words.get("nargs") == "+" and names[0].startswith("-"):
+            words["action"] = "extend"
+        return super().add_argument(*names, **words)
 
     def print_help(self, file: Any = None) -> None:
         """argparse's says nothing, and ends in 0, where the output takes nothing."""

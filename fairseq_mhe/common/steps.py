@@ -123,11 +123,24 @@ def only_one(folder: Path, below: bool = True) -> Iterator[None]:
         below: the folders in it are tidied too; not where others may be at work in them.
 
     Raises:
+        UserError: as `locked`.
+    """
+    with locked(folder / ".lock"):
+        _tidy(folder, below)
+        yield
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from the same work in the folder of the lock ``path``, which is made.
+
+    Raises:
         UserError: another process is at work there, or the folder cannot be written.
     """
+    folder = path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("a")
+        lock = path.open("a")
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or folder}: {error.strerror or error}"
@@ -139,7 +152,6 @@ def only_one(folder: Path, below: bool = True) -> Iterator[None]:
             raise UserError(
                 f"another fairseq-mhe is at work in {folder}: wait for its end, or stop it"
             ) from error
-        _tidy(folder, below)
         yield
 
 

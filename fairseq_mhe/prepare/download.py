@@ -11,6 +11,7 @@ import requests
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, sha256
+from fairseq_mhe.common.steps import locked
 from fairseq_mhe.prepare.progress import Report
 
 ATTEMPTS = 5  # without a single byte in between
@@ -22,16 +23,20 @@ MB = 10**6
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the network; its size in bytes and its SHA-256 where they are known."""
+    """A file on the network; its size in bytes and its SHA-256 where they are known.
+
+    ``saved_as``: its name here and on a mirror, where not the last part of its address.
+    """
 
     url: str
     size: int | None = None
     sha256: str | None = None
+    saved_as: str | None = None
 
     @property
     def name(self) -> str:
-        """The last part of its address."""
-        return urlsplit(self.url).path.rsplit("/", 1)[-1]
+        """By which it is saved, and found on a mirror."""
+        return self.saved_as or urlsplit(self.url).path.rsplit("/", 1)[-1]
 
 
 def obtain(file: RemoteFile, folder: Path, report: Report, mirror: str | None = None) -> Path:
@@ -45,24 +50,31 @@ def obtain_all(
     """The verified files in ``folder``; missing ones are downloaded (from ``mirror``/NAME).
 
     Raises:
-        UserError: a file is another one or cannot be had, or the disk has no room for all.
+        UserError: a file is another one or cannot be had, the disk has no room for all, or another
+            process is downloading into ``folder``.
     """
-    missing = [file for file in files if not (folder / file.name).exists()]
-    what = missing[0].name if len(missing) == 1 else f"{len(missing)} files"
-    if missing:
-        folder.mkdir(parents=True, exist_ok=True)
-        need = sum((file.size or 0) - _size(_part(folder / file.name)) for file in missing)
-        check_room(folder, need, f"downloading {what}")
-    bar = _Bar(report, f"download {what}, MB", sum(file.size or 0 for file in missing))
     for file in files:
         path = folder / file.name
-        if file in missing:
-            _obtain(file, path, bar, mirror)
-        elif fault := _fault(path, file):
+        if path.exists() and (fault := _fault(path, file)):
             raise UserError(
                 f"{path} {fault}; delete it to have it downloaded, or put the right one there"
             )
+    if not all((folder / file.name).exists() for file in files):
+        with locked(folder / ".download.lock"):
+            _obtain_missing(files, folder, report, mirror)
     return [folder / file.name for file in files]
+
+
+def _obtain_missing(
+    files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None
+) -> None:
+    missing = [file for file in files if not (folder / file.name).exists()]
+    what = missing[0].name if len(missing) == 1 else f"{len(missing)} files"
+    need = sum((file.size or 0) - _size(_part(folder / file.name)) for file in missing)
+    check_room(folder, need, f"downloading {what}")
+    bar = _Bar(report, f"download {what}, MB", sum(file.size or 0 for file in missing))
+    for file in missing:
+        _obtain(file, folder / file.name, bar, mirror)
 
 
 @dataclass
@@ -146,10 +158,9 @@ def _go_on(session: requests.Session, url: str, part: Path, file: RemoteFile, ba
         rest = response.headers.get("Content-Length")
         total = have + int(rest) if rest else file.size
         if total is not None and file.size not in (None, total):
-            part.unlink(missing_ok=True)
             raise UserError(
                 f"{url} has {total:,} bytes instead of {file.size:,}: another file; "
-                "nothing was kept"
+                "nothing of it was taken"
             )
         # Some servers call .gz an encoding, though asked for none: it would be undone here.
         response.raw.headers.pop("Content-Encoding", None)

@@ -80,8 +80,12 @@ def make_binary(
     """
     found = steps.content["versions"]
     fairseq = found.get("ve-fairseq") or found.get("fairseq")
-    made_from = {"inputs": steps.files("segment", "sha256", "subword/"), "fairseq": fairseq}
-
+    # Their names too: fairseq translates in the direction that files are named after.
+    made_from = {
+        "inputs": steps.files("segment", "sha256", "subword/"),
+        "texts": sorted(texts),
+        "fairseq": fairseq,
+    }
     if hash:
         made_from["hash"] = hash
 

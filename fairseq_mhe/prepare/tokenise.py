@@ -33,17 +33,23 @@ _TO_NORMALISE = re.compile(
 )
 
 
+def moses_language(lang: str) -> str:
+    """The language by which Moses has its rules: of zh_CN, zh."""
+    return lang.split("_")[0]
+
+
 @cache
 def has_spaces(lang: str) -> bool:
     """Whether a language (zh, zh_CN) has spaces between its words."""
-    return lang.split("_")[0] not in _UNSPACED
+    return moses_language(lang) not in _UNSPACED
 
 
 def tokeniser(name: str, lang: str) -> Callable[[str], str]:
     """A function from a line to its tokens with single spaces between them."""
+    language = moses_language(lang)
     if name == ESCAPED:
-        return partial(MosesTokenizer(lang=lang).tokenize, return_str=True, escape=True)
-    return str if name == "none" else WordwiseMoses(lang)
+        return partial(MosesTokenizer(lang=language).tokenize, return_str=True, escape=True)
+    return str if name == "none" else WordwiseMoses(language)
 
 
 class _QuickMoses(MosesTokenizer):
@@ -170,7 +176,7 @@ def punctuation_normaliser(lang: str) -> Callable[[list[str]], list[str]]:
     As Moses' normalize-punctuation and remove-non-printing-char do, with sacremoses' rules, which
     see many lines at once: none looks beyond `_BETWEEN`. The lines hold no NUL.
     """
-    moses = MosesPunctNormalizer(lang=lang)
+    moses = MosesPunctNormalizer(lang=moses_language(lang))
     rules = [_rule(pattern, replacement) for pattern, replacement in moses.substitutions]
 
     def normalise(lines: list[str]) -> list[str]:
@@ -214,5 +220,5 @@ def detokeniser(name: str, lang: str) -> Callable[[str], str]:
     """A function from tokens to plain text as it is written in ``lang``."""
     if name == "none":
         return str
-    moses = MosesDetokenizer(lang=lang)
+    moses = MosesDetokenizer(lang=moses_language(lang))
     return lambda line: moses.detokenize(line.split(), unescape=name == ESCAPED)

@@ -6,7 +6,7 @@ from argparse import ArgumentTypeError
 
 import pytest
 
-from fairseq_mhe.common.arguments import at_least, positive, positive_list, some_of
+from fairseq_mhe.common.arguments import Parser, at_least, positive, positive_list, some_of
 
 
 def test_what_is_right_is_converted() -> None:
@@ -14,6 +14,15 @@ def test_what_is_right_is_converted() -> None:
     assert positive_list("3,1,3") == [3, 1, 3]
     assert some_of(["a", "b", "c"])("c,a,c") == ["c", "a"]
     assert some_of({"a": 1, "b": 2})("all") == ["a", "b"]
+
+
+def test_values_of_an_option_given_twice_add_up() -> None:
+    parser = Parser()
+    parser.add_argument("files", nargs="+")
+    parser.add_argument("--several", nargs="+", type=int, default=[])
+    args = parser.parse_args(["a", "b", "--several", "1", "2", "--several", "3"])
+    assert (args.files, args.several) == (["a", "b"], [1, 2, 3])
+    assert parser.parse_args(["a"]).several == []
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5"])

@@ -13,7 +13,7 @@ from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 from tests.fixtures.text import Pairs
 
 tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-LANGUAGES = ("en", "de", "fr", "it", "ru")
+LANGUAGES = ("en", "de", "fr_CA", "it", "ru")
 #: What the rules speak of, and what stands beside it.
 CHARACTERS = "abZs'' ,,..5é\"!(?`-…€$&<[|;本😀"
 WORDS = (

@@ -12,6 +12,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.steps import locked
 from fairseq_mhe.prepare import download
 from fairseq_mhe.prepare.download import BLOCK, RemoteFile, obtain, obtain_all
 from fairseq_mhe.prepare.progress import silent
@@ -37,11 +38,16 @@ def file(server: Server, tmp_path: Path) -> RemoteFile:
     )
 
 
+def names(folder: Path) -> list[str]:
+    """What is there but the lock."""
+    return [path.name for path in folder.iterdir() if path.name != ".download.lock"]
+
+
 def test_a_file_comes_once(file: RemoteFile, server: Server, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     path = obtain(file, tmp_path / "here", lambda *step: seen.append(step))
     assert path.read_bytes() == CONTENT
-    assert [path.name for path in path.parent.iterdir()] == ["file.tgz"]
+    assert names(path.parent) == ["file.tgz"]
     assert seen
     obtain(file, tmp_path / "here", silent)
     assert len(server.requests) == 1
@@ -127,7 +133,7 @@ def test_a_wrong_checksum_is_refused_and_not_kept(
         UserError, match=rf"what came has the SHA-256 {file.sha256} instead of 0000.*not kept"
     ):
         obtain(wrong, tmp_path / "here", silent)
-    assert list((tmp_path / "here").iterdir()) == []
+    assert names(tmp_path / "here") == []
 
 
 def test_a_wrong_size_is_refused_before_it_is_downloaded(
@@ -135,7 +141,33 @@ def test_a_wrong_size_is_refused_before_it_is_downloaded(
 ) -> None:
     with pytest.raises(UserError, match=r"has 512,000 bytes instead of 512,001: another file"):
         obtain(replace(file, size=len(CONTENT) + 1), tmp_path / "here", silent)
-    assert list((tmp_path / "here").iterdir()) == []
+    assert names(tmp_path / "here") == []
+
+
+def test_what_had_come_outlives_a_wrong_answer(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
+    """As a page to log in would be, in place of the file."""
+    (tmp_path / "file.tgz.part").write_bytes(CONTENT[:5000])
+    (tmp_path / "served" / "file.tgz").write_bytes(b"Who are you?")
+    server.ranges = False
+    with pytest.raises(UserError, match="has 12 bytes instead of 512,000: another file"):
+        obtain(file, tmp_path, silent)
+    (tmp_path / "served" / "file.tgz").write_bytes(CONTENT)
+    server.ranges = True
+    assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
+    assert server.requests[-1] == ("/file.tgz", "bytes=5000-")
+
+
+def test_one_process_downloads_into_a_folder(file: RemoteFile, tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / ".download.lock"),
+        pytest.raises(UserError, match="another fairseq-mhe is at work in"),
+    ):
+        obtain(file, tmp_path, silent)
+    path = obtain(file, tmp_path, silent)
+    with locked(tmp_path / ".download.lock"):
+        assert obtain(file, tmp_path, silent) == path, "what is there is taken"
 
 
 @pytest.mark.parametrize("content", [CONTENT[:-1], b"y" + CONTENT[1:]])

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fairseq.data.data_utils import infer_language_pair
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
@@ -124,6 +125,15 @@ def test_other_options_redo_what_depends_on_them(config: PrepareConfig) -> None:
     assert {"subword/bpe.codes", "subword/train.en", "bin/dict.en.txt", "manifest.json"} <= changed
     prepare(config)
     assert snapshot(config.out) == before
+
+
+def test_the_other_direction_is_made_binary_anew(config: PrepareConfig) -> None:
+    prepare(config)
+    turned = replace(config, source_lang=config.target_lang, target_lang=config.source_lang)
+    prepare(turned)
+    assert infer_language_pair(str(config.out / "bin")) == list(turned.langs)
+    fresh = prepare(replace(turned, out=config.out.with_name("fresh")))
+    assert read_manifest(config.out) == read_manifest(fresh)
 
 
 def test_changed_input_is_noticed(config: PrepareConfig) -> None:

@@ -36,6 +36,15 @@ def test_the_language_decides() -> None:
     assert detokeniser("moses", "en")("It 's here .") == "It's here."
 
 
+def test_a_region_has_the_rules_of_its_language() -> None:
+    assert tokeniser("moses", "fr_CA")("L'homme d'ici.") == "L' homme d' ici ."
+    assert tokeniser("moses-escaped", "fr_CA")("L'homme.") == "L&apos; homme ."
+    assert detokeniser("moses", "fr_CA")("L' homme d' ici .") == "L'homme d'ici."
+    assert punctuation_normaliser("de_CH")(["«ja», so"]) == punctuation_normaliser("de")(
+        ["«ja», so"]
+    )
+
+
 def test_moses_gives_nearly_every_line_of_the_corpus_back(corpus: dict[str, Pairs]) -> None:
     """Its rules lose spaces around some slashes and signs: 97 lines of 100 come back."""
     for side, lang in enumerate(("en", "de")):

@@ -60,7 +60,9 @@ def _files() -> dict[str, list[RemoteFile]]:
     found: dict[str, list[RemoteFile]] = {}
     for line in _SIZES_AND_CHECKSUMS.strip().split("\n"):
         task, url, size, checksum = line.split()
-        found.setdefault(task, []).append(RemoteFile(url, int(size), checksum))
+        # GLUE's and SuperGLUE's RTE are two files of one name.
+        name = "SuperGLUE-RTE.zip" if task == "superglue_rte" else None
+        found.setdefault(task, []).append(RemoteFile(url, int(size), checksum, name))
     return found
 
 

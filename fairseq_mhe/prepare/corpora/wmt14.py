@@ -4,8 +4,10 @@ data folder."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from http.client import HTTPException
 from importlib.metadata import version
 from pathlib import Path
+from tarfile import TarError
 from typing import Any
 
 import sacrebleu
@@ -211,7 +213,7 @@ def from_sacrebleu(test_set: str) -> list[Path]:
     try:
         source = sacrebleu.get_source_file(test_set, pair)
         return [Path(source), Path(sacrebleu.get_reference_files(test_set, pair)[0])]
-    except (OSError, SystemExit) as error:
+    except (OSError, HTTPException, TarError, EOFError, SystemExit) as error:
         reason = " ".join(str(error).split())
         raise UserError(
             f"sacreBLEU cannot get its test set {test_set} ({reason}); have a network, or name a "

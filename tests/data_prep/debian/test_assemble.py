@@ -76,6 +76,9 @@ def test_from_packages_to_a_data_folder(folder: Path, tmp_path: Path, texts: Pai
             for lang in ("en", "de")
         ]
         assert set(zip(*sides, strict=True)) - pairs <= {("x - a page", "x - a page")}
+    for path in out.rglob("documents/*.zip"):
+        with zipfile.ZipFile(path) as documents:
+            assert {one.compress_type for one in documents.infolist()} <= {zipfile.ZIP_DEFLATED}
     before = made(out)
     times = {name: (out / name).stat().st_mtime_ns for name in before}
     assert script(*options).returncode == 0
@@ -211,6 +214,14 @@ def test_what_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         prepare_debian(tmp_path / "data", folder=folder, workers=1, **options)
+    assert nothing_made(tmp_path / "data")
+
+
+def test_a_release_is_of_a_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = ["debian", "--release", "bookworm", "--out", str(tmp_path / "data")]
+    monkeypatch.setattr(sys, "argv", line)
+    with pytest.raises(SystemExit, match="error: --release is of a --mirror: give one"):
+        program.main()
     assert nothing_made(tmp_path / "data")
 
 

@@ -52,6 +52,7 @@ def test_every_task_has_its_files() -> None:
     assert set(FILES) == {name for name, task in TASKS.items() if task.suite != "home_assistant"}
     files = [file for some in FILES.values() for file in some]
     assert len({file.sha256 for file in files}) == len(files)
+    assert len({file.name for file in files}) == len(files), "one folder can have them all"
     for file in files:
         assert file.url.startswith("https://")
         assert re.fullmatch("[0-9a-f]{64}", file.sha256 or "")

@@ -12,7 +12,9 @@ import sys
 import time
 from collections import namedtuple
 from collections.abc import Iterator
+from http.client import IncompleteRead
 from pathlib import Path
+from tarfile import ReadError
 
 import pytest
 
@@ -192,7 +194,7 @@ def test_a_changed_archive_is_refused_and_not_kept(
         UserError, match=r"commoncrawl\.tgz: what came has the SHA-256 .* instead of"
     ):
         prepare_from(miniature, server, tmp_path / "data", archives=tmp_path / "archives")
-    assert [path.name for path in (tmp_path / "archives").iterdir()] == [
+    assert [path.name for path in (tmp_path / "archives").glob("[!.]*")] == [
         "training-parallel-europarl-v7.tgz"
     ]
 
@@ -224,15 +226,27 @@ def test_options_are_refused_before_the_download(
     assert server.requests == []
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError("<urlopen error [Errno -2] Name or service not known>"),
+        IncompleteRead(b"not known"),  # a connection that ends early
+        ReadError("file could not be opened, its compression is not known"),
+    ],
+)
 def test_without_a_network_the_test_sets_are_asked_for(
-    miniature: Miniature, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    miniature: Miniature,
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
     def fail(*_: object) -> str:
-        raise OSError("<urlopen error [Errno -2] Name or service not known>")
+        raise error
 
     monkeypatch.setattr("sacrebleu.get_source_file", fail)
     with pytest.raises(
-        UserError, match=r"cannot get its test set wmt13 \(.*not known.*\); .* --newstest"
+        UserError, match=r"its test set wmt13 \(.*(not known|bytes read).*\); .* --newstest"
     ):
         Wmt14(
             out=tmp_path / "data", catalogue=miniature.catalogue, mirror=server.url, workers=1
