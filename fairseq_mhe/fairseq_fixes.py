@@ -21,6 +21,7 @@ import torch
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint, why_unreadable
 from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.literals import read_plain_options
 
 
 def apply(check: Callable[[Path, dict[str, Any]], None]) -> None:
@@ -37,6 +38,7 @@ def apply(check: Callable[[Path, dict[str, Any]], None]) -> None:
     _name_numpys_long()
     _keep_full_precision()
     _keep_layers_of_the_other_side()
+    read_plain_options(_refusal)
 
 
 @contextlib.contextmanager
@@ -99,29 +101,31 @@ def _load_checkpoints_safely(check: Callable[[Path, dict[str, Any]], None]) -> N
     torch.serialization.add_safe_globals([argparse.Namespace])
 
     def in_one_line(load: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-        file = Path(path)
+        file, whole = Path(path), False
         try:
             if file.exists():  # else fairseq may know how to fetch it
                 check(file, read_checkpoint(file))
+                whole = True
             with warnings.catch_warnings(action="ignore"):  # of a foreign pickle
                 return load(path, *args, **kwargs)
         except UserError as error:
             raise _refusal(error) from None
         except Exception as error:  # as many kinds as there are foreign files
+            if whole and not isinstance(error, (MemoryError, OSError)):
+                why = f"{type(error).__name__}: {error}"
+                raise _refusal(f"fairseq cannot load {file}, which is whole: {why}") from error
             raise _refusal(why_unreadable(file, error)) from None
 
     def built_in_one_line(load: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
+        made_of = f"no model can be made of {', '.join(map(str, filenames))}"
         try:
             return load(filenames, *args, **kwargs)
-        except UserError as error:
-            raise _refusal(error) from None
-        except ErrorExit as error:
-            raise _refusal(error.message) from None
+        except (UserError, ErrorExit) as error:
+            why = error.message if isinstance(error, ErrorExit) else str(error)
+            named = any(str(name) in why for name in filenames)
+            raise _refusal(why if named else f"{made_of}: {why}") from None
         except Exception as error:  # options and weights of every kind
-            names = ", ".join(map(str, filenames))
-            raise _refusal(
-                f"no model can be made of {names}: {type(error).__name__}: {error}"
-            ) from error
+            raise _refusal(f"{made_of}: {type(error).__name__}: {error}") from error
 
     _wrap(checkpoint_utils, "load_checkpoint_to_cpu", in_one_line)
     _wrap(checkpoint_utils, "load_model_ensemble_and_task", built_in_one_line)

@@ -31,6 +31,8 @@ from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build, make_task
+from tests.fixtures import checkpoints
+from tests.fixtures.models import make_model
 from tests.fixtures.processes import python
 
 
@@ -86,6 +88,16 @@ def test_truncated_checkpoints_are_refused_in_one_line(tmp_path: Path, size: int
     ) as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "part.pt"))
     assert "\n" not in str(caught.value)
+
+
+def test_a_whole_checkpoint_that_fairseq_cannot_load_is_not_called_damaged(tmp_path: Path) -> None:
+    """Such as one from which a part was taken to make it smaller."""
+    path = checkpoints.save(tmp_path / "small.pt", make_model(attention="mha"), attention="mha")
+    state = torch.load(path)
+    del state["optimizer_history"]
+    torch.save(state, path)
+    with pytest.raises(SystemExit, match=r"cannot load .*small.pt, which is whole: KeyError"):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
 
 
 def test_a_checkpoint_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ the rest.
 
 The mixing vectors stand between query and key, so it makes no difference to the result which of
 the two they multiply: the paper writes the query, the authors' fairseq fork the key. On the query,
-one key head serves all heads. As in that fork, scores are scaled by (C / n)^-0.5 whatever D is, and
-mixing vectors start Xavier uniform.
+one key head serves all heads. As in that fork, scores are scaled by d^-0.5 whatever D is (its d is
+always C / n), and mixing vectors start Xavier uniform.
 
 With biases, the query's and key's leave one term that softmax does not ignore: 1 v_i^T Y^T with v_i
 = W_K^i b_Q^i in R^{kdim} (section 3.3). It is a projection of the key input to one number a head,
@@ -66,7 +66,7 @@ class CollaborativeAttention(Attention):
         nn.init.xavier_uniform_(self.mixing)
         self.v_proj = self.input_linear(self.vdim, num_heads * self.head_dim)
         self.out_proj = self.output_linear()
-        self.content_proj: nn.Linear | None = None  # (n, kdim), v_i
+        self.content_proj: nn.Linear | None = None  # (n, kdim), v_i / sqrt(d)
         if self.bias:
             self.content_proj = nn.Linear(self.kdim, num_heads, bias=False)
             nn.init.zeros_(self.content_proj.weight)

@@ -172,6 +172,9 @@ def all_text(values: Iterable[Any]) -> bool:
 
 
 def model_options(state: dict[str, Any]) -> dict[str, Any]:
-    """The model's options, be the checkpoint by fairseq-train, fairseq-hydra-train or old."""
-    options = (state.get("cfg") or {}).get("model") or state.get("args") or {}
+    """The model's options, be the checkpoint by fairseq-train, fairseq-hydra-train or old.
+
+    Of those that have both, as fairseq has it, the old form's.
+    """
+    options = state.get("args") or (state.get("cfg") or {}).get("model") or {}
     return vars(options) if isinstance(options, argparse.Namespace) else dict(options)

@@ -58,7 +58,7 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     replaced = {}
     embedding = model.encoder.embed_tokens if isinstance(model, TransformerMHEModel) else None
     if isinstance(embedding, HashedEmbedding):
-        replaced["encoder.embed_tokens."] = {"weight": embedding.of_all().detach()}  # (V, C)
+        replaced["encoder.embed_tokens."] = {"weight": embedding.of_all()}  # (V, C)
     elif any(isinstance(module, (HashedEmbedding, ThreeClasses)) for module in model.modules()):
         raise UserError(
             "a masked language model with a hashed embedding, or of three classes, has no stock "

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from fairseq_mhe.embeddings.hashes import SPECIAL, WordHashes
 
 PAD = 1
+_PART = 1024  # entries of a dictionary that are embedded at once
 
 
 class HashedEmbedding(nn.Module):
@@ -84,14 +85,16 @@ class HashedEmbedding(nn.Module):
         """(B, T) -> (B, T, C), where tokens are words; anything finite where they are not."""
         raise NotImplementedError
 
+    @torch.no_grad()
     def of_all(self) -> Tensor:
         """Of all entries of the dictionary, without dropout: (V, C)."""
         dropout, self.dropout = self.dropout, 0.0
+        entries = torch.arange(len(self.symbols), device=self.device)
         try:
-            found: Tensor = self(torch.arange(len(self.symbols), device=self.device))
+            # In parts: on the way a kind may need many times the room of what it gives.
+            return torch.cat([self(part) for part in entries.split(_PART)])
         finally:
             self.dropout = dropout
-        return found
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(B, T) -> (B, T, C)."""

@@ -21,7 +21,7 @@ from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.dropout import quicken_dropout
-from fairseq_mhe.models.options import OnePlaceConfig, check_options, embedding_of, flat
+from fairseq_mhe.models.options import OnePlaceConfig, check_options, check_tied, embedding_of, flat
 from fairseq_mhe.models.roberta import check_block
 from fairseq_mhe.models.stacks import AnyKind, Decoder
 
@@ -45,7 +45,7 @@ class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
     def build_model(cls, cfg: Any, task: Any) -> TransformerLMMHEModel:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
-        with one_clear_line(ValueError):
+        with one_clear_line(ValueError, AssertionError):  # cut-offs beyond the words
             args = flat(cfg, TransformerLMMHEConfig)
             check_lm(args)
             if args.decoder_layers_to_keep:
@@ -89,7 +89,7 @@ def check_lm(args: Any) -> None:
 
     Raises:
         ValueError: as `check_options`; embeddings that no output can be tied to, or that fairseq
-            would build with ``eval`` or without saying what is wrong; or a block is longer than the
+            would build without saying what is wrong; or a block is longer than the
             model's positions.
     """
     if getattr(args, "character_embeddings", False):
@@ -110,6 +110,11 @@ def check_lm(args: Any) -> None:
                     f"--tie-adaptive-weights wants --adaptive-input and one {name} for both: "
                     f"--adaptive-softmax-{name} is {softmax}, --adaptive-input-{name} {table}"
                 )
+    if getattr(args, "adaptive_input", False) and not getattr(args, "adaptive_input_cutoff", None):
+        raise ValueError("--adaptive-input wants --adaptive-input-cutoff: give one, as 20000,60000")
+    adaptive = any(getattr(args, f"adaptive_{name}", None) for name in ("input", "softmax_cutoff"))
+    if not adaptive:
+        check_tied(args, "decoder_input_dim")
     block, positions = (
         getattr(args, name, None) for name in ("tokens_per_sample", "max_target_positions")
     )

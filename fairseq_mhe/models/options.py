@@ -184,10 +184,33 @@ def check_options(
             raise ValueError(f"{model} does not support {feature}: leave it out")
     if model == MODEL_NAME and getattr(args, "tie_adaptive_weights", False):
         raise ValueError(f"{model} has no adaptive input to tie: leave --tie-adaptive-weights out")
+    if model == MODEL_NAME:
+        check_tied(args, "decoder_embed_dim")
     for side in {"encoder", "decoder"} & set(places):
         _check_layers_to_keep(args, side)
     for place in chosen:
         build_place(args, place)
+
+
+def check_tied(args: Any, words: str) -> None:
+    """See that an output that is tied to the table of words is as wide as that.
+
+    ``words``: the option of the table's width.
+
+    Raises:
+        ValueError: it is not.
+    """
+    tied = any(
+        getattr(args, name, False)
+        for name in ("share_all_embeddings", "share_decoder_input_output_embed")
+    )
+    of_words, output = getattr(args, words, None), getattr(args, "decoder_output_dim", None)
+    both = isinstance(of_words, int) and isinstance(output, int)  # else as wide as the decoder
+    if tied and both and of_words != output:
+        raise ValueError(
+            f"--decoder-output-dim is {output}, and --{words.replace('_', '-')}, which the output "
+            f"shares its table with, {of_words}: give one width, or tie no embeddings"
+        )
 
 
 def _check_embedding(args: Any) -> None:

@@ -167,10 +167,10 @@ class RobertaMHEModel(AnyKind, RobertaModel):
             _add_words(state_dict, self.encoder.dictionary)
 
     def get_targets(self, sample: dict[str, Any], net_output: Any) -> Tensor:
-        """(B, T): the rows of words where the output is tied to those, words where they are."""
+        """What is asked for, (B, T) words or (B,) a task's; of words that are rows, their rows."""
         target: Tensor = super().get_targets(sample, net_output)
         embedding = self.encoder.sentence_encoder.embed_tokens
-        if isinstance(embedding, HashEmb) and self.args.objective == OBJECTIVES[0]:
+        if isinstance(embedding, HashEmb) and net_output[0].size(-1) == len(embedding.weight):
             return embedding.rows[target]
         return target
 

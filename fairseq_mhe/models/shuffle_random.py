@@ -151,7 +151,10 @@ class ShuffleRandomTask(MaskedLMTask):
                 cfg.objective = NAME
         else:
             cfg.objective = NAME
-        return super().build_model(cfg, from_checkpoint)
+        model = super().build_model(cfg, from_checkpoint)
+        if not any(isinstance(module, ThreeClasses) for module in model.modules()):
+            raise ErrorExit(f"--task {NAME} needs an --arch of roberta_mhe, which has its classes")
+        return model
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """The criterion of the same name."""

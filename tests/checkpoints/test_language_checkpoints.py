@@ -187,8 +187,6 @@ def test_what_is_for_translation_only_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "option", "value"),
     [
-        (LM, "adaptive_softmax_cutoff", "__import__('os').abort()"),
-        (LM, "character_filters", "[].append(open('ran', 'w'))"),
         (ROBERTA, "encoder_layers", 10**6),
         (LM, "decoder_embed_dim", "wide"),
         (ROBERTA, "encoder_attention_heads", 0),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_mhe.embeddings import HASHED, HASHES, build_hashed, check_embedding, hashes_of
+from fairseq_mhe.embeddings import HASHED, HASHES, base, build_hashed, check_embedding, hashes_of
 from fairseq_mhe.embeddings.hashes import MASK
 from tests.embeddings.equations import EQUATIONS
 from tests.embeddings.test_hashes import dictionary
@@ -62,6 +62,17 @@ def test_words_are_the_equation_and_so_are_gradients(kind: str, name: str) -> No
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
         assert one.abs().sum() > 0
+
+
+def test_a_table_of_all_is_made_in_parts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """hash_pool needs 26 times a table's room on the way."""
+    monkeypatch.setattr(base, "_PART", 3)
+    module, longest = make(kind, dropout=0.5).train(), []
+    module.register_forward_pre_hook(lambda _, given: longest.append(len(given[0])))
+    whole = module.of_all()
+    assert max(longest) == 3
+    assert torch.equal(whole, module.eval()(torch.arange(len(module.symbols))))
+    assert not whole.requires_grad
 
 
 def test_special_symbols_are_vectors_of_their_own(kind: str) -> None:

@@ -82,6 +82,11 @@ BAD = [
         "embed_dim 512 is not divisible by num_heads 7",
     ),
     ("--attention mqa --attention-head-dim 0", "head_dim must be positive, not 0"),
+    (
+        "--share-decoder-input-output-embed --decoder-output-dim 8",
+        "--decoder-output-dim is 8, and --decoder-embed-dim, which the output shares its table "
+        "with, 512: give one width, or tie no embeddings",
+    ),
 ]
 GOOD = [
     "--attention gqa --attention-kv-heads 8",

@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 import torch
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
+from fairseq.criterions.sentence_prediction import (
+    SentencePredictionConfig,
+    SentencePredictionCriterion,
+)
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, build_model
 from torch import nn
@@ -97,6 +101,31 @@ def test_hash_emb_predicts_the_rows_of_words() -> None:
     assert count == 1
     expected = -logits[0, 1].log_softmax(0)[46797]  # the known row of "hello"
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("classes", "target"), [(1, torch.tensor([1.5, 3.0])), (10, torch.tensor([3, 7]))]
+)
+def test_a_tasks_targets_are_no_words(classes: int, target: torch.Tensor) -> None:
+    """fairseq's sentence_prediction asks the model for them, too."""
+    words = dictionary("hello", "world", "<mask>")
+    task = SimpleNamespace(label_dictionary=None)
+    config = SentencePredictionConfig(regression_target=classes == 1)
+    sample = {"net_input": {"src_tokens": torch.tensor([[0, 5, 2], [0, 4, 2]])}, "target": target}
+    model = make_roberta(words, embedding="hash_emb", dropout=0.0)
+    model.register_classification_head("sentence_classification_head", num_classes=classes)
+    criterion = SentencePredictionCriterion(config, task)
+    loss = criterion(model.eval(), {**sample, "ntokens": 6, "nsentences": 2})[0]
+    said = model(
+        **sample["net_input"],
+        features_only=True,
+        classification_head_name="sentence_classification_head",
+    )[0]
+    if classes == 1:
+        expected = (said.view(-1) - target).square().sum()
+    else:
+        expected = -said.log_softmax(-1)[[0, 1], target].sum()
+    torch.testing.assert_close(loss, expected)
 
 
 def test_a_table_and_its_output_take_further_words_as_unknown_ones() -> None:

@@ -266,6 +266,17 @@ BAD = [
         "cutoff",
     ),
     (LM, {"decoder_layers_to_keep": "7"}, "give numbers from 0 to 1"),
+    (LM, {"adaptive_input": True}, "--adaptive-input wants --adaptive-input-cutoff"),
+    (LM, {"adaptive_softmax_cutoff": "9,2000"}, "cutoff larger than vocab size"),
+    (
+        LM,
+        {
+            "share_decoder_input_output_embed": True,
+            "decoder_input_dim": 8,
+            "decoder_output_dim": 12,
+        },
+        "--decoder-output-dim is 12, and --decoder-input-dim, which .*, 8: give one width",
+    ),
 ]
 
 

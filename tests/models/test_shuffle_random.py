@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from fairseq_mhe.models.shuffle_random import (
     ShuffleRandomDataset,
     ShuffleRandomTask,
 )
-from tests.fixtures.language import ROBERTA, make_language_model, sentences
+from tests.fixtures.language import LM, ROBERTA, language_options, make_language_model, sentences
 from tests.fixtures.models import make_dictionary
 
 #: <s>, 500 words of one kind each, </s>, and an unknown word.
@@ -112,6 +113,8 @@ def test_what_does_not_fit_is_refused() -> None:
         task().build_criterion(SimpleNamespace(_name="masked_lm"))
     with pytest.raises(ErrorExit, match="--criterion shuffle_random needs --task shuffle_random"):
         ShuffleRandomCriterion(FairseqDataclass(), SimpleNamespace())
+    with pytest.raises(ErrorExit, match="--task shuffle_random needs an --arch of roberta_mhe"):
+        task().build_model(argparse.Namespace(**language_options(LM[0])))
     for share in (0.0, 1.0, -0.5):
         with pytest.raises(
             ErrorExit, match=r"--manipulate-prob .*: give more than 0 and less than"

@@ -1,0 +1,81 @@
+"""No option of a checkpoint is run as code, whichever way fairseq comes to read it."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source
+from fairseq_mhe.common.errors import UserError
+from tests.fixtures.checkpoints import save
+from tests.fixtures.models import make_model
+
+State = dict[str, Any]
+CUTOFF = "adaptive_softmax_cutoff"
+
+
+def plain(state: State, code: str) -> None:
+    state["cfg"]["model"][CUTOFF] = code
+
+
+def reference(state: State, code: str) -> None:
+    """OmegaConf resolves it after every check of the model's options."""
+    state["cfg"]["model"][CUTOFF] = "${common.seed}"
+    state["cfg"]["common"]["seed"] = code
+
+
+def both(state: State, code: str) -> None:
+    """Of the two forms of options fairseq takes the old one."""
+    state["args"] = Namespace(
+        **{**state["cfg"]["model"], "arch": "transformer_mhe_tiny", CUTOFF: code},
+        task="translation",
+        criterion="cross_entropy",
+    )
+
+
+def another_family(state: State, code: str) -> None:
+    """Options that are others' numbers are fconv's code."""
+    state["cfg"] = None
+    sizes = {"encoder_embed_dim": 8, "decoder_embed_dim": 8, "decoder_out_embed_dim": 8}
+    state["args"] = Namespace(
+        **sizes,
+        arch="fconv",
+        task="translation",
+        criterion="cross_entropy",
+        encoder_layers=code,
+        decoder_layers="[(8, 3)]",
+        decoder_attention="True",
+        share_input_output_embed=False,
+        encoder_embed_path=None,
+        decoder_embed_path=None,
+        dropout=0.1,
+        max_source_positions=99,
+        max_target_positions=99,
+    )
+
+
+@pytest.mark.parametrize("hide", [plain, reference, both, another_family])
+@pytest.mark.parametrize("stock", [False, True])
+def test_it_is_refused_and_not_run(
+    tmp_path: Path, hide: Callable[[State, str], None], stock: bool
+) -> None:
+    ran = tmp_path / "ran"
+    path = save(tmp_path / "evil.pt", make_model(attention="mha"), attention="mha")
+    task = open_source(path).task()
+    state = torch.load(path)
+    state["extra_state"] = {"train_iterator": {"epoch": 1}}
+    state["cfg"].setdefault("common", {})
+    if stock:
+        state["cfg"]["model"]["_name"] = "transformer"
+    hide(state, f"open({str(ran)!r}, 'w').close() or 10")
+    torch.save(state, path)
+    for opened in (open_source, lambda path: load_by_fairseq(path, task)):
+        with pytest.raises((UserError, SystemExit), match=r"evil\.pt") as refused:
+            opened(path)
+        assert "\n" not in str(refused.value)
+        assert not ran.exists()
