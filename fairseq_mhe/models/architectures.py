@@ -90,16 +90,24 @@ def arch_name(row: str) -> str:
 def _architecture(row: Row) -> Callable[[argparse.Namespace], None]:
     def configure(args: argparse.Namespace) -> None:
         row.give(args)
-        # The decoder's outer widths follow its own unless said otherwise.
-        for name in ("decoder_input_dim", "decoder_output_dim"):
-            if not hasattr(args, name):
-                setattr(args, name, args.decoder_embed_dim)
         bf16_is_not_tpu(args)
         fp16_without_gpu(args)
         with one_clear_line(ValueError):
+            _set_outer_widths(args)
             check_options(args)
 
     return configure
+
+
+def _set_outer_widths(args: argparse.Namespace) -> None:
+    """The decoder's outer widths follow its own unless said otherwise."""
+    for name in ("decoder_input_dim", "decoder_output_dim"):
+        given = getattr(args, name, args.decoder_embed_dim)
+        if isinstance(given, str) and not given.startswith("${"):  # fairseq's parser leaves words
+            if not given.isdecimal():
+                raise ValueError(f"--{name.replace('_', '-')} {given!r} is no whole number")
+            given = int(given)
+        setattr(args, name, given)
 
 
 # The bare model name is the base row; fairseq registered it with a function that does nothing.
