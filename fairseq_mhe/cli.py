@@ -5,6 +5,7 @@ import importlib.util
 import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fairseq_mhe import fairseq_fixes
@@ -102,6 +103,14 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
+def _take_files(parser: argparse.ArgumentParser, args: argparse.Namespace, left: list[str]) -> None:
+    """Take what argparse has left, whose list of files ends at the first option: more files."""
+    options = any(word.startswith("-") and word != "-" for word in left)
+    if options or not hasattr(args, "files"):
+        parser.error(f"unrecognized arguments: {' '.join(left)}")
+    args.files += map(Path, left)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; bad input ends in one line and exit code 2, Ctrl-C in 130."""
     fairseq_fixes.quieten_start_up()
@@ -114,7 +123,10 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "fairseq is not installed: pip install 'fairseq-mhe[fairseq]', or a fairseq of "
                 "your own"
             )
-        args = build_parser(chosen).parse_args(argv)
+        parser = build_parser(chosen)
+        args, left = parser.parse_known_args(argv)
+        if left:
+            _take_files(parser, args, left)
         args.typed = argv  # for reports that name the command they come from
         return importlib.import_module(_module(args.command)).run(args)
 

@@ -67,8 +67,8 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
 def saved_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a training's folder by their updates, fewest first, each number once.
 
-    checkpoint_best.pt is left out (it repeats another one, or is not among the last) and so are
-    averages.
+    checkpoint_best.pt and checkpoint.best_* are left out (they repeat others, or are not among the
+    last) and so are averages.
 
     Raises:
         UserError: it is no folder, has no checkpoint, or one that cannot be read.
@@ -78,7 +78,7 @@ def saved_checkpoints(folder: Path) -> list[Path]:
     by_updates: dict[int, Path] = {}
     # In falling order, so that numbered names replace checkpoint_last.
     for path in sorted(folder.glob("checkpoint*.pt"), reverse=True):
-        if path.name.startswith("checkpoint_best"):
+        if path.name.startswith(("checkpoint_best", "checkpoint.best_")):
             continue
         state = load_checkpoint(path)
         if SOURCES not in state:

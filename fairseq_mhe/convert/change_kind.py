@@ -105,8 +105,7 @@ def conversion(
         settings = {
             "method": method,
             "iterations": iterations,
-            "weighted_by": material.name if weighted else None,
-            "sentences": material.sentences,
+            "weighted_by": material.digest if inputs else None,
             "options": options,
         }
         model, layers = convert_model(

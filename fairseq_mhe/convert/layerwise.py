@@ -56,7 +56,8 @@ def convert_model(
         options: those of the new model.
         convert: what makes one sublayer.
         folder: where finished sublayers are kept.
-        settings: JSON values; all that decides a result beside the old sublayer's own weights.
+        settings: JSON values; all that decides a result beside the old sublayer's own weights,
+            what was measured on data included.
 
     Raises:
         UserError: the options do not fit together, or the folder cannot be written.

@@ -1,5 +1,6 @@
 """What models are compared and conversions measured on: sentences of a data folder, or random."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from fairseq_mhe.attention.fitting import Inputs
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.convert.blocks import text_batches
 from fairseq_mhe.convert.difference import LogitDifference, logit_difference, loss
@@ -48,6 +50,15 @@ class Material:
     def sentences(self) -> int:
         """How many the inputs are measured on."""
         return sum(len(batch["id"]) for batch in self.measured)
+
+    @property
+    def digest(self) -> str:
+        """A hash of what the inputs are measured on, and of the model that reads it."""
+        digest = hashlib.sha256(sha256(self.source.path).encode())
+        for batch in self.measured:
+            for _, tokens in sorted(batch["net_input"].items()):
+                digest.update(tokens.numpy().tobytes())
+        return digest.hexdigest()
 
     def inputs(self) -> dict[str, Inputs]:
         """What each sublayer of the source reads, by its name; nothing is known without data."""

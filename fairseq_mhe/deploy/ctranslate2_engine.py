@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.forms import Form
@@ -17,6 +19,12 @@ from fairseq_mhe.runs.recipes import Decoding
 
 #: Files of the words that a model says: the source's too, or its own.
 _VOCABULARIES = ("shared_vocabulary.json", "target_vocabulary.json")
+
+
+def _on_gpu(cpu: bool) -> bool:
+    import ctranslate2
+
+    return not cpu and ctranslate2.get_cuda_device_count() > 0
 
 
 class CTranslate2Engine(Engine):
@@ -45,13 +53,13 @@ class CTranslate2Engine(Engine):
         check_installed()
         import ctranslate2
 
-        self._cuda = not cpu and ctranslate2.get_cuda_device_count() > 0
+        self._cuda = _on_gpu(cpu)
         try:
             self._translator = ctranslate2.Translator(
                 str(folder),
                 device="cuda" if self._cuda else "cpu",
                 compute_type="int8" if int8 else "default",
-                intra_threads=threads or 0,
+                intra_threads=threads or torch.get_num_threads(),  # its own default: four at most
             )
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
@@ -93,7 +101,8 @@ class CTranslate2Engine(Engine):
             longest = trained.positions[1]
             exact = cls(made, longest, False, True, threads)
             check_exact(trained.source, trained.dictionaries, exact._translator)
-            return cls(made, longest, int8, cpu, threads) if int8 or not cpu else exact
+            again = int8 or _on_gpu(cpu)
+            return cls(made, longest, int8, cpu, threads) if again else exact
 
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int

@@ -65,10 +65,10 @@ class DemoModel:
         task = TranslationTask(TranslationConfig(), *trained.dictionaries)
         longest = trained.positions
         source = encode(sentence, 0, text, task.source_dictionary, longest[0])  # (1, S)
-        begun = time.perf_counter()
         with self._lock:
+            begun = time.perf_counter()
             (translation,) = self._translator.translate([sentence])
-        seconds = time.perf_counter() - begun
+            seconds = time.perf_counter() - begun
         target = encode(translation, 1, text, task.target_dictionary, longest[1])  # (1, T)
         with torch.inference_mode(), self._lock:
             found = attention_map(model, task, "cross", source, target)

@@ -221,6 +221,7 @@ def _load(transformers: Any, folder: Path, words: int) -> Any:
             model, told = transformers.AutoModelForSeq2SeqLM.from_pretrained(
                 folder,
                 local_files_only=True,
+                trust_remote_code=False,  # else it asks, and takes a line of text for the answer
                 use_safetensors=True,
                 ignore_mismatched_sizes=True,  # they are told, as what is missing is
                 output_loading_info=True,

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int | None:
     """Translate; Ctrl-C ends it with what is translated by then."""
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files]
     paths = paths or [STANDARD_INPUT]
-    total = None if STANDARD_INPUT in paths else _count(paths)
+    total = _count(paths) if all(map(_can_be_read_twice, paths)) else None
     if args.threads:
         torch.set_num_threads(args.threads)
     with quiet_fairseq():
@@ -96,6 +96,11 @@ def run(args: argparse.Namespace) -> int | None:
             say(f"fairseq-mhe translate: stopped; {kept}")
             return 130
     return None
+
+
+def _can_be_read_twice(path: Path) -> bool:
+    """Not what comes through a pipe; what is not there is told of by who reads it."""
+    return path is not STANDARD_INPUT and (path.is_file() or not path.exists())
 
 
 def _count(paths: Iterable[Path]) -> int:

@@ -131,7 +131,9 @@ def test_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def folder_of_a_training(folder: Path) -> None:
-    """Updates 8 to 12, the last only as checkpoint_last.pt; the best twice, and an average."""
+    """Updates 8 to 12, the last only as checkpoint_last.pt; the best, under both names that fairseq
+    gives them, and an average.
+    """
     for epoch, updates in ((1, 8), (1, 9), (2, 10), (2, 11)):
         save(
             folder / f"checkpoint_{epoch}_{updates}.pt",
@@ -140,6 +142,7 @@ def folder_of_a_training(folder: Path) -> None:
         )
     save(folder / "checkpoint_last.pt", {"w": torch.tensor([12.0])}, 12)
     save(folder / "checkpoint_best.pt", {"w": torch.tensor([3.0])}, 3)
+    save(folder / "checkpoint.best_loss_3.1000.pt", {"w": torch.tensor([4.0])}, 4)
     average_checkpoints([folder / "checkpoint_1_8.pt"], folder / "checkpoint_average.pt")
 
 

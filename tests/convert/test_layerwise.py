@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,8 @@ import torch
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.fitting import Fitted
-from fairseq_mhe.checkpoints.checkpoint import Source
-from fairseq_mhe.convert.change_kind import convert_kind
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.convert.change_kind import conversion, convert_kind
 from fairseq_mhe.convert.layerwise import convert_model, layers_folder
 from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.models.build import sublayers
@@ -82,6 +84,30 @@ def test_a_change_of_settings_or_weights_or_a_broken_file_is_seen(
     work = Work()
     run(source, tmp_path / "store", work, dimensions=3)
     assert len(work.done) == 6
+
+
+def test_other_sentences_or_another_model_measure_all_sublayers_anew(
+    make_source: Callable[..., Source], tmp_path: Path, data: Path
+) -> None:
+    """Of as many sentences in the folder of the same name; of a model whose embeddings differ."""
+    first = open_material(make_source(attention="mha"), data, 20)
+    reads = [{**batch["net_input"]} for batch in first.measured]
+    for net_input in reads:
+        net_input["src_tokens"] = net_input["src_tokens"].clamp(max=5)
+    others = [{**batch, "net_input": r} for batch, r in zip(first.measured, reads, strict=True)]
+    source = make_source("moved.pt", attention="mha")
+    state = torch.load(source.path)
+    state["model"]["encoder.embed_tokens.weight"] *= 2
+    torch.save(state, source.path)
+    moved = open_material(open_source(source.path), data, 20)
+    for other in (replace(first, measured=others), moved):
+        conversion(tmp_path / "out.pt", "mqa", first, ["fit"])
+        resumed, fresh = (
+            conversion(tmp_path / name, "mqa", other, ["fit"]).best.model.state_dict()
+            for name in ("out.pt", "fresh.pt")
+        )
+        assert all(torch.equal(resumed[name], fresh[name]) for name in fresh)
+        shutil.rmtree(layers_folder(tmp_path / "fresh.pt"))
 
 
 def test_a_finished_conversion_leaves_no_sublayers(

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
 
 from fairseq_mhe import cli
+from fairseq_mhe.deploy import demo_models
 from fairseq_mhe.deploy.demo_models import DemoModel
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.translator import Translator
@@ -45,6 +47,14 @@ def test_what_is_shown_of_a_model(exported: Path, translator: Translator) -> Non
     width, height = Image.open(io.BytesIO(found.picture)).size
     assert min(width, height) > 100
     assert found.seconds > 0
+
+
+def test_waiting_for_others_is_not_counted(exported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, locked = DemoModel(exported), []
+    clock = SimpleNamespace(perf_counter=lambda: float(locked.append(model._lock.locked()) or 0))
+    monkeypatch.setattr(demo_models, "time", clock)
+    model.show(SOURCES[0])
+    assert locked == [True, True]
 
 
 def test_the_page_has_a_column_for_each_model(

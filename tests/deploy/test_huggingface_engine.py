@@ -166,6 +166,21 @@ def test_weights_of_another_model_are_refused(own: Path) -> None:
         assert "\n" not in str(told.value)
 
 
+def test_code_in_a_bundle_is_not_run(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers would ask whether it may, and take a line of the text for the answer."""
+    config = json.loads((own / "config.json").read_text(encoding="utf-8"))
+    config |= {"model_type": "evil", "auto_map": {"AutoConfig": "evil.EvilConfig"}}
+    (own / "config.json").write_text(json.dumps(config))
+    (own / "evil.py").write_text(f"open({str(own / 'ran')!r}, 'w')\n")
+    sealed_again(own)
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda prompt: asked.append(prompt) or "y")
+    with pytest.raises(UserError, match="transformers cannot load"):
+        Translator.load(own)
+    assert not asked
+    assert not (own / "ran").exists()
+
+
 def test_a_tokenizer_that_does_not_fit_the_weights_is_refused(own: Path) -> None:
     path = own / "tokenizer.json"
     tokenizer = json.loads(path.read_text(encoding="utf-8"))

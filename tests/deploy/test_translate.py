@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,28 @@ def test_a_file_is_translated_as_fairseq_generate_did(
     exported: Path, text: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["translate", str(exported), str(text), *BY_FAIRSEQ]) == 0
+    assert capsys.readouterr().out.splitlines() == EXPECTED
+
+
+def test_options_may_come_before_the_files(
+    exported: Path, text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["translate", str(exported), *BY_FAIRSEQ, str(text)]) == 0
+    assert capsys.readouterr().out.splitlines() == EXPECTED
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["translate", str(exported), str(text), "--fast", str(text)])
+    assert "error: unrecognized arguments: --fast " in capsys.readouterr().err
+
+
+def test_a_pipe_is_read_once(
+    exported: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(text.read_bytes()))
+    writer.start()
+    assert cli.main(["translate", str(exported), str(pipe), *BY_FAIRSEQ]) == 0
+    writer.join()
     assert capsys.readouterr().out.splitlines() == EXPECTED
 
 

@@ -58,7 +58,17 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    assert Translator.load(exported, cpu=True, threads=1).engine == "ctranslate2"
+    made = []
+    init = ctranslate2_engine.CTranslate2Engine.__init__
+
+    def counted(*words: Any, **options: Any) -> None:
+        made.append(words)
+        init(*words, **options)
+
+    with monkeypatch.context() as counting:
+        counting.setattr(ctranslate2_engine.CTranslate2Engine, "__init__", counted)
+        assert Translator.load(exported, threads=1).engine == "ctranslate2"
+    assert torch.cuda.is_available() or len(made) == 1
 
     def convert(*_: Any) -> None:
         raise UserError("there is no stock form")
