@@ -9,7 +9,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 set_up fairseq "$@"
-if [[ " ${options[*]-} " != *" --moses"* && " ${options[*]-} " != *" --help "* ]] &&
+if [[ ! " ${options[*]-} " =~ \ (--moses.*|--help|-h)\  ]] &&
     ! "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("mosestokenizer"))'; then
     # Without what it depends on: only the perl scripts in it are called.
     "$python" -m pip install --disable-pip-version-check --no-deps -c "$repository/constraints.txt" \

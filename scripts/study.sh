@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a study, one of collaborative-curve, uptrain, compare-engines, compare-huggingface,
 # serving, gap-study, equal-budget, precision-study and collaborative-nlu: JSON, Markdown and a picture in its
-# --out. Stopped at any moment, the same command goes on from there. Some train on a data folder
+# --out. Stopped at any moment, the same command goes on from there (compare-huggingface begins anew). Some train on a data folder
 # (--data), some work on finished runs (of quickstart.sh, say) or models:
 #
 #   collaborative-curve --run RUN          BLEU against the width of collaborative attention, and MHA's

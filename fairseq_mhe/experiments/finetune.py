@@ -1,7 +1,7 @@
 """``fairseq-mhe finetune``: a masked language model on a task, and the task's official score."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,10 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning, trained_on
 from fairseq_mhe.runs.language_recipes import finetuning
-from fairseq_mhe.runs.language_runs import LanguageRun, Training, trained
+from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, trained
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.task_scores import score_task
 
-SCORES = "scores.json"
 _SCORED = Form(
     {"task": str, "examples": {str: int}, "scores": {str: Number}, "model": str},
     "delete it and give the same command again, which scores anew",
@@ -91,14 +90,20 @@ def _whole(run: Path) -> Path:
     """The model of a run folder, trained or, by a study, converted.
 
     Raises:
-        UserError: it is not trained to its end.
+        UserError: it is not trained to its end, or the model is not there any more.
     """
     if not {"train", "convert"} & Steps(run).status()["steps"].keys():
         raise UserError(
             f"{run} is no run that is trained to its end: give the command that trains it again, "
             "which goes on"
         )
-    return run / "checkpoints" / LAST
+    path = run / "checkpoints" / LAST
+    if not path.exists():
+        raise UserError(
+            f"{run} was kept without its model, which nothing more can be trained from: give "
+            "--finished-only for the table of what is finished, or another --out"
+        )
+    return path
 
 
 def run_name(model: Path, data: TaskFolder, number: int) -> str:
@@ -130,6 +135,35 @@ def finished_scores(folder: Path) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = read_json(path, _SCORED)
     return found
+
+
+def seed_scores(runs: Sequence[Path]) -> list[float]:
+    """The scores of finished runs that differ in their seed.
+
+    Raises:
+        UserError: they differ in more.
+    """
+    check_alike(runs)
+    found = [scores for scores in map(finished_scores, runs) if scores]
+    return [float(scores["scores"]["score"]) for scores in found]
+
+
+def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
+    """See that runs were made in one way, but for some of their settings.
+
+    Raises:
+        UserError: they were not, so that numbers of theirs do not belong into one row or column.
+    """
+    first, *others = [
+        {"precision": precision.FLOAT32, **read_json(run / "config.json")} for run in runs
+    ]
+    for run, config in zip(runs[1:], others, strict=True):
+        for name in sorted({**first, **config}.keys() - {*but, "versions"}):
+            if config.get(name) != first.get(name):
+                raise UserError(
+                    f"{run} has {name} {config.get(name)!r:.60}, and {runs[0]} has "
+                    f"{first.get(name)!r:.60}: numbers of both make no table; take one away"
+                )
 
 
 def scored(folder: Path, task: TaskFolder) -> bool:

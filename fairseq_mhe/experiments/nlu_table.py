@@ -16,12 +16,13 @@ from fairseq_mhe.common.files import output_folder, write_json, write_text
 from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import (
+    check_alike,
     check_made_of,
     fine_tune_all,
-    finished_scores,
     plan,
     run_name,
     scored,
+    seed_scores,
 )
 from fairseq_mhe.experiments.pretrain import (
     KNOWN,
@@ -207,11 +208,7 @@ class LanguageTable:
                 check_made_of(folder, self.data.fingerprint, self.data.folder)
             elif not self.tasks:
                 return False
-        return all(
-            scored(self.out / run_name(start, task, number), task)
-            for task in self.tasks
-            for number in self.seeds
-        )
+        return all(scored(run, task) for task in self.tasks for run in self._runs(model, task))
 
     def tabulate(self, models: Sequence[Model]) -> None:
         """Write the table of those that are finished.
@@ -245,6 +242,9 @@ class LanguageTable:
         }
         if all(tokens.kind == TABLE for _, tokens in finished):
             sizes = {}
+        for task in self.tasks:
+            every = [run for model in finished for run in self._runs(model, task)]
+            check_alike(every, but=("seed", "start", "attention"))
         scores = {_name(model): self._scores(model) for model in finished}
         losses = {_name(model): nats_in(self._pretrained(model)) for model in finished}
         plot_tasks(scores, self.path.with_suffix(".png"), self.arch)
@@ -292,9 +292,8 @@ class LanguageTable:
 
     def _scores(self, model: Model) -> dict[str, list[float]]:
         """Task -> scores of the seeds."""
-        start, found = self._pretrained(model), {}
-        for task in self.tasks:
-            runs = [self.out / run_name(start, task, number) for number in self.seeds]
-            each = [scores for scores in map(finished_scores, runs) if scores]
-            found[task.task.name] = [float(scores["scores"]["score"]) for scores in each]
-        return found
+        return {task.task.name: seed_scores(self._runs(model, task)) for task in self.tasks}
+
+    def _runs(self, model: Model, task: TaskFolder) -> list[Path]:
+        start = self._pretrained(model)
+        return [self.out / run_name(start, task, number) for number in self.seeds]

@@ -21,7 +21,7 @@ from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.language_recipes import PRETRAINING, Pretraining
-from fairseq_mhe.runs.language_runs import LanguageRun, Training, trained
+from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, trained
 from fairseq_mhe.runs.perplexity import nats_of
 
 #: The architectures that have a recipe.
@@ -31,7 +31,6 @@ KNOWN = [
     if arch.removeprefix(f"{family.name}_") in PRETRAINING
 ]
 
-SCORES = "scores.json"
 _SCORED = Form(
     {"nats": Number, "subwords": int, "of": str},
     "delete it and give the same command again, which scores anew",
@@ -137,6 +136,8 @@ def pretrain(
 ) -> list[LanguageRun]:
     """Train models in ``out``, side by side, or go on, or find them trained; and score them.
 
+    What was kept without its model has its scores, and is left as it is.
+
     ``where``: the options of `devices`, and ``precision``.
 
     Raises:
@@ -149,7 +150,7 @@ def pretrain(
     ]
     waiting = sum(not (folder / SCORES).exists() for folder in folders)
     device = devices.asked_for(where, models=max(1, waiting))
-    trainings = []
+    trainings, runs = [], []
     for (kind, _, number), chosen, folder in zip(models, options, folders, strict=True):
         further, flags = precision.of_language_model(where.precision, device.gpu, folder)
         settings = {
@@ -162,17 +163,19 @@ def pretrain(
             **further,
         }
         run = LanguageRun(folder, settings, recipe.updates)
+        runs.append(run)
         words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
         words += _words(arch, chosen, recipe, further.get("precision", precision.FLOAT32))
         words += [*recipe.flags(), *flags]
         interval = max(1, recipe.updates // 10)
         trainings.append(Training(run, words, interval, recipe.batch, recipe.mini))
+    trainings = [training for training in trainings if not training.run.kept()]
     with trained(trainings, device):
         for training in trainings:
             path = training.run.folder / SCORES
             if not path.exists():
                 write_json(path, nats_of(training.run.checkpoint, data.binary))
-    return [training.run for training in trainings]
+    return runs
 
 
 def pretrained(arch: str, model: Model, data: TextFolder, out: Path) -> Path:

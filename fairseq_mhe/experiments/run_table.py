@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> None:
     with only_one(table_run.out, below=False):
         table_run.open(recipes, kinds, seeds, args.precision == precision.AUTO)
         title = _title(args, table_run.data, recipes)
+        if not args.finished_only:
+            table_run.rescore()
         waiting = table_run.waiting()
         if waiting and not args.finished_only:
             device = devices.asked_for(args, len(waiting))

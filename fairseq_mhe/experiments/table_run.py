@@ -10,6 +10,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import TRAINING, Board
 from fairseq_mhe.common.steps import Steps, only_one
+from fairseq_mhe.common.system import installed
 from fairseq_mhe.common.time_left import WholeJob
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder
@@ -19,7 +20,7 @@ from fairseq_mhe.runs import kept, pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.scoring import bootstrap_seed
+from fairseq_mhe.runs.scoring import bootstrap_seed, other_seed
 from fairseq_mhe.runs.training import trained
 
 Job = TypeVar("Job")
@@ -107,15 +108,12 @@ class TableRun:
             UserError: another process is at work in one of the run folders, or a step failed.
         """
         with contextlib.ExitStack() as opened:
-            for run in self.runs:
-                opened.enter_context(only_one(run.folder))
+            self._lock(opened)
             job = self._job()
             names = [run.name for run in self.runs]
             board = opened.enter_context(Board(names=names, job=job))
-            for run in self.finished():
-                kept.complete(run, self.data, self.subset)
-                pipeline.score(run, self.subset, self.tokenise)  # by another sacreBLEU: anew
-                board.finish(run.name)
+            for name in self._rescore():
+                board.finish(name)
             waiting = [[r for r in group if not self._scored(r)] for group in self.groups]
             for wave in waves(waiting, device.slots):
                 begin("train")
@@ -132,6 +130,28 @@ class TableRun:
                     board.finish(run.name)
                 job.translated(len(wave), time.monotonic() - begun)
                 after()
+
+    def rescore(self) -> None:
+        """Score what is translated anew where tokeniser, seed or sacreBLEU was another one.
+
+        Raises:
+            UserError: another process is at work in one of the run folders.
+        """
+        with contextlib.ExitStack() as opened:
+            self._lock(opened)
+            list(self._rescore())
+
+    def _lock(self, opened: contextlib.ExitStack) -> None:
+        for run in self.runs:
+            opened.enter_context(only_one(run.folder))
+
+    def _rescore(self) -> Iterator[str]:
+        """The names of those that were translated; a run kept without its model can be scored."""
+        for run in self.runs:
+            if pipeline.scored(run, self.subset):
+                kept.complete(run, self.data, self.subset)
+                pipeline.score(run, self.subset, self.tokenise)
+                yield run.name
 
     def _job(self) -> WholeJob:
         """All that is not finished, for the time that it still takes."""
@@ -154,6 +174,7 @@ class TableRun:
         scores = {run.name: kept.checksums(run, self.subset) for run in finished}
         unfinished = [run.name for run in self.waiting()]
         inputs = {"scores": scores, "runs": list(scores), "title": title}
+        inputs |= {**other_seed(), "version": installed(("fairseq-mhe",))}
         if unfinished:
             inputs["unfinished"] = unfinished
 

@@ -11,6 +11,7 @@ from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.published import SCORES, peop, prr
 from fairseq_mhe.report.published import TASKS as BENCHMARKS
+from fairseq_mhe.report.results import deviation
 
 #: Task -> scores of the seeds.
 Scores = Mapping[str, Sequence[float]]
@@ -166,7 +167,5 @@ def perplexity_of(nats: float) -> float:
 
 def with_deviation(values: Sequence[float], digits: int = 2) -> str:
     """The mean, with the standard deviation where there are several values, all of them finite."""
-    mean = f"{statistics.mean(values):.{digits}f}"
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return mean
-    return f"{mean} ± {statistics.stdev(values):.{digits}f}"
+    mean, spread = f"{statistics.mean(values):.{digits}f}", deviation(values)
+    return mean if spread is None else f"{mean} ± {spread:.{digits}f}"

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.embeddings import TABLE
-from fairseq_mhe.report.results import model_name
+from fairseq_mhe.report.results import deviation, model_name
 
 #: Okabe and Ito's colours, told apart with every kind of colour vision, each with a mark and a dash
 #: of its own.
@@ -83,7 +83,7 @@ def plot_tasks(found: Mapping[str, _Scores], path: Path, title: str) -> None:
         places = [place + shift for place in range(len(tasks))]
         style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
         means = [statistics.mean(scores[task]) for task in tasks]
-        bars = [_deviation(scores[task]) for task in tasks]
+        bars = [deviation(scores[task]) or 0.0 for task in tasks]
         left.errorbar(places, means, yerr=bars, label=model, **style)
         if model != "mha":  # and where mha is better than chance, which is 0 of a correlation
             parts = {i: 100 / base[task] for i, task in enumerate(tasks) if base.get(task, 0) > 0}
@@ -113,16 +113,13 @@ def plot_perplexity(
         for index, (kind, values) in enumerate(nats.items()):
             style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
             mean = statistics.mean(values)
-            axes.errorbar(cost[kind] / unit, mean, yerr=_deviation(values), label=kind, **style)
+            axes.errorbar(
+                cost[kind] / unit, mean, yerr=deviation(values) or 0.0, label=kind, **style
+            )
         axes.set_xlim(left=0, right=1.3 * max(cost[kind] for kind in nats) / unit)
         _label(axes, "Loss", name, "nats per subword (bars: standard deviation)")
         axes.legend(fontsize=12, frameon=False)
     _save(figure, path)
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """The standard deviation, 0 of a single value."""
-    return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
 def _figure(title: str) -> Figure:

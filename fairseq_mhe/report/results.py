@@ -1,5 +1,6 @@
 """What finished run folders say: the runs of each cell of a table, and its numbers."""
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -237,8 +238,9 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
 
 
 def deviation(values: Sequence[float]) -> float | None:
-    """The standard deviation of several values."""
-    return round(statistics.stdev(values), 4) if len(values) > 1 else None
+    """The standard deviation of several values, all of them finite."""
+    several = len(values) > 1 and all(map(math.isfinite, values))
+    return round(statistics.stdev(values), 4) if several else None
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -34,6 +34,8 @@ _CONFIG = Form(
     },
     "put back what it was, or remove its folder and make the run again",
 )
+#: What a run folder says of its model's quality.
+SCORES = "scores.json"
 _LINE = re.compile(r"\| train_inner \| (\{.*\})\s*$")
 
 
@@ -62,6 +64,11 @@ class LanguageRun:
         """Whether it was trained to its end with these settings."""
         return Steps(self.folder).done("train", self.settings, [self.checkpoint])
 
+    def kept(self) -> bool:
+        """Whether it is so and scored, but kept without its model (`kept.keep_language_run`)."""
+        made = Steps(self.folder).done("train", self.settings, [])
+        return made and (self.folder / SCORES).exists() and not self.checkpoint.exists()
+
     def claim(self) -> None:
         """Write config.json, or see that it is of the same settings."""
         path = self.folder / "config.json"
@@ -81,17 +88,23 @@ class LanguageRun:
 
 def pretraining_notes(folders: Sequence[Path]) -> list[str]:
     """How the runs of such folders were pre-trained, and with what, in words."""
-    configs = [read_json(folder / "config.json", _CONFIG) for folder in folders]
-    lines = []
-    for config in configs:
+    made: dict[str, list[str]] = {}
+    used = []
+    for folder in folders:
+        config = read_json(folder / "config.json", _CONFIG)
         recipe, precision = config["recipe"], config.get("precision", FLOAT32)
-        lines.append(
+        how = (
             f"Pre-training: {recipe['updates']:,} updates of {recipe['batch']:,} blocks of "
-            f"{recipe['tokens']:,} subwords, in {precision}."
+            f"{recipe['tokens']:,} subwords, in {precision}"
         )
-        used = config.get("versions", {})
-        lines.append(f"{', '.join(f'{name} {version}' for name, version in used.items())}.")
-    return [line for line in dict.fromkeys(lines) if line != "."]
+        made.setdefault(how, []).append(folder.name)
+        packages = config.get("versions", {})
+        used.append(f"{', '.join(f'{name} {version}' for name, version in packages.items())}.")
+    several = len(made) > 1
+    lines = [
+        f"{how} ({', '.join(names)})." if several else f"{how}." for how, names in made.items()
+    ]
+    return [*lines, *(line for line in dict.fromkeys(used) if line != ".")]
 
 
 @dataclass(frozen=True)

@@ -150,6 +150,7 @@ def score(run: Run, subset: str, tokenise: str | None = None) -> None:
     }
     if tokenise != "13a":  # which there was alone once
         inputs["tokeniser"] = tokenise
+    inputs |= scoring.other_seed()
     run.steps.perform(f"score {subset}", inputs, [folder / "scores.json"], action)
 
 

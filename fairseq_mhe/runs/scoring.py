@@ -22,6 +22,7 @@ from fairseq_mhe.runs.run_files import TOKENISERS, read_result
 _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Bootstrap resamples, for confidence intervals and p-values.
 RESAMPLES = 1000
+_SEED = 12345  # of resampling; sacreBLEU's
 #: The languages for which sacreBLEU's default, 13a, is wrong.
 _OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
@@ -180,13 +181,19 @@ def _score(metric: BLEU | CHRF, name: str, results: Mapping[str, Sequence[str | 
     )
 
 
+def other_seed() -> dict[str, Any]:
+    """What resampling adds to what scores and tables are made from: nothing, or another seed."""
+    found = bootstrap_seed()
+    return {} if found == _SEED else {"seed": found}
+
+
 def bootstrap_seed() -> int | None:
     """The seed of sacreBLEU's resampling, $SACREBLEU_SEED or 12345; ``none``: another every time.
 
     Raises:
         UserError: the variable is neither ``none`` nor what numpy takes.
     """
-    text = os.environ.get("SACREBLEU_SEED", "12345")
+    text = os.environ.get("SACREBLEU_SEED", str(_SEED))
     if text.lower() == "none":
         return None
     try:

@@ -186,10 +186,10 @@ def _report(
     before = ", ".join(f"{task} {with_deviation(found['before'][task])}" for task in tasks)
     heading = ["D", "attention parameters"]
     heading += [f"{task}, {name}" for name in _SERIES for task in tasks]
-    weights = "bare weights" if args.unweighted else f"{args.sentences:,} blocks of the text"
+    by = "" if args.unweighted else f", weighted by {args.sentences:,} blocks of the text"
     notes = [
         "A score is the mean over seeds, with the standard deviation where there are several.",
-        f"Decomposed by {args.iterations} rounds at most, weighted by {weights}.",
+        f"Decomposed by {args.iterations} rounds at most{by}.",
     ]
     results = {"dims": args.dims, "attention_parameters": parameters, **found}
     title = "Collaborative attention: scores of fine-tuned models against D"

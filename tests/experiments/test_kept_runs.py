@@ -59,6 +59,42 @@ def test_another_sacrebleu_scores_anew(miniature: Path, table: Path, tmp_path: P
     assert scores.read_text() == before
 
 
+def test_another_tokeniser_scores_anew_and_trains_nothing(
+    miniature: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kept run has its translations, and no model to begin again from."""
+    kept(table, tmp_path)
+    monkeypatch.setattr("fairseq_mhe.runs.training.train", lambda *_: pytest.fail("trained"))
+    scores = tmp_path / NAMES[0] / "test" / "scores.json"
+    before = scores.read_text()
+    words = table_words(miniature, tmp_path, rows=("tiny",))
+    assert cli.main(["run-table", *words, "--bleu-tokenizer", "char"]) == 0
+    assert "|tok:char|" in scores.read_text()
+    assert cli.main(["run-table", *words]) == 0
+    assert scores.read_text() == before
+    place = words.index("--rows")
+    line = ["train", "tiny", "mha", "--evaluate", *words[:place], *words[place + 2 :]]
+    assert cli.main([*line, "--bleu-tokenizer", "char"]) == 0
+    assert "|tok:char|" in scores.read_text()
+
+
+def test_another_seed_of_resampling_scores_anew(
+    miniature: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(table, tmp_path)
+    words = ["run-table", *table_words(miniature, tmp_path, rows=("tiny",))]
+    found = []
+    for seed in ("12345", "7", "12345"):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        assert cli.main(words) == 0
+        scores = (tmp_path / name / "test" / "scores.json" for name in NAMES)
+        found.append([json.loads(path.read_text())["chrf"] for path in scores])
+    assert found[0] == found[2]
+    by_default, by_seven = ([chrf.pop("confidence") for chrf in chrfs] for chrfs in found[:2])
+    assert found[0] == found[1]
+    assert by_default != by_seven
+
+
 def test_kept_again_it_stays(table: Path, tmp_path: Path) -> None:
     assert kept(table, tmp_path) == kept(table, tmp_path) == 0
 

@@ -346,6 +346,12 @@ def test_a_table_is_made_of_kept_runs(
     assert cli.main([*line, "--seeds", "1,2", "--out", str(tmp_path)]) == 0
     told = "±: the standard deviation over seeds 1, 2, of the fine-tuning alone."
     assert told in (tmp_path / "nlu-table.md").read_text()
+    config = tmp_path / f"{RUN}-sst2-seed2" / "config.json"
+    other = json.loads(config.read_text())
+    other["recipe"]["epochs"] += 1
+    config.write_text(json.dumps(other))
+    assert cli.main([*line, "--seeds", "1,2", "--out", str(tmp_path)]) == 2
+    assert "-sst2-seed2 has recipe {" in capsys.readouterr().err
     (tmp_path / RUN / "config.json").write_text("{}")
     assert cli.main(["keep", runs[0], "--out", str(tmp_path)]) == 2
     assert "is there and of other settings: name another --out" in capsys.readouterr().err
@@ -355,6 +361,22 @@ def test_a_table_is_made_of_kept_runs(
     assert cli.main(["keep", str(unfinished), "--out", str(tmp_path / "more")]) == 2
     assert "is not finished: it has no scores" in capsys.readouterr().err
     assert not (tmp_path / "more").exists()
+
+
+def test_a_kept_model_is_not_trained_again(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has its scores; and fine-tuning, which wants the model, says that it is not there."""
+    assert cli.main(["keep", str(folder / RUN), "--out", str(tmp_path)]) == 0
+    before = snapshot(tmp_path)
+    words = ["--data", str(folder / "text"), "--tokens", "64", "--batch", "4", "--updates", "3"]
+    line = ["pretrain", "roberta_mhe_tiny", "mhe_mul", *words, "--out", str(tmp_path), *FLOAT32]
+    assert cli.main(line) == 0
+    assert snapshot(tmp_path) == before
+    words = ["--model", str(tmp_path / RUN), "--out", str(tmp_path), "--cpu"]
+    capsys.readouterr()
+    assert cli.main(["finetune", str(folder / "sst2"), *words]) == 2
+    assert "was kept without its model, which nothing more can be" in capsys.readouterr().err
 
 
 def test_a_fine_tuned_model_is_decomposed_and_tuned_again(

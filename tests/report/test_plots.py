@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, dra
     assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
     mha, mhe, share = drawn
     assert mha[0::2] == ("mha", [0.0, 52.0])
-    assert mha[3] == pytest.approx([0, 8**0.5])
+    assert mha[3] == pytest.approx([0, 8**0.5], abs=5e-5)  # of four digits
     assert mhe[0::2] == ("mhe_mul", [4.0, 39.0])
     assert mha[1] < mhe[1]  # side by side
     assert share[1:] == ([mhe[1][1]], [75.0], [0.0])  # nothing of cola, where mha knows nothing
@@ -67,7 +68,16 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
         *(("mha", [4.0]), ("mhe_mul", [1.0])),
     ]
     assert [point[2] for point in drawn] == [[2.1], [2.5]] * 2
-    assert drawn[0][3] == pytest.approx([0.02**0.5])
+    assert drawn[0][3] == pytest.approx([0.02**0.5], abs=5e-5)
+
+
+def test_a_training_that_diverged_is_drawn_without_a_deviation(
+    tmp_path: Path, drawn: Drawn
+) -> None:
+    costs = ({"mha": 3_000_000}, {"mha": 4096})
+    plot_perplexity({"mha": [2.0, math.nan]}, costs, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").is_file()
+    assert drawn[0][3] == [0.0]
 
 
 def test_every_kind_has_a_look_of_its_own() -> None:
