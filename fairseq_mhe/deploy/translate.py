@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> int | None:
 
 
 def _can_be_read_twice(path: Path) -> bool:
-    """Not what comes through a pipe; what is not there is told of by who reads it."""
-    return path is not STANDARD_INPUT and (path.is_file() or not path.exists())
+    """Not what comes through a pipe or from a terminal."""
+    return path is not STANDARD_INPUT and not path.is_fifo() and not path.is_char_device()
 
 
 def _count(paths: Iterable[Path]) -> int:

@@ -112,9 +112,7 @@ def check_lm(args: Any) -> None:
                 )
     if getattr(args, "adaptive_input", False) and not getattr(args, "adaptive_input_cutoff", None):
         raise ValueError("--adaptive-input wants --adaptive-input-cutoff: give one, as 20000,60000")
-    adaptive = any(getattr(args, f"adaptive_{name}", None) for name in ("input", "softmax_cutoff"))
-    if not adaptive:
-        check_tied(args, "decoder_input_dim")
+    check_tied(args, "decoder_input_dim")
     block, positions = (
         getattr(args, name, None) for name in ("tokens_per_sample", "max_target_positions")
     )

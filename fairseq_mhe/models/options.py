@@ -195,18 +195,19 @@ def check_options(
 def check_tied(args: Any, words: str) -> None:
     """See that an output that is tied to the table of words is as wide as that.
 
-    ``words``: the option of the table's width.
+    ``words``: the option of the table's width. An adaptive softmax has widths of its own.
 
     Raises:
         ValueError: it is not.
     """
-    tied = any(
-        getattr(args, name, False)
-        for name in ("share_all_embeddings", "share_decoder_input_output_embed")
+    shared = ("share_all_embeddings", "share_decoder_input_output_embed")
+    adaptive = ("adaptive_input", "adaptive_softmax_cutoff")
+    tied, untied = (
+        any(getattr(args, name, None) for name in names) for names in (shared, adaptive)
     )
     of_words, output = getattr(args, words, None), getattr(args, "decoder_output_dim", None)
     both = isinstance(of_words, int) and isinstance(output, int)  # else as wide as the decoder
-    if tied and both and of_words != output:
+    if tied and not untied and both and of_words != output:
         raise ValueError(
             f"--decoder-output-dim is {output}, and --{words.replace('_', '-')}, which the output "
             f"shares its table with, {of_words}: give one width, or tie no embeddings"
