@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import data_file_path
 
 from fairseq_mhe.common.files import write_text
 from fairseq_mhe.common.system import installed
@@ -80,12 +81,7 @@ def make_binary(
     """
     found = steps.content["versions"]
     fairseq = found.get("ve-fairseq") or found.get("fairseq")
-    # Their names too: fairseq translates in the direction that files are named after.
-    made_from = {
-        "inputs": steps.files("segment", "sha256", "subword/"),
-        "texts": sorted(texts),
-        "fairseq": fairseq,
-    }
+    made_from = {"inputs": steps.files("segment", "sha256", "subword/"), "fairseq": fairseq}
     if hash:
         made_from["hash"] = hash
 
@@ -97,4 +93,6 @@ def make_binary(
             write_hashes(work / "bin", hashed, hash)
         return {"dictionary": words} if counted else {}
 
-    steps.run("binarise", made_from, action, room)
+    # fairseq translates in the direction that files are named after.
+    made = [Path(data_file_path(str(steps.folder / "bin" / name))) for name in texts]
+    steps.run("binarise", made_from, action, room, made)

@@ -104,13 +104,15 @@ class Manifest(Steps):
         made_from: Mapping[str, Any],
         action: Callable[[Path], Counts],
         room: float = 0,
+        outputs: Sequence[Path] = (),
     ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
         ``action`` writes files under the folder it is given, with the paths they shall have in the
         data folder; they are moved there, and recorded, when it returns. ``made_from`` is
         everything (inputs' checksums, options, tools' versions) that decides what it writes, as
-        JSON has it: lists, no tuples. ``room``: bytes that it will write, roughly.
+        JSON has it: lists, no tuples. ``room``: bytes that it will write, roughly. ``outputs``:
+        without these files it is not done, where other names than before may be asked for.
 
         Raises:
             UserError: the disk has less room.
@@ -123,13 +125,15 @@ class Manifest(Steps):
                 work = Path(stack.enter_context(folder))
                 return work, action(work)
 
-            self.perform(step, made_from, [], work_apart)
+            self.perform(step, made_from, outputs, work_apart)
         return self.content["steps"][step]["counts"]
 
     def done(self, name: str, inputs: Mapping[str, Any], outputs: Sequence[Path] = ()) -> bool:
         """Whether a step was made from these inputs and its files have the recorded sizes."""
         record = self.content["steps"].get(name)
         if record is None or record.get("made_from") != inputs:
+            return False
+        if not all(path.exists() for path in outputs):
             return False
         for file, size in self.files(name, "bytes").items():
             path = self.folder / file

@@ -95,8 +95,10 @@ def test_stopped_in_any_step_it_goes_on_to_the_same_end(
     def stop(work: Path) -> None:
         raise KeyboardInterrupt
 
-    def run_until(steps: Manifest, name: str, made_from: Any, action: Any, room: float = 0) -> Any:
-        return run(steps, name, made_from, stop if name == step else action, room)
+    def run_until(
+        steps: Manifest, name: str, made_from: Any, action: Any, *rest: Any, **words: Any
+    ) -> Any:
+        return run(steps, name, made_from, stop if name == step else action, *rest, **words)
 
     with monkeypatch.context() as patch:
         patch.setattr(Manifest, "run", run_until)
