@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import linear, pad
 
 from fairseq_mhe.attention.base import join_heads
 from fairseq_mhe.attention.cp import decompose
@@ -131,6 +131,10 @@ class MHEMul(_HeadEmbeddingAttention):
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, n, T, d) -> (T, B, C): each head times (1 + e_i^V), which weights pass through."""
         factor = self.head_embedding_offset + self.value_embedding  # (n, d)
+        if torch.is_grad_enabled():
+            # In W_O it needs no product as large as the heads, nor the backward pass two of them.
+            weight = self.out_proj.weight * factor.flatten()  # (C, n d)
+            return linear(join_heads(heads), weight, self.out_proj.bias)
         return self.out_proj(join_heads(heads * factor.unsqueeze(1)))
 
     def written_out(self) -> Heads:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Cell, Floor, check_lengths
 from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration
-from fairseq_mhe.bench.meters import Stopwatch, attention_kernel
+from fairseq_mhe.bench.meters import Stopwatch, attention_kernel, tensor_peak
 from fairseq_mhe.bench.sentences import parallel_batch
 from fairseq_mhe.bench.training import BACKWARD_TOO
 from fairseq_mhe.common.arguments import positive, positive_list, some_of
@@ -145,10 +145,16 @@ class AttentionBenchmark(Benchmark):
         return {"total": sum(parts.values()), **parts}
 
     def facts(self) -> dict[str, Any]:
-        """The kernel that ran, and the weights' bytes."""
+        """The kernel that ran, the weights' bytes and, on a CPU, the peak of the tensors'.
+
+        Resident memory, which is known of every workload, says little of a single sublayer.
+        """
         state: dict[str, Any] = {"incremental_state": {}} if self._steps else {}
         kernel = attention_kernel(lambda: self._layer(**self._calls[0], **state))
-        return {"kernel": kernel, "weight_bytes": models.weight_bytes(self._layer)}
+        found = {"kernel": kernel, "weight_bytes": models.weight_bytes(self._layer)}
+        if self.device.type == "cpu":
+            found["peak_bytes"] = tensor_peak(lambda: self._measure(1))
+        return found
 
     def _measure(self, times: int) -> dict[str, float]:
         watch = Stopwatch(self.device)

@@ -108,6 +108,20 @@ def test_the_kernel_is_known(kind: str) -> None:
     assert facts["weight_bytes"] == 4 * sum(p.numel() for p in workload._layer.parameters())
 
 
+def test_memory_is_that_of_one_call() -> None:
+    peaks = {}
+    for kind in ("mha", "mhe_mul"):
+        workload = prepared(kind, "encoder", length=128)
+        before = workload.facts()["peak_bytes"]
+        workload._measure(5)
+        assert workload.facts()["peak_bytes"] == before
+        peaks[kind] = before / (4 * 128 * 3 * 128)  # in tensors as large as the input (T, B, C)
+    # Queries, keys, values, heads, the heads joined, and the output, of which nothing is let go
+    # before the backward pass; of shared keys and values a quarter each.
+    assert peaks["mha"] > 6
+    assert 4 < peaks["mhe_mul"] < 0.75 * peaks["mha"]
+
+
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_half_precision(variant: str, dtype: str) -> None:
     workload = prepared(variant, "cross_steps", dtype=dtype)

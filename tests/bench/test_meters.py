@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from fairseq_mhe.bench.attention import PLACES, AttentionBenchmark
-from fairseq_mhe.bench.meters import FUSED, PeakMemory, Stopwatch, attention_kernel
+from fairseq_mhe.bench.meters import FUSED, PeakMemory, Stopwatch, attention_kernel, tensor_peak
 from tests.bench.conftest import make_settings
 
 MIB = 2**20
@@ -74,6 +74,30 @@ def test_memory_that_the_allocator_kept_counts_when_it_is_used_again() -> None:
     again = [torch.ones(60_000, dtype=torch.uint8) for _ in range(1000)]
     assert memory.peak() > 50 * MIB
     assert last[0] == again[0][0]
+
+
+def test_the_peak_of_tensors_is_exact() -> None:
+    before = touch(3)
+
+    def call() -> None:
+        kept = touch(8)
+        touch(5)  # gone when the next one comes
+        touch(4)
+        assert kept.numel() > before.numel()
+
+    assert tensor_peak(call) == tensor_peak(call) == 13 * MIB
+    assert tensor_peak(lambda: before.neg_()) == 0
+
+
+def test_the_peak_of_tensors_holds_what_gradients_wait_for() -> None:
+    x = torch.ones(MIB, requires_grad=True)  # 4 MiB
+    gradient = torch.ones(()).expand_as(x)
+
+    def call() -> None:
+        y = x.exp().exp()  # both results are kept
+        torch.autograd.grad(y, x, gradient)  # times one, then times the other
+
+    assert tensor_peak(call) == 4 * 4 * MIB
 
 
 def test_without_a_start_there_is_no_peak() -> None:
