@@ -182,3 +182,24 @@ def test_short_bfloat16_trains_without_the_cpus_fused_kernel(
     with torch.set_grad_enabled(training), Operators() as operators:
         attend(q, k, k, scale=0.3)
     assert any("scaled_dot_product" in name for name, _ in operators.seen) == fused
+
+
+@pytest.mark.parametrize(("keys", "fused"), [(1023, False), (1024, True)])
+@pytest.mark.parametrize("kept", [1, 4])
+def test_narrow_values_of_long_texts_are_padded_and_no_weights_held(
+    keys: int, fused: bool, kept: int
+) -> None:
+    q = random(1, 4, keys, 6).requires_grad_()
+    k, v = random(1, kept, keys, 6, seed=1), random(1, kept, keys, 2, seed=2).requires_grad_()
+    padding = right_padding(1, keys)
+    for mask in (None, CausalMask(keys)):
+        arguments = {"scale": 0.3, "key_padding_mask": padding, "attn_mask": mask}
+        with LargestTensor() as largest:
+            heads, _, _ = attend(q, k, v, **arguments)
+            found = torch.autograd.grad(heads.square().sum(), (q, v))
+        if mask is None:  # heads that read the same keys have a mask as large, of booleans
+            assert (largest.elements < 4 * keys * keys) == fused
+        expected, _ = attend_reference(q, k, v, **arguments)
+        torch.testing.assert_close(heads, expected, **EXACT)
+        gradients = torch.autograd.grad(expected.square().sum(), (q, v))
+        torch.testing.assert_close(found, gradients, rtol=0, atol=1e-11)
