@@ -118,8 +118,11 @@ def attend(
         key = side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
         wide = False
     if not (wide or need_weights or need_row_sums) and _fusible(query, key, value, dropout):
+        width = value.size(3)
+        if width < key.size(3):
+            value = F.pad(value, (0, key.size(3) - width))
         heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
-        return heads, None, None
+        return heads[..., :width], None, None
     scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)  # (N, H, T, S)
     exact = torch.promote_types(scores.dtype, torch.float32)  # at least, as fairseq's softmax is
     weights = scores.softmax(dim=-1, dtype=exact).to(scores.dtype)
@@ -140,12 +143,6 @@ def _attend_fused(
 ) -> Tensor:
     """:func:`attend` by torch's fused kernels: heads (N, H, T, dv)."""
     sentences, kept = key.shape[:2]
-    narrower = key.size(3) - value.size(3)
-    if narrower:
-        heads = _attend_fused(
-            query, key, F.pad(value, (0, narrower)), scale, key_padding_mask, attn_mask, dropout
-        )
-        return heads[..., :-narrower]
     causal = False
     grouped = query.size(1) != kept
     if isinstance(attn_mask, CausalMask):

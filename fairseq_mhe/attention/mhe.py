@@ -130,12 +130,12 @@ class MHEMul(_HeadEmbeddingAttention):
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, n, T, d) -> (T, B, C): each head times (1 + e_i^V), which weights pass through."""
-        factor = self.head_embedding_offset + self.value_embedding  # (n, d)
+        factors = self.head_embedding_offset + self.value_embedding  # (n, d)
         if torch.is_grad_enabled():
-            # In W_O it needs no product as large as the heads, nor the backward pass two of them.
-            weight = self.out_proj.weight * factor.flatten()  # (C, n d)
+            # In W_O they take no product as large as the heads, nor the backward pass two.
+            weight = self.out_proj.weight * factors.flatten()  # (C, n d)
             return linear(join_heads(heads), weight, self.out_proj.bias)
-        return self.out_proj(join_heads(heads * factor.unsqueeze(1)))
+        return self.out_proj(join_heads(heads * factors.unsqueeze(1)))
 
     def written_out(self) -> Heads:
         """(Q fQ) (K fK)^T = (Q fQ fK) K^T with f = 1 + e: both in the query, the value's in W_O."""
