@@ -7,4 +7,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 set_up fairseq,docs "$@"
 # The options come last: pdoc takes the last -o. The demo's page is a script of streamlit's, which need not be installed.
-run -m pdoc -o "$repository/runs/api" --docformat google fairseq_mhe '!fairseq_mhe.deploy.demo_page'
+run -W "ignore:Couldn't import fairseq_mhe.deploy.demo_page" -m pdoc -o "$repository/runs/api" --docformat google fairseq_mhe '!fairseq_mhe.deploy.demo_page'
