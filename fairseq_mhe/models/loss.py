@@ -18,8 +18,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 from fairseq.criterions.masked_lm import MaskedLmConfig, MaskedLmLoss
 from torch import Tensor
 
-#: Values that are in work at a time, in float32 about what a core's cache holds.
-_VALUES = 2**18
+#: Values in work at a time: few enough for a core's cache, many enough that calls are few.
+_VALUES = 2**19
 
 
 def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") -> str:
