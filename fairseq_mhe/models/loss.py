@@ -2,7 +2,8 @@
 
 NAME is label_smoothed_cross_entropy (translation), masked_lm or cross_entropy (causal models). The
 same losses, whose float32 probabilities (N, V) are never whole in memory: some rows at a time,
-which stay in the processor's cache, become loss and gradient at once.
+which stay in the processor's cache, become loss and gradient at once; the gradient takes the place
+of the logits, which nothing reads after the loss.
 """
 
 # No annotations from __future__: fairseq reads the options' types at run time.
@@ -46,12 +47,18 @@ class _SmoothedLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, target: Tensor, epsilon: float, padding: int
+        ctx: Any, logits: Tensor, target: Tensor, epsilon: float, padding: int, replace: bool
     ) -> tuple[Tensor, Tensor]:
-        """logits (N, V), target (N,) -> two numbers in float32."""
+        """logits (N, V), target (N,) -> two numbers in float32.
+
+        ``replace``: the gradient is written over the logits.
+        """
         words = logits.size(1)
         share = epsilon / (words - 1)
-        gradient = torch.empty_like(logits) if ctx.needs_input_grad[0] else None  # (N, V)
+        gradient = None  # (N, V)
+        if ctx.needs_input_grad[0]:
+            # Detached, not .data: whoever else needs the logits for a gradient is told by torch.
+            gradient = logits.detach() if replace else torch.empty_like(logits)
         nll = logits.new_zeros((), dtype=torch.float32)
         every = torch.zeros_like(nll)
         size = max(1, _VALUES // words)
@@ -76,10 +83,10 @@ class _SmoothedLoss(torch.autograd.Function):
         return (1 - epsilon - share) * nll + share * every, nll
 
     @staticmethod
-    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor, None, None, None, None]:
         """The gradient of the first sum, (N, V)."""
         (gradient,) = ctx.saved_tensors
-        return gradient if outer[0] == 1 else gradient * outer[0], None, None, None
+        return gradient if outer[0] == 1 else gradient * outer[0], None, None, None, None
 
 
 @register_criterion(
@@ -96,7 +103,8 @@ class LabelSmoothedCrossEntropyByRows(LabelSmoothedCrossEntropyCriterion):
         if not _by_rows(logits, model) or not reduce or self.ignore_prefix_size:
             return super().compute_loss(model, net_output, sample, reduce)
         target = model.get_targets(sample, net_output)  # (B, T)
-        return _losses(logits, target, self.eps, self.padding_idx)
+        read_again = self.report_accuracy
+        return _losses(logits, target, self.eps, self.padding_idx, replace=not read_again)
 
 
 @register_criterion("cross_entropy_by_rows", dataclass=CrossEntropyCriterionConfig)
@@ -133,9 +141,11 @@ class MaskedLmByRows(MaskedLmLoss):
         return loss, count, {"loss": nll, "sample_size": count, **logged}
 
 
-def _losses(logits: Tensor, target: Tensor, epsilon: float, padding: int) -> tuple[Tensor, Tensor]:
+def _losses(
+    logits: Tensor, target: Tensor, epsilon: float, padding: int, replace: bool = True
+) -> tuple[Tensor, Tensor]:
     """`_SmoothedLoss` of logits (..., V) and target (...)."""
     found: tuple[Tensor, Tensor] = _SmoothedLoss.apply(
-        logits.reshape(-1, logits.size(-1)), target.reshape(-1), epsilon, padding
+        logits.reshape(-1, logits.size(-1)), target.reshape(-1), epsilon, padding, replace
     )
     return found

@@ -20,9 +20,15 @@ TASK = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: PADDING))
 
 
 class Model:
-    """What the criterion asks of a model."""
+    """What the criterion asks of a model, whose output is given."""
 
     decoder = SimpleNamespace(adaptive_softmax=None)
+
+    def __init__(self, *output: Any) -> None:
+        self.output = output
+
+    def __call__(self) -> Any:
+        return self.output
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool) -> Tensor:
         return net_output[0].float().log_softmax(-1)
@@ -80,6 +86,22 @@ def test_without_gradients_it_is_the_same(batch: tuple[Tensor, Tensor]) -> None:
         made = LabelSmoothedCrossEntropyByRows(TASK, False, 0.1)
         found, _ = made.compute_loss(Model(), (batch[0], None), {"target": batch[1]})
     assert found == losses(LabelSmoothedCrossEntropyByRows, *batch)[0]
+
+
+@pytest.mark.parametrize("report_accuracy", [False, True])
+def test_the_gradient_takes_the_place_of_logits_that_nothing_reads_again(
+    batch: tuple[Tensor, Tensor], report_accuracy: bool
+) -> None:
+    found = []
+    for criterion in (LabelSmoothedCrossEntropyByRows, LabelSmoothedCrossEntropyCriterion):
+        logits = batch[0].requires_grad_() * 1.0  # a product's, as a model's are
+        made = criterion(TASK, False, 0.1, report_accuracy=report_accuracy)
+        sample = {"net_input": {}, "target": batch[1], "ntokens": 28}
+        _, _, logged = made(Model(logits), sample)
+        found.append((logged.get("n_correct"), logged.get("total")))
+        unchanged = torch.equal(logits, batch[0])
+        assert unchanged == (report_accuracy or criterion is LabelSmoothedCrossEntropyCriterion)
+    assert found[0] == found[1]
 
 
 def test_in_float32_it_is_fairseqs_code(
