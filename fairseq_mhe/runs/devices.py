@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from fairseq_mhe.common.allocator import with_huge_pages
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
@@ -53,7 +54,9 @@ class Device:
 
     def environment(self, slot: int) -> dict[str, str]:
         """What the processes of a slot need there: the GPUs that are theirs, of several."""
-        if not self.gpu or self.slots * self.workers == 1:
+        if not self.gpu:
+            return with_huge_pages()
+        if self.slots * self.workers == 1:
             return {}
         named = os.environ.get("CUDA_VISIBLE_DEVICES")
         visible = named.split(",") if named else list(map(str, range(torch.cuda.device_count())))

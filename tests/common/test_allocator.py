@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fairseq_mhe.common.allocator import with_huge_pages
 from tests.fixtures.processes import python
 
 #: Page faults of making and freeing three tensors of 100 MB again and again, of which each has
@@ -26,7 +28,10 @@ def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     use()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(json.dumps({"kept": kept, "faults": min(faults() for _ in range(5))}))
+found = {"kept": kept, "faults": min(faults() for _ in range(5))}
+with open("/proc/self/smaps_rollup") as rollup:
+    found["huge"] = sum(int(line.split()[1]) for line in rollup if line.startswith("AnonHuge"))
+print(json.dumps(found))
 """
 
 
@@ -50,5 +55,23 @@ def test_freed_memory_is_used_again() -> None:
     assert kept["faults"] < 2_000 < plain["faults"]
 
 
-def test_a_users_own_tuning_is_left_alone() -> None:
+def _huge_pages_are_had() -> bool:
+    name, version = platform.libc_ver()
+    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    asked = mode.exists() and "[madvise]" in mode.read_text(encoding="ascii")
+    return asked and name == "glibc" and tuple(map(int, version.split("."))) >= (2, 35)
+
+
+@pytest.mark.skipif(not _huge_pages_are_had(), reason="Linux or glibc gives no huge pages if asked")
+def test_a_training_starts_with_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"):
+        monkeypatch.delenv(name, raising=False)
+    plain, huge = _run("plain"), _run("plain", **with_huge_pages())
+    assert plain["huge"] < 100_000 < huge["huge"], "three tensors of 100 MB, in kB"
+    assert huge["faults"] < 2_000, "and kept"
+
+
+def test_a_users_own_tuning_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "1000000")
+    assert with_huge_pages() == {}
     assert not _run("keep", MALLOC_TRIM_THRESHOLD_="1000000")["kept"]

@@ -71,7 +71,9 @@ def test_every_gpu_gets_a_model_of_its_own() -> None:
     ]
     assert ask(models=1).environment(0) == {}
     assert choose_device(2, gpu=True).slots == 2
-    assert ask("--cpu", models=1) == Device(False, 1, 8)
+    on_cpu = ask("--cpu", models=1)
+    assert on_cpu == Device(False, 1, 8)
+    assert on_cpu.environment(0).keys() <= {"GLIBC_TUNABLES"}
 
 
 @pytest.mark.usefixtures("four_gpus")
