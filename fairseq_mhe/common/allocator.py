@@ -10,6 +10,10 @@ _NEVER = 2**31 - 1
 _OWN_TUNING = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
+def _tuned_by_its_user() -> bool:
+    return any(name in os.environ for name in _OWN_TUNING)
+
+
 def with_huge_pages() -> dict[str, str]:
     """Variables for a process to start with: as `keep_freed_memory`, and in pages of 2 MiB.
 
@@ -18,7 +22,7 @@ def with_huge_pages() -> dict[str, str]:
     left to programs ("madvise"), if told so when the process starts; others pay no heed. Nothing
     where the environment tunes the allocator.
     """
-    if any(name in os.environ for name in _OWN_TUNING):
+    if _tuned_by_its_user():
         return {}
     names = {"hugetlb": 1, "mmap_threshold": _NEVER, "trim_threshold": _NEVER}
     tuned = ":".join(f"glibc.malloc.{name}={value}" for name, value in names.items())
@@ -33,7 +37,7 @@ def keep_freed_memory() -> bool:
     page by page at the first touch: a quarter of the time of a training step on a CPU. It is left
     alone where the environment tunes it, and where there is no glibc.
     """
-    if any(name in os.environ for name in _OWN_TUNING):
+    if _tuned_by_its_user():
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fairseq_mhe.common import allocator
 from fairseq_mhe.common.allocator import with_huge_pages
 from tests.fixtures.processes import python
 
@@ -64,7 +65,7 @@ def _huge_pages_are_had() -> bool:
 
 @pytest.mark.skipif(not _huge_pages_are_had(), reason="Linux or glibc gives no huge pages if asked")
 def test_a_training_starts_with_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"):
+    for name in allocator._OWN_TUNING:
         monkeypatch.delenv(name, raising=False)
     plain, huge = _run("plain"), _run("plain", **with_huge_pages())
     assert plain["huge"] < 100_000 < huge["huge"], "three tensors of 100 MB, in kB"
