@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,17 @@ import pytest
 
 from fairseq_mhe.common import allocator
 from fairseq_mhe.common.allocator import with_huge_pages
-from tests.fixtures.processes import python
+from tests.fixtures.processes import PYTHON
 
-#: Page faults of making and freeing three tensors of 100 MB again and again, of which each has
-#: 25,600 pages: of the cheapest round, as a tensor may still move in one where something small has
-#: landed between them.
+#: Page faults of making and freeing three blocks of 100 MB again and again, of which each has
+#: 25,600 pages: of the cheapest round, as a block may still move in one where something small has
+#: landed between them. (Tensors are such blocks; but loading torch takes seconds.)
 SCRIPT = """
-import json, resource, sys
-import torch
-from fairseq_mhe.common.allocator import keep_freed_memory
+import json, resource, runpy, sys
 
-kept = sys.argv[1] == "keep" and keep_freed_memory()
+kept = sys.argv[1] == "keep" and runpy.run_path(sys.argv[2])["keep_freed_memory"]()
 def use():
-    return [torch.ones(25_000_000) for _ in range(3)]
+    return [b"x" * 100_000_000 for _ in range(3)]
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     use()
@@ -42,7 +41,10 @@ def _run(how: str, **environment: str) -> dict[str, Any]:
         for name, value in os.environ.items()
         if not name.startswith(("MALLOC_", "GLIBC_TUNABLES"))
     }
-    done = python(SCRIPT, how, env={**clean, **environment})
+    line = [PYTHON, "-c", SCRIPT, how, allocator.__file__]
+    done = subprocess.run(
+        line, env={**clean, **environment}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -68,7 +70,7 @@ def test_a_training_starts_with_huge_pages(monkeypatch: pytest.MonkeyPatch) -> N
     for name in allocator._OWN_TUNING:
         monkeypatch.delenv(name, raising=False)
     plain, huge = _run("plain"), _run("plain", **with_huge_pages())
-    assert plain["huge"] < 100_000 < huge["huge"], "three tensors of 100 MB, in kB"
+    assert plain["huge"] < 100_000 < huge["huge"], "three blocks of 100 MB, in kB"
     assert huge["faults"] < 2_000, "and kept"
 
 

@@ -71,7 +71,9 @@ def test_a_table_of_all_is_made_in_parts(kind: str, monkeypatch: pytest.MonkeyPa
     module.register_forward_pre_hook(lambda _, given: longest.append(len(given[0])))
     whole = module.of_all()
     assert max(longest) == 3
-    assert torch.equal(whole, module.eval()(torch.arange(len(module.symbols))))
+    plain = module.eval()(torch.arange(len(module.symbols)))
+    # Not equal: a product of 3 rows may be summed in another order than one of 8.
+    torch.testing.assert_close(whole, plain, rtol=0, atol=1e-7)
     assert not whole.requires_grad
 
 

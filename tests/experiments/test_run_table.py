@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
@@ -37,9 +38,9 @@ from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
 
 KINDS = ("mha", "mhe_mul")
-#: How often the table is killed; the seconds that a start has at most until then, and how many more
-#: the next one has after one that came to nothing, as on a slow machine.
-KILLS, LONGEST, MORE = 20, 2.5, 1.5
+#: How often the table is killed, and fewer than how many changes to its files a start makes until
+#: then: a table takes about 300.
+KILLS, CHANGES = 20, 100
 #: What depends on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
 
@@ -186,34 +187,55 @@ def trained_at(out: Path) -> dict[str, int]:
     }
 
 
+def written(out: Path) -> set[tuple[str, int]]:
+    """The files there, each with the time of its last change; they may go meanwhile."""
+    found = set()
+    for path in out.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            found.add((str(path), path.stat().st_mtime_ns))
+    return found
+
+
+def killed_after(process: subprocess.Popen[Any], out: Path, changes: int) -> bool:
+    """Kill it when it has made more changes to the files of its folder; False if it ends before.
+
+    Changes, not seconds: how far a start comes is then the same on every machine.
+    """
+    before = written(out)
+    while process.poll() is None:
+        now = written(out)
+        changes -= len(now - before)
+        if changes < 0:
+            kill(process)
+            return True
+        before = now
+        time.sleep(0.01)
+    assert not process.returncode
+    return False
+
+
 def test_killed_at_random_moments_it_ends_in_the_same_table(
     miniature: Path, environment: Path, table: Path, tmp_path: Path
 ) -> None:
-    """One row, two kinds: each start is killed by -9 after a random time.
+    """One row, two kinds: each start is killed by -9 after a random number of changes.
 
     A table that ends before has a successor.
     """
     command = [sys.executable, "-m", "fairseq_mhe.cli", "run-table"]
-    chance, killed = random.Random(4), 0
+    chance, killed, half_done = random.Random(4), 0, 0
     outs, finished = [tmp_path / "1"], {}
-    longest, there, half_done = LONGEST, set(), 0
     while killed < KILLS:
+        out = outs[-1]
         process = subprocess.Popen(
-            [*command, *table_words(miniature, outs[-1], rows=("tiny",))],
+            [*command, *table_words(miniature, out, rows=("tiny",))],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(chance.uniform(0, longest))
-        ended = process.returncode is not None
-        assert not process.returncode
-        kill(process)
-        now = trained_at(outs[-1])
+        ended = not killed_after(process, out, chance.randrange(CHANGES))
+        now = trained_at(out)
         assert finished.items() <= now.items(), "what was trained is not trained again"
-        found = {path for path in snapshot(outs[-1]) if path.endswith((".pt", ".json", ".txt"))}
-        longest, there = (LONGEST if found - there else longest + MORE), found
         killed += not ended
-        half_done += not ended and any(path.endswith(".pt") for path in found)
+        half_done += not ended and any(out.rglob("*.pt"))
         finished = {} if ended else now
         if ended:
             outs.append(tmp_path / str(len(outs) + 1))

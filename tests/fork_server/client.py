@@ -15,8 +15,9 @@ import sys
 from types import FrameType
 
 #: Beginnings of the names of variables that matter when Python or torch is loaded (without
-#: TORCHINDUCTOR_CACHE_DIR, which torch itself sets in the process of the tests).
-EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "GLIBC_", "CUDA_", "TORCH_", "PYTORCH_", "GOMP_")
+#: TORCHINDUCTOR_CACHE_DIR, which torch itself sets in the process of the tests, and without
+#: GLIBC_TUNABLES, which every training on a CPU is given for speed alone).
+EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "CUDA_", "TORCH_", "PYTORCH_", "GOMP_")
 #: Of them, those that can be obeyed later.
 LATE = ("PYTHONPATH", "PYTHONUNBUFFERED")
 #: Of scripts/*.sh, not of Python.
