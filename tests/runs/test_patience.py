@@ -73,7 +73,7 @@ for epoch, loss in enumerate({losses}, start={first}):
     print(f"2026 | INFO | x | Saved checkpoint c (epoch {{epoch}} @ {{10 * epoch}} updates, score")
     sys.stdout.flush()
     time.sleep(0.3)
-time.sleep(60)
+time.sleep(3600)
 """
 
 
@@ -98,7 +98,7 @@ def test_training_ends_by_patience_and_says_so(
 ) -> None:
     begun = time.monotonic()
     run = trained(tmp_path, [5.0, 4.0, 4.1, 4.2], 1, monkeypatch)
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < 1800
     assert read_json(run.metrics)["ended_by_patience"] == 40
     assert training.trained(run)
 
