@@ -241,18 +241,6 @@ class _MostFrequent:
         return None
 
 
-def _prune(
-    counts: dict[int, int], all_counts: dict[int, int], threshold: float, changed: set[int]
-) -> None:
-    """As ``learn_bpe.prune_stats``, which looks at all ``counts``: no others can be too rare."""
-    for pair in changed:
-        count = counts[pair]
-        if count < threshold:
-            del counts[pair]
-            all_counts[pair] = all_counts.get(pair, 0) + count if count < 0 else count
-    changed.clear()
-
-
 def best_merges(words: Counter[str], merges: int) -> Iterator[Pair]:
     """The most frequent pair, merged, and so on: the loop of ``learn_bpe.learn_bpe``.
 
@@ -265,11 +253,10 @@ def best_merges(words: Counter[str], merges: int) -> Iterator[Pair]:
     all_counts = counts.copy()
     threshold = max(counts.values()) / 10
     frequent.fill(counts)
-    changed = set(counts)  # since counts were pruned
     for number in range(merges):
         best = frequent.best(counts, threshold)
         if best is None:
-            _prune(counts, all_counts, threshold, changed)
+            learn_bpe.prune_stats(counts, all_counts, threshold)
             threshold = max(all_counts.values()) * number / (number + 10000.0)
             # As subword-nmt prunes a copy, but that it counts twice what is below 0, which no
             # threshold lets in: a pair below it is set anew where it rises.
@@ -287,12 +274,10 @@ def best_merges(words: Counter[str], merges: int) -> Iterator[Pair]:
         for changes in (text.merge(places, first, second, new), odd.merge(first, second)):
             for pair, change in changes:
                 counts[pair] += change
-                changed.add(pair)
                 if change > 0 and counts[pair] >= threshold:
                     risen.add(pair)
         counts[best] = 0
-        changed.add(best)
         for pair in risen:
             frequent.add(pair, counts[pair])
         if number % 100 == 0:
-            _prune(counts, all_counts, threshold, changed)
+            learn_bpe.prune_stats(counts, all_counts, threshold)
