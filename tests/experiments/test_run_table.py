@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import os
 import random
 import re
 import shutil
@@ -188,11 +189,12 @@ def trained_at(out: Path) -> dict[str, int]:
 
 
 def written(out: Path) -> set[tuple[str, int]]:
-    """The files there, each with the time of its last change; they may go meanwhile."""
+    """The files there, each with the time of its last change; they and folders may go meanwhile."""
     found = set()
-    for path in out.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):
-            found.add((str(path), path.stat().st_mtime_ns))
+    for folder, _, names in os.walk(out):
+        for path in (f"{folder}/{name}" for name in names):
+            with contextlib.suppress(FileNotFoundError):
+                found.add((path, os.stat(path).st_mtime_ns))
     return found
 
 
