@@ -28,6 +28,7 @@ from tests.fixtures.trained import (
     quickstart,
     quickstart_command,
     run_folder,
+    snapshot,
 )
 
 KINDS = ("mha", "mhe_mul")
@@ -113,16 +114,6 @@ def test_a_second_run_does_nothing(finished: Finished) -> None:
     again = quickstart(out)
     assert again.stdout == finished.stdout
     assert snapshot(out) == before
-
-
-def snapshot(out: Path) -> dict[str, int]:
-    """When each result was written (config.json and locks are no results)."""
-    files = (
-        path
-        for path in out.rglob("*")
-        if path.is_file() and path.name not in ("config.json", ".lock")
-    )
-    return {str(path.relative_to(out)): path.stat().st_mtime_ns for path in files}
 
 
 def test_other_settings_in_the_same_folder_are_refused(

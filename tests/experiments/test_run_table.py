@@ -4,10 +4,8 @@ nothing twice.
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import json
-import os
 import random
 import re
 import shutil
@@ -188,25 +186,15 @@ def trained_at(out: Path) -> dict[str, int]:
     }
 
 
-def written(out: Path) -> set[tuple[str, int]]:
-    """The files there, each with the time of its last change; they and folders may go meanwhile."""
-    found = set()
-    for folder, _, names in os.walk(out):
-        for path in (f"{folder}/{name}" for name in names):
-            with contextlib.suppress(FileNotFoundError):
-                found.add((path, os.stat(path).st_mtime_ns))
-    return found
-
-
 def killed_after(process: subprocess.Popen[Any], out: Path, changes: int) -> bool:
     """Kill it when it has made more changes to the files of its folder; False if it ends before.
 
     Changes, not seconds: how far a start comes is then the same on every machine.
     """
-    before = written(out)
+    before = snapshot(out)
     while process.poll() is None:
-        now = written(out)
-        changes -= len(now - before)
+        now = snapshot(out)
+        changes -= len(now.items() - before.items())
         if changes < 0:
             kill(process)
             return True
