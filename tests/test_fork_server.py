@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_mhe.common import allocator
 from tests.fixtures.processes import PYTHON, python
+from tests.fork_server.client import early_variables
 
 #: Stands for a command of fairseq: it is not loaded before, and found by PYTHONPATH.
 _PROBE = """
@@ -145,3 +147,14 @@ def test_a_variable_that_python_reads_at_its_start_is_obeyed(environment: dict[s
     seeded = {**environment, "PYTHONHASHSEED": "7"}
     forked, fresh = (ask(python, seeded, "hash('x') % 256") for python in (sys.executable, PYTHON))
     assert forked.returncode == fresh.returncode
+
+
+def test_trainings_on_a_cpu_are_forked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they are given for speed does not start a Python of their own each time."""
+    for name in allocator._OWN_TUNING:
+        monkeypatch.delenv(name, raising=False)
+    before, given = early_variables(), allocator.with_huge_pages()
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert given
+    assert early_variables() == before
