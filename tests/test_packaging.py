@@ -16,6 +16,7 @@ import yaml
 import fairseq_mhe
 from fairseq_mhe import cli
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS
+from tests.fixtures.processes import WITHOUT_FAIRSEQ, python
 
 REPOSITORY = Path(__file__).parents[1]
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -86,9 +87,7 @@ def test_citation_changelog_and_page_know_the_version() -> None:
 @pytest.mark.parametrize(("words", "status"), [(["params"], 2), (["--version"], 0)])
 def test_without_fairseq_one_line_says_so(words: list[str], status: int) -> None:
     """pip without the extra [fairseq] installs none."""
-    code = "import sys; sys.modules['fairseq'] = None; from fairseq_mhe import cli; "
-    line = [sys.executable, "-c", f"{code}sys.exit(cli.main({words!r}))"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    done = python(f"{WITHOUT_FAIRSEQ}from fairseq_mhe import cli; sys.exit(cli.main({words!r}))")
     told = "fairseq-mhe params: error: fairseq is not installed: pip install 'fairseq-mhe[fairseq]'"
     assert done.returncode == status, done.stderr
     assert done.stderr.startswith(told) if status else not done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,11 +49,14 @@ def imported(node: ast.AST) -> Iterator[str]:
             yield parts[1]
 
 
-def trees() -> Iterator[tuple[Path, ast.Module]]:
+@functools.cache
+def trees() -> list[tuple[Path, ast.Module]]:
     """Every module of the package, parsed; its own __init__ stands above all rooms."""
-    for module in MODULES:
-        if module != PACKAGE / "__init__.py":
-            yield module, ast.parse(module.read_text(encoding="utf-8"))
+    return [
+        (module, ast.parse(module.read_text(encoding="utf-8")))
+        for module in MODULES
+        if module != PACKAGE / "__init__.py"
+    ]
 
 
 def test_every_room_has_its_floor() -> None:

@@ -252,8 +252,8 @@ def markdown(report: dict[str, Any]) -> str:
         speedup = one["seconds"] / mine["seconds"]
         steps_alone = sum(one["steps"].values()) / sum(mine["steps"].values())
         lines.append(
-            f"{mine['workers']} processes are {speedup:.2f} times as fast as one, in the steps alone "
-            f"{steps_alone:.2f} times: before them Python imports fairseq and torch, once."
+            f"{mine['workers']} processes are {speedup:.2f} times as fast as one, in the steps "
+            f"alone {steps_alone:.2f} times: before them Python imports fairseq and torch, once."
         )
     growth = (mine["peak_bytes"] - smaller["peak_bytes"]) / (mine["pairs"] - smaller["pairs"])
     lines.append(f"From the smaller to the larger text memory grows by {growth:.0f} bytes a pair.")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.kernel import CausalMask
-from tests.attention.conftest import EMBED_DIM, make_layer
+from tests.attention.conftest import EMBED_DIM, PLACES, make_layer
 from tests.fixtures.fake_cuda import CUDA, DTYPES, empty, fake_cuda, moved
 
 B, BEAM, T, S = 3, 2, 5, 7
@@ -41,16 +41,22 @@ def inputs(place: str, dtype: torch.dtype, **options: Any) -> tuple[Tensor, Tens
 
 
 def masks(place: str, keys: int, dtype: torch.dtype) -> list[dict[str, Any]]:
-    """Every combination of masks that fairseq gives a sublayer in this place."""
+    """Every combination of masks that fairseq gives a sublayer in this place, first none."""
     causal: list[Any] = [None]
+    left, right = CausalMask(T, CUDA), CausalMask(T, CUDA)  # for padding on either side
     if place != "cross":
-        either = [CausalMask(T, CUDA), CausalMask(T, CUDA)]  # padding on the left, on the right
-        causal += [*either, either[0].hidden, empty(T, T, dtype=dtype)]
+        causal += [left, right, left.hidden, empty(T, T, dtype=dtype)]
     padding = [None, empty(B, keys, dtype=torch.bool)]
     return [
         {"attn_mask": mask, "key_padding_mask": hidden}
         for mask, hidden in itertools.product(causal, padding)
+        if mask is not right or hidden is not None  # without padding both are one
     ]
+
+
+def turn(dtype: torch.dtype, number: int) -> int:
+    """0 or 1, in turns from dtype to dtype and from number to number."""
+    return ([*DTYPES.values()].index(dtype) + number) % 2
 
 
 def check(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -59,20 +65,25 @@ def check(out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
 
 @both_places
 def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
-    """With every mask, in training and in evaluation, with weights and without."""
+    """With every mask, in training and in evaluation, with weights and without.
+
+    What is asked, or hidden by nothing, is in both modes; else a mask is in the other mode in the
+    next dtype.
+    """
     layer = layer_for(kind, place)
     answers = {PADDING: True}
     with fake_cuda(answers) as watch:
         moved(layer, dtype)
         x, y = inputs(place, dtype)
-        for given in masks(place, len(y), dtype):
+        for number, given in enumerate(masks(place, len(y), dtype)):
             watch.asked.clear()
-            for training in (False, True):
-                out, _ = layer.train(training)(x, y, y, need_weights=False, **given)
-                check(out, (T, B, EMBED_DIM), dtype)
             both = (
                 isinstance(given["attn_mask"], CausalMask) and given["key_padding_mask"] is not None
             )
+            modes = (False, True) if both or number == 0 else (bool(turn(dtype, number)),)
+            for training in modes:
+                out, _ = layer.train(training)(x, y, y, need_weights=False, **given)
+                check(out, (T, B, EMBED_DIM), dtype)
             # The first asks for all layers of a step.
             assert watch.asked.total() <= both
             if watch.asked:
@@ -113,13 +124,14 @@ def test_decoding(kind: str, dtype: torch.dtype) -> None:
 
 @both_places
 def test_backward(kind: str, place: str, dtype: torch.dtype) -> None:
+    """Without masks or with both, in turns: each in every dtype, and in both places."""
     layer = layer_for(kind, place).train()
     with fake_cuda({PADDING: False}):
         moved(layer, dtype)
         x, y = inputs(place, dtype, requires_grad=True)
         without, *_, with_both = masks(place, len(y), dtype)
-        for given in (without, with_both):
-            layer(x, y, y, need_weights=False, **given)[0].sum().backward()
+        given = (without, with_both)[turn(dtype, PLACES.index(place))]
+        layer(x, y, y, need_weights=False, **given)[0].sum().backward()
         for name, parameter in layer.named_parameters():
             assert parameter.grad is not None, name
             check(parameter.grad, tuple(parameter.shape), dtype)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import Any
 
 import pytest
 
+from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import Settings
 
 VOCABULARY = 120
@@ -22,3 +24,18 @@ def make_settings(
 def variant(request: pytest.FixtureRequest) -> str:
     """Stock fairseq and two of ours."""
     return request.param
+
+
+@pytest.fixture
+def unconverted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Configurations as fairseq's parser leaves them: converting each takes half a second.
+
+    What these and converted ones have in common is the model, the task and the seed.
+    """
+
+    def as_parsed(args: Namespace) -> Namespace:
+        return Namespace(model=args, task=args, common=args)
+
+    monkeypatch.setattr(models, "convert_namespace_to_omegaconf", as_parsed)
+    # None may be remembered.
+    monkeypatch.setattr(models, "_configuration", models._configuration.__wrapped__)

@@ -98,6 +98,7 @@ def test_the_call_is_repeated_for_about_the_time_asked_for() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("unconverted")
 def test_the_kernel_is_known(kind: str) -> None:
     workload = prepared(kind, "encoder")
     workload.repetition()

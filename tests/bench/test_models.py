@@ -10,6 +10,7 @@ from fairseq.modules import MultiheadAttention
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import models
 from fairseq_mhe.bench.attention import PLACES, _sublayer
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.counting import total_parameters
@@ -33,9 +34,18 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
     assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
 
 
+def test_stock_and_mha_have_the_same_sizes() -> None:
+    see_the_same_sizes("base")
+
+
 # Rows named after multi30k are that row with other numbers.
 @pytest.mark.parametrize("row", [*ROWS, *(row for row in SMALL_ROWS if "30k_" not in row)])
+@pytest.mark.usefixtures("unconverted")
 def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
+    see_the_same_sizes(row)
+
+
+def see_the_same_sizes(row: str) -> None:
     """They differ by the four biases of every attention sublayer alone."""
     stock, mha = build("stock", row), build("mha", row)
     width, layers = ({**ROWS, **SMALL_ROWS}[row].embed_dim, {**ROWS, **SMALL_ROWS}[row].layers)
@@ -49,9 +59,19 @@ def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.usefixtures("unconverted")
 def test_every_kind_is_built(kind: str) -> None:
     model = build(kind)
     assert {type(_sublayer(model, place)) for place in PLACES} == {KINDS[kind]}
+
+
+def test_every_kind_is_in_the_configuration() -> None:
+    """Several in one, since converting takes long."""
+    places = ("encoder_attention", "decoder_attention", "cross_attention")
+    for at in range(0, len(KINDS), len(places)):
+        named = dict(zip(places, [*KINDS][at:], strict=False))
+        model = models.configuration("mha", SETTINGS, "float32", as_words(named)).model
+        assert {name: model[name] for name in named} == named
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

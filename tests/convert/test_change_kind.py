@@ -16,6 +16,8 @@ from fairseq_mhe.convert.fold import fold
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import logits, make_model
 
+ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
+
 
 def convert(kind: str, source: Path, output: Path, *words: str) -> None:
     assert cli.main(["convert", "--to", kind, str(source), str(output), *words]) == 0
@@ -28,7 +30,7 @@ def test_an_mha_that_is_of_the_kind_already_loses_nothing(
     make_source: Callable[..., Source], tmp_path: Path, kind: str, method: str, bias: bool
 ) -> None:
     """A model of the kind, folded to MHA, is the kind again."""
-    source = make_source(attention=kind, attention_bias=bias)
+    source = make_source(attention=kind, attention_bias=bias, **ONE_LAYER)
     fold(source, tmp_path / "mha.pt")
     convert(kind, tmp_path / "mha.pt", tmp_path / "out.pt", "--method", method)
     made = open_source(tmp_path / "out.pt")
@@ -70,8 +72,8 @@ def test_gqa_with_every_head_its_own_is_the_model_itself(
 def test_on_trained_weights_least_squares_lose_less_than_means(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], kind: str, bias: bool
 ) -> None:
-    options = {"attention_bias": True} if bias else {}
-    path = save(tmp_path / "a.pt", trained(attention="mha", **options), attention="mha", **options)
+    options = {"attention": "mha", "attention_bias": bias, **ONE_LAYER}
+    path = save(tmp_path / "a.pt", trained(**options), **options)
     convert(kind, path, tmp_path / "out.pt", "--data", str(data), "--json")
     report = json.loads(capsys.readouterr().out)
     losses = {method: tried["loss"] for method, tried in report["tried"].items()}

@@ -27,20 +27,30 @@ def convert(source: Path, output: Path, dim: int, *words: str) -> None:
     assert cli.main(["to-collaborative", "--dim", str(dim), str(source), str(output), *words]) == 0
 
 
+ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
+MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_mul", "cross_attention": "mhe_add"}
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("learned", "options"),
     [
-        {"attention": "mha"},
-        {"attention": "mha", "attention_bias": True},
-        {"attention": "gqa", "attention_bias": True},
-        {"attention": "mhe_mul"},
-        {"attention": "mhe_add"},
-        {"attention": "mha", "cross_attention": "mqa", "attention_head_dim": 4},
+        (False, {"attention": "mha"}),
+        (False, {"attention": "mha", "attention_bias": True}),
+        (False, {"attention": "gqa", "attention_bias": True}),
+        (False, {"attention": "mhe_mul"}),
+        (False, {"attention": "mhe_add"}),
+        (False, {"attention": "mha", "cross_attention": "mqa", "attention_head_dim": 4}),
+        (True, {"attention": "mha", **ONE_LAYER}),
+        (True, {"attention": "mha", "attention_bias": True}),
+        (True, {**MIXED, "attention_bias": True, **ONE_LAYER}),
+        (
+            True,
+            {"attention": "mha", "cross_attention": "mqa", "attention_head_dim": 4, **ONE_LAYER},
+        ),
     ],
 )
-@pytest.mark.parametrize("learned", [False, True], ids=["random", "trained"])
 def test_it_is_exact_for_all_dimensions(
-    make_source: Callable[..., Source], tmp_path: Path, options: dict[str, Any], learned: bool
+    make_source: Callable[..., Source], tmp_path: Path, learned: bool, options: dict[str, Any]
 ) -> None:
     source = make_source(learned=learned, **options)
     convert(source.path, tmp_path / "out.pt", WIDTH)
@@ -74,7 +84,8 @@ def test_half_precision_is_read_in_float32(
 def test_fewer_dimensions_lose_more(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = save(tmp_path / "a.pt", trained(attention="mha"), attention="mha")
+    options = {"attention": "mha", **ONE_LAYER}
+    path = save(tmp_path / "a.pt", trained(**options), **options)
     reports = []
     for dim in (2, 6, 12):
         convert(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,20 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("safetensors", reason="safetensors is not installed")
     folder = tmp_path_factory.mktemp("bundles") / "a bundle"
     export(trained(), "fairseq", folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle that says 10 subwords at most, which no test writes in.
+
+    The model never comes to an end, and the others' limit of 200 takes long.
+    """
+    pytest.importorskip("safetensors", reason="safetensors is not installed")
+    folder = tmp_path_factory.mktemp("bundles") / "a brief bundle"
+    model = trained()
+    few = replace(model.decoding, max_len_a=0, max_len_b=10)
+    export(replace(model, decoding=few), "fairseq", folder)
     return folder
 
 

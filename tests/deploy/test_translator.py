@@ -145,11 +145,12 @@ def test_the_best_come_first_with_their_scores(translator: Translator) -> None:
 
 @pytest.fixture(scope="module")
 def narrow(exported: Path) -> Translator:
-    """A model that takes 150 tokens."""
+    """A model that takes 150 tokens, and says few."""
     text, engine, decoding, _, name = load_parts(
         exported, None, None, "fairseq", int8=False, cpu=True, threads=None
     )
-    return Translator(text, engine, decoding, (150, 150), name)
+    few = replace(decoding, max_len_a=0, max_len_b=10)
+    return Translator(text, engine, few, (150, 150), name)
 
 
 def test_a_long_line_is_cut_at_ends_of_sentences_and_nothing_is_lost(narrow: Translator) -> None:

@@ -20,6 +20,7 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.forms import Form, Number, fault
 from fairseq_mhe.prepare.corpora.known import count_warnings
 from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.report import significance
 from fairseq_mhe.report.results import gather, summarise
 from fairseq_mhe.report.table import PAPER, QUICKSTART
 from fairseq_mhe.runs.resuming import LAST
@@ -141,8 +142,11 @@ VALUES = (None, {}, [], "x", "\ud800", -1, 1.5, 1e999, 10**400, True)
 
 
 @pytest.mark.parametrize("file", RESULTS)
-def test_every_value_of_a_result_is_checked_or_does_no_harm(made: Path, file: str) -> None:
+def test_every_value_of_a_result_is_checked_or_does_no_harm(
+    made: Path, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each of them is replaced by others; what is read without complaint makes a table."""
+    monkeypatch.setattr(significance, "RESAMPLES", 5)
     whole = json.loads((made / file).read_text())
     for path in list(places(whole))[1:]:
         for value in VALUES:

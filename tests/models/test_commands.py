@@ -161,8 +161,16 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
     )
 
 
-@pytest.mark.parametrize("kind", ["mha", "mhe_mul", "mhe_add", "mha+mhe_mul+mhe_add"])
-@pytest.mark.parametrize("options", ["--beam 5 --lenpen 0.6", "--beam 1"])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("mha", "--beam 5 --lenpen 0.6"),
+        ("mhe_mul", "--beam 1"),
+        ("mhe_add", "--beam 5 --lenpen 0.6"),
+        ("mha+mhe_mul+mhe_add", "--beam 5 --lenpen 0.6"),
+        ("mha+mhe_mul+mhe_add", "--beam 1"),
+    ],
+)
 def test_generation_translates_every_sentence(folder: Path, kind: str, options: str) -> None:
     assert hypotheses(generate(folder, *options.split(), kind=kind)) == list(range(SENTENCES))
 

@@ -15,8 +15,8 @@ from tests.fixtures.models import make_model
 B, BEAM, S, T = 3, 2, 7, 5
 PADDING = "fairseq_mhe.attention.kernel.CausalMask.hides_padding"
 ORDER = "fairseq_mhe.attention.cache._listed"
-#: fairseq's own questions: whether anything is padded. The encoder also makes two numbers on the
-#: CPU, by which it multiplies.
+#: fairseq's own questions: whether anything is padded (each layer of the encoder asks). The encoder
+#: also makes two numbers on the CPU, by which it multiplies.
 _FAIRSEQ = "fairseq.models.transformer.transformer"
 ENCODER = f"{_FAIRSEQ}_encoder.TransformerEncoderBase.forward_scriptable"
 DECODER = f"{_FAIRSEQ}_decoder.TransformerDecoderBase.extract_features_scriptable"
@@ -28,19 +28,29 @@ every_kind = pytest.mark.parametrize(
 
 
 def model_of(kind: str) -> TransformerMHEModel:
-    """fairseq's sinusoidal positions read a shape from memory, which fake tensors have not."""
+    """Of one layer of the encoder, and two of the decoder: its last one returns weights.
+
+    fairseq's sinusoidal positions read a shape from memory, which fake tensors have not.
+    """
     learned: dict[str, Any] = {"encoder_learned_pos": True, "decoder_learned_pos": True}
     lengths = {"max_source_positions": 32, "max_target_positions": 32}
-    return make_model(attention=kind, **learned, **lengths)
+    return make_model(attention=kind, encoder_layers=1, **learned, **lengths)
 
 
 @every_kind
-def test_gradients_stay_on_the_gpu(kind: str, dtype: str) -> None:
+def test_training_asks_no_more_than_it_must_and_gradients_stay_on_the_gpu(
+    kind: str, dtype: str
+) -> None:
     model = model_of(kind).train()
-    with fake_cuda({ENCODER: True, DECODER: True, PADDING: False}, elsewhere=ENCODER):
+    answers = {ENCODER: True, DECODER: True, PADDING: False}
+    with fake_cuda(answers, elsewhere=ENCODER) as watch:
         moved(model, DTYPES[dtype])
         source, target = (empty(B, length, dtype=torch.long) for length in (S, T))
         scores = model(source, empty(B, dtype=torch.long), target)[0]
+        assert (scores.device, scores.dtype) == (CUDA, DTYPES[dtype])
+        # All layers ask once what the causal mask hides; kinds without a fused kernel do not ask.
+        assert watch.asked.pop(PADDING, 0) <= 1
+        assert watch.asked == {ENCODER: 1, DECODER: 1}
         model.get_normalized_probs((scores, None), log_probs=True).sum().backward()
         for name, parameter in model.named_parameters():
             assert parameter.grad is not None, name
@@ -49,19 +59,12 @@ def test_gradients_stay_on_the_gpu(kind: str, dtype: str) -> None:
 
 
 @every_kind
-def test_a_model_asks_no_more_than_it_must(kind: str, dtype: str) -> None:
+def test_decoding_asks_no_more_than_it_must(kind: str, dtype: str) -> None:
     model = model_of(kind)
-    answers = {ENCODER: True, DECODER: True, PADDING: False, ORDER: [0, 0, 3, 2, 5, 5]}
+    answers = {ENCODER: True, DECODER: True, ORDER: [0, 0, 3, 2, 5, 5]}
     with fake_cuda(answers, elsewhere=ENCODER) as watch, torch.no_grad():
         moved(model, DTYPES[dtype])
         source, lengths_of = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
-        target = empty(B, T, dtype=torch.long)
-        scores = model.train()(source, lengths_of, target)[0]
-        assert (scores.device, scores.dtype) == (CUDA, DTYPES[dtype])
-        # All layers ask once what the causal mask hides; kinds without a fused kernel do not ask.
-        assert watch.asked.pop(PADDING, 0) <= 1
-        assert watch.asked == {ENCODER: 2, DECODER: 1}
-        model.eval()
         state: dict[str, Any] = {}
         memory = model.encoder(source, lengths_of)
         memory = model.encoder.reorder_encoder_out(memory, empty(B * BEAM, dtype=torch.long))

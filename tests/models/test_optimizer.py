@@ -4,6 +4,7 @@ in every precision, and they resume.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.fixtures.models import make_model
 NAMES = ("query_embedding", "key_embedding", "value_embedding")
 
 
+@functools.cache  # converting takes longer than all updates of a test
 def configuration(optimizer: str, *more: str) -> DictConfig:
     words = [
         "data",

@@ -23,17 +23,30 @@ def test_a_row_is_known_by_its_sizes(row: str) -> None:
     "different",
     [
         {},
-        {"encoder_layers": 4, "share_all_embeddings": True},
+        {
+            "encoder_layers": 4,
+            "share_all_embeddings": True,
+            "attention": "collaborative",
+            "collaborative_dim": 64,
+            "attention_bias": True,
+        },
         {
             "encoder_normalize_before": True,
             "activation_fn": "gelu",
             "share_decoder_input_output_embed": True,
+            "attention": "gqa",
+            "attention_kv_heads": 4,
+            "attention_head_dim": 16,
         },
-        {"attention": "collaborative", "collaborative_dim": 64, "attention_bias": True},
-        {"attention": "gqa", "attention_kv_heads": 4, "attention_head_dim": 16},
-        {"attention": "mhe_mul", "head_embedding_offset": 0.0},
-        {"encoder_learned_pos": True, "max_source_positions": 40, "merge_src_tgt_embed": True},
-        {"adaptive_softmax_cutoff": [10, 20], "adaptive_softmax_factor": 2.0},
+        {
+            "attention": "mhe_mul",
+            "head_embedding_offset": 0.0,
+            "adaptive_softmax_cutoff": [10, 20],
+            "adaptive_softmax_factor": 2.0,
+            "encoder_learned_pos": True,
+            "max_source_positions": 40,
+            "merge_src_tgt_embed": True,
+        },
     ],
 )
 def test_the_flags_build_the_same_model(different: dict[str, Any]) -> None:

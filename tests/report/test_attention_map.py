@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from fairseq_mhe.prepare.tokenise import tokeniser
 from fairseq_mhe.report import attention_map as module
 from fairseq_mhe.report.attention_map import AttentionMap, attention_map, draw, encode, model_of
 from tests.attention.equations import EQUATIONS
+from tests.fixtures.checkpoints import save
+from tests.fixtures.models import make_model
 
 ENGLISH = [f"The lamp number {i}, in the hall was on for {i} hours." for i in range(20)]
 GERMAN = [
@@ -37,6 +40,8 @@ GERMAN = [
 SENTENCE, TRANSLATION = "The lamp in the hall.", "Schön für 5 $ & 6 $!"
 LAYERS, HEADS = 2, 4
 SIZES = {"embed_dim": 16, "ffn_embed_dim": 32, "layers": LAYERS, "attention_heads": HEADS}
+#: What is drawn: each token is a label to be laid out in every panel.
+SHORT, SHORT_TRANSLATION = "A lamp.", "Schön."
 PLACES = ("encoder", "decoder", "cross")
 
 
@@ -72,7 +77,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
 
 
 @functools.cache
-def configuration(arch: str) -> DictConfig:
+def configuration() -> DictConfig:
     """Of a small model of the default kind: making one takes longer than drawing a map."""
     sizes = {
         f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in SIZES.items()
@@ -80,7 +85,7 @@ def configuration(arch: str) -> DictConfig:
     args = argparse.Namespace(
         max_source_positions=40,
         max_target_positions=40,
-        arch=arch,
+        arch="transformer_mhe_tiny",
         task="translation",
         data="/moved since",
         share_all_embeddings=True,
@@ -89,12 +94,10 @@ def configuration(arch: str) -> DictConfig:
     return convert_namespace_to_omegaconf(args)
 
 
-def save_checkpoint(
-    path: Path, data: DataFolder, arch: str = "transformer_mhe_tiny", **options: Any
-) -> Path:
+def save_checkpoint(path: Path, data: DataFolder, **options: Any) -> Path:
     """A checkpoint of a small random model as fairseq-train writes it."""
     torch.manual_seed(3)
-    cfg = copy.deepcopy(configuration(arch))
+    cfg = copy.deepcopy(configuration())
     if options:
         cfg.model = {**cfg.model, **options}
     cfg.task.data = str(data.binary)
@@ -127,13 +130,19 @@ def checkpoint(data: DataFolder, tmp_path_factory: pytest.TempPathFactory) -> Ca
     return of
 
 
+@pytest.fixture(scope="module")
+def opened(data: DataFolder, checkpoint: Callable[[str], Path]) -> Callable[[str], Any]:
+    """The model of a kind and its task, opened once: tests must not change it."""
+    return functools.cache(lambda kind: model_of(open_source(checkpoint(kind)), data))
+
+
 @pytest.mark.parametrize("kind", sorted(KINDS))
 @pytest.mark.parametrize("place", PLACES)
 def test_weights_are_those_of_the_equation(
-    kind: str, place: str, data: DataFolder, checkpoint: Callable[[str], Path]
+    kind: str, place: str, data: DataFolder, opened: Callable[[str], Any]
 ) -> None:
     """Each layer's weights equal the plain equation over its input; each row is a distribution."""
-    model, task = model_of(open_source(checkpoint(kind)), data)
+    model, task = opened(kind)
     source = encode(SENTENCE, 0, data.processing(), task.source_dictionary, 40)
     target = (
         None
@@ -145,12 +154,16 @@ def test_weights_are_those_of_the_equation(
         for layer in (model.encoder if place == "encoder" else model.decoder).layers
     ]
     inputs: list[tuple[Any, Any]] = []
-    for sublayer in sublayers:
+    hooks = [
         sublayer.register_forward_pre_hook(
             lambda _, args, kwargs: inputs.append((kwargs["query"], kwargs["key"])),
             with_kwargs=True,
         )
+        for sublayer in sublayers
+    ]
     shown = attention_map(model, task, place, source, target)
+    for hook in hooks:
+        hook.remove()
     queries, keys = len(shown.queries), len(shown.keys)
     assert len(shown.layers) == LAYERS
     hidden = torch.zeros(1, queries, keys, dtype=torch.bool)
@@ -217,8 +230,8 @@ def test_the_command_writes_a_picture(
         "draw",
         lambda shown, title, out: (drawn.append((shown, title)), draw(shown, title, out)),
     )
-    words = ["--sentence", SENTENCE, "--place", place]
-    words += [] if place == "encoder" else ["--target", TRANSLATION]
+    words = ["--sentence", SHORT, "--place", place]
+    words += [] if place == "encoder" else ["--target", SHORT_TRANSLATION]
     out = tmp_path / "new folder" / "map.png"
     printed, _ = run(capsys, checkpoint("mhe_mul"), data.folder, out, *words)
     assert printed == f"{out}: {place} attention (mhe_mul), 2 layers, 4 heads\n"
@@ -228,7 +241,7 @@ def test_the_command_writes_a_picture(
         colours = len(image.convert("RGB").getcolors(maxcolors=1 << 24) or [])
     assert colours > 20
     ((shown, title),) = drawn
-    assert title == f"{place} attention, mhe_mul: {SENTENCE}"
+    assert title == f"{place} attention, mhe_mul: {SHORT}"
     assert len(shown.layers) == LAYERS
 
 
@@ -237,8 +250,11 @@ def test_without_a_target_the_models_own_translation_is_shown(
     checkpoint: Callable[[str], Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The map's rows are the hypothesis of fairseq's beam search, and its text is printed."""
+    few = dataclasses.replace(module.DECODING, max_len_b=5)  # a random model comes to no end
+    monkeypatch.setattr(module, "DECODING", few)
     out = tmp_path / "map.svg"
     printed, _ = run(capsys, checkpoint("mqa"), data.folder, out, "--sentence", "The lamp")
     model, task = model_of(open_source(checkpoint("mqa")), data)
@@ -320,7 +336,7 @@ def test_a_place_that_the_model_does_not_have_is_one_line(
     data: DataFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = save_checkpoint(tmp_path / "lone.pt", data, attention="mha", no_cross_attention=True)
-    words = ["--sentence", SENTENCE, "--target", TRANSLATION]
+    words = ["--sentence", SHORT, "--target", SHORT_TRANSLATION]
     _, err = run(capsys, path, data.folder, tmp_path / "map.png", *words)
     assert f"{path} has no cross attention: give another --place" in err
     assert err.count("\n") == 1
@@ -334,7 +350,7 @@ def test_bad_files_end_in_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     good, out = checkpoint("mha"), tmp_path / "map.png"
-    stock = save_checkpoint(tmp_path / "stock.pt", data, arch="transformer")
+    stock = save(tmp_path / "stock.pt", make_model(arch="transformer"), _name="transformer")
     cut = tmp_path / "cut.pt"
     cut.write_bytes(good.read_bytes()[:2000])
     other = save_checkpoint(

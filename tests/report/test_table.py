@@ -15,9 +15,9 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.report import plots
+from fairseq_mhe.report import plots, significance
 from fairseq_mhe.report.results import Cell, gather, summarise
 from fairseq_mhe.report.table import PAPER, QUICKSTART, Preset, write_table
 from fairseq_mhe.runs import comet
@@ -41,10 +41,17 @@ PROMISED = {
 
 
 @pytest.fixture(autouse=True)
-def coarse_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes most of the time, and only two tests look at how large a picture is."""
-    if request.function not in (test_the_picture_is_fit_for_a_talk, test_every_format_is_written):
-        monkeypatch.setattr(plots, "DPI", 20)
+def few_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing and resampling take most of the time; only these tests look at a picture, and how
+    comparisons are made is tested beside.
+    """
+    monkeypatch.setattr(significance, "RESAMPLES", 100)
+    if request.function not in (
+        test_files_are_written_and_nothing_is_trained,
+        test_the_picture_is_fit_for_a_talk,
+        test_every_format_is_written,
+    ):
+        monkeypatch.setattr(plots, "_save", lambda _, path: write_text(path, ""))
 
 
 def bleu_of(run: Run) -> float:

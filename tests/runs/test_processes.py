@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.processes import Child, real_warnings
-from tests.fixtures.processes import PYTHON
+from tests.fixtures.processes import LOADED, PYTHON, kill
 
 
 @pytest.fixture
@@ -91,18 +91,21 @@ def test_a_failure_is_one_line_with_its_reason_and_log(
 def test_it_dies_with_its_parent_even_by_kill_9(tmp_path: Path, module: str) -> None:
     write(tmp_path, "import os, time; print(os.getpid(), flush=True); time.sleep(60)")
     parent_code = (
-        "import time, pathlib; from fairseq_mhe.runs.processes import Child, real_warnings;"
+        "import os, time, pathlib; pathlib.Path('parent').write_text(str(os.getpid()));"
+        "from fairseq_mhe.runs.processes import Child;"
         f"child = Child({module!r}, [], pathlib.Path('log'), threads=1); time.sleep(60)"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", parent_code], cwd=tmp_path, stderr=subprocess.DEVNULL
+        [sys.executable, LOADED, "-c", parent_code], cwd=tmp_path, stderr=subprocess.DEVNULL
     )
     try:
         child = int(wait_for(lambda: (tmp_path / "log").read_text().split("\n")[1]))
         os.kill(child, 0)
+        # Not its stand-in, at whose death the fork server would kill the child too.
+        os.kill(int((tmp_path / "parent").read_text()), signal.SIGKILL)
+        parent.wait(timeout=30)
     finally:
-        parent.send_signal(signal.SIGKILL)
-        parent.wait()
+        kill(parent)
     assert wait_for(lambda: not alive(child))
 
 

@@ -173,7 +173,7 @@ def _hold(folder: Path, locked: Event) -> None:
 def test_a_second_process_is_kept_out_until_the_first_is_killed(tmp_path: Path) -> None:
     leftover = tmp_path / "run" / ".model.pt.4711.part"
     leftover.parent.mkdir()
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("fork")  # a new Python would load torch
     locked = context.Event()
     other = context.Process(target=_hold, args=(tmp_path, locked))
     other.start()

@@ -26,6 +26,7 @@ def test_a_dry_run_ends_in_one_table(
     commands = gpu_check.commands(out := tmp_path / "out", "cpu")
     commands.pop("speed, training")  # of the two benchmarks one is enough
     monkeypatch.setattr(gpu_check, "commands", lambda *_: commands)
+    monkeypatch.setattr(gpu_check, "EMBED_DIM", 32)  # a CPU takes long over fp16
     shutil.copytree(finished.out, out / "quickstart")  # trained already
     assert gpu_check.main(["--cpu", "--out", str(out)]) == 0
     printed = capsys.readouterr().out

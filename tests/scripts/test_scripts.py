@@ -13,6 +13,7 @@ import pytest
 
 from fairseq_mhe import cli
 from studies.__main__ import STUDIES
+from tests.fixtures.processes import python
 from tests.fixtures.sandbox import REPOSITORY, Sandbox
 
 SCRIPTS = sorted(
@@ -93,6 +94,11 @@ class Missing(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Missing())
+for name in [*sys.modules]:  # of what the fork server has loaded
+    if not {{*name.split(".")}}.isdisjoint({_EXTRAS.split()}):
+        del sys.modules[name]
+        parent, _, last = name.rpartition(".")
+        vars(sys.modules.get(parent, sys)).pop(last, None)
 for line in sys.argv[1:]:
     sys.argv = [*line.split(), "--help"]
     said = io.StringIO()
@@ -106,7 +112,7 @@ for line in sys.argv[1:]:
 
 
 def test_every_help_is_there_without_the_extras() -> None:
-    """All in one process, which imports torch once."""
+    """All in one process."""
     modules = {
         module
         for script in SCRIPTS
@@ -116,11 +122,9 @@ def test_every_help_is_there_without_the_extras() -> None:
     lines = [*modules, *(f"studies {name}" for name in STUDIES)]
     lines += [f"fairseq_mhe.cli {name}" for name in cli.SUBCOMMANDS]
     rooms = [str(REPOSITORY / room) for room in ("", "data-prep", "scripts", "results/prepare")]
-    subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _HELP_WITHOUT, *lines],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(rooms)},
-        check=True,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms)}
+    done = python(_HELP_WITHOUT, *lines, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("study", STUDIES)

@@ -30,6 +30,7 @@ def test_an_absurd_number_is_one_line(
 def test_share_and_gpus_are_those_asked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(module, "ROWS", {"base": module.ROWS["base"]})
     monkeypatch.setattr("sys.argv", ["wmt14_estimate.py", "--share", "1", "--gpus", "10000"])
     module.main()
     printed = capsys.readouterr().out
