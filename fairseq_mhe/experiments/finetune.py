@@ -154,9 +154,7 @@ def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
     Raises:
         UserError: they were not, so that numbers of theirs do not belong into one row or column.
     """
-    first, *others = [
-        {"precision": precision.FLOAT32, **read_json(run / "config.json")} for run in runs
-    ]
+    first, *others = map(_settings, runs)
     for run, config in zip(runs[1:], others, strict=True):
         for name in sorted({**first, **config}.keys() - {*but, "versions"}):
             if config.get(name) != first.get(name):
@@ -164,6 +162,16 @@ def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
                     f"{run} has {name} {config.get(name)!r:.60}, and {runs[0]} has "
                     f"{first.get(name)!r:.60}: numbers of both make no table; take one away"
                 )
+
+
+def _settings(run: Path) -> dict[str, Any]:
+    """A run's config.json; the first runs did not say that they were in float32."""
+    return {"precision": precision.FLOAT32, **read_json(run / "config.json")}
+
+
+def precision_in(run: Path) -> str:
+    """What a run was trained in."""
+    return str(_settings(run)["precision"])
 
 
 def scored(folder: Path, task: TaskFolder) -> bool:

@@ -20,6 +20,7 @@ from fairseq_mhe.experiments.finetune import (
     check_made_of,
     fine_tune_all,
     plan,
+    precision_in,
     run_name,
     scored,
     seed_scores,
@@ -244,7 +245,8 @@ class LanguageTable:
             sizes = {}
         for task in self.tasks:
             every = [run for model in finished for run in self._runs(model, task)]
-            check_alike(every, but=("seed", "start", "attention"))
+            # Seeds of one model must be of one precision; of models the notes tell it.
+            check_alike(every, but=("seed", "start", "attention", "precision"))
         scores = {_name(model): self._scores(model) for model in finished}
         losses = {_name(model): nats_in(self._pretrained(model)) for model in finished}
         plot_tasks(scores, self.path.with_suffix(".png"), self.arch)
@@ -276,10 +278,23 @@ class LanguageTable:
                 "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
                 "Pre-training, nats: of what the model is asked for, on the validation text, one "
                 "training each.",
+                self._fine_tuned(models),
             ]
         else:
             pretrained = [folder for model in models for folder in self._all_pretrained(model)]
         return [*notes, *pretraining_notes(pretrained)]
+
+    def _fine_tuned(self, models: Sequence[Model]) -> str:
+        """In what precision the runs were, and of which models where they differ."""
+        made: dict[str, list[str]] = {}
+        for model in models:
+            runs = [run for task in self.tasks for run in self._runs(model, task)]
+            found = {precision_in(run): None for run in runs}
+            made.setdefault(" and ".join(found), []).append(_name(model))
+        if len(made) == 1:
+            return f"Fine-tuning: in {next(iter(made))}."
+        told = (f"in {precision} ({', '.join(names)})" for precision, names in made.items())
+        return f"Fine-tuning: {'; '.join(told)}."
 
     def _pretrained(self, model: Model, number: int = 1) -> Path:
         return pretrained(self.arch, (*model, number), self.data, self.out)

@@ -363,6 +363,35 @@ def test_a_table_is_made_of_kept_runs(
     assert not (tmp_path / "more").exists()
 
 
+def test_models_of_two_precisions_are_told(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seeds of one model are not averaged over two."""
+    runs = [RUN, f"{RUN}-sst2-seed1"]
+    assert cli.main(["keep", *(str(folder / run) for run in runs), "--out", str(tmp_path)]) == 0
+    for run in runs:
+        other = tmp_path / run.replace("mhe_mul", "sha")
+        shutil.copytree(tmp_path / run, other)
+        change(other / "config.json", attention="sha", precision="bf16")
+    words = ["--data", str(folder / "text"), "--tasks", str(folder / "sst2"), "--finished-only"]
+    line = ["nlu-table", "roberta_mhe_tiny", *words, "--out", str(tmp_path)]
+    for kinds, told in (
+        ("mhe_mul", "- Fine-tuning: in float32."),
+        ("mhe_mul,sha", "- Fine-tuning: in float32 (mhe_mul); in bf16 (sha)."),
+    ):
+        assert cli.main([*line, "--kinds", kinds, "--seeds", "1"]) == 0
+        assert told in (tmp_path / "nlu-table.md").read_text().splitlines()
+    second = tmp_path / f"{RUN}-sst2-seed2"
+    shutil.copytree(tmp_path / runs[1], second)
+    change(second / "config.json", precision="bf16")
+    assert cli.main([*line, "--kinds", "mhe_mul", "--seeds", "1,2"]) == 2
+    assert "-sst2-seed2 has precision 'bf16'" in capsys.readouterr().err
+
+
+def change(path: Path, **settings: str) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+
+
 def test_a_kept_model_is_not_trained_again(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
