@@ -27,6 +27,11 @@ settings.register_profile(
 settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those marked ``early`` first, so that no process waits for another's."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:
     """Models and inputs that a test makes without a generator of its own."""

@@ -35,6 +35,7 @@ KINDS = ("mha", "mhe_mul")
 FAMILIES = ("DEBUG", "INFO", "Warning", "warn", "hydra", "Traceback")
 
 
+@pytest.mark.early
 def test_it_ends_in_the_table(finished: Finished) -> None:
     out = finished.out
     assert finished.returncode == 0, finished.stderr

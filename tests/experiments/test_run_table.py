@@ -204,6 +204,7 @@ def killed_after(process: subprocess.Popen[Any], out: Path, changes: int) -> boo
     return False
 
 
+@pytest.mark.early
 def test_killed_at_random_moments_it_ends_in_the_same_table(
     miniature: Path, environment: Path, table: Path, tmp_path: Path
 ) -> None:
