@@ -17,7 +17,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning, trained_on
 from fairseq_mhe.runs.language_recipes import finetuning
-from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, trained
+from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, configuration, trained
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.task_scores import score_task
 
@@ -154,7 +154,7 @@ def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
     Raises:
         UserError: they were not, so that numbers of theirs do not belong into one row or column.
     """
-    first, *others = map(_settings, runs)
+    first, *others = map(configuration, runs)
     for run, config in zip(runs[1:], others, strict=True):
         for name in sorted({**first, **config}.keys() - {*but, "versions"}):
             if config.get(name) != first.get(name):
@@ -162,16 +162,6 @@ def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
                     f"{run} has {name} {config.get(name)!r:.60}, and {runs[0]} has "
                     f"{first.get(name)!r:.60}: numbers of both make no table; take one away"
                 )
-
-
-def _settings(run: Path) -> dict[str, Any]:
-    """A run's config.json; the first runs did not say that they were in float32."""
-    return {"precision": precision.FLOAT32, **read_json(run / "config.json")}
-
-
-def precision_in(run: Path) -> str:
-    """What a run was trained in."""
-    return str(_settings(run)["precision"])
 
 
 def scored(folder: Path, task: TaskFolder) -> bool:
@@ -193,7 +183,7 @@ def check_made_of(run: Path, data: Any, place: Path) -> None:
     Raises:
         UserError: it is not.
     """
-    if read_json(run / "config.json").get("data") != data:
+    if configuration(run).get("data") != data:
         told = "give the data that it was made of, or another --out"
         raise UserError(f"{run} is not of {place}: {told}")
 

@@ -20,7 +20,6 @@ from fairseq_mhe.experiments.finetune import (
     check_made_of,
     fine_tune_all,
     plan,
-    precision_in,
     run_name,
     scored,
     seed_scores,
@@ -49,7 +48,7 @@ from fairseq_mhe.report.language_table import language_tables, perplexity_table
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.language_recipes import Pretraining
-from fairseq_mhe.runs.language_runs import pretraining_notes
+from fairseq_mhe.runs.language_runs import configuration, each_once, pretraining_notes
 from fairseq_mhe.runs.task_scores import commonest_score
 
 #: The paper's, in its order.
@@ -286,15 +285,12 @@ class LanguageTable:
 
     def _fine_tuned(self, models: Sequence[Model]) -> str:
         """In what precision the runs were, and of which models where they differ."""
-        made: dict[str, list[str]] = {}
+        told = []
         for model in models:
             runs = [run for task in self.tasks for run in self._runs(model, task)]
-            found = {precision_in(run): None for run in runs}
-            made.setdefault(" and ".join(found), []).append(_name(model))
-        if len(made) == 1:
-            return f"Fine-tuning: in {next(iter(made))}."
-        told = (f"in {precision} ({', '.join(names)})" for precision, names in made.items())
-        return f"Fine-tuning: {'; '.join(told)}."
+            found = dict.fromkeys(configuration(run)["precision"] for run in runs)
+            told.append((f"in {' and '.join(found)}", _name(model)))
+        return f"Fine-tuning: {'; '.join(each_once(told))}."
 
     def _pretrained(self, model: Model, number: int = 1) -> Path:
         return pretrained(self.arch, (*model, number), self.data, self.out)

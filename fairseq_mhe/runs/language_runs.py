@@ -4,7 +4,7 @@ import contextlib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,15 +24,12 @@ from fairseq_mhe.runs.resuming import LAST, check_unclaimed, restore
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
 _ANY = (str, bool, int, Number, dict, list, None)
-#: What is told of a pre-training's config.json.
-_CONFIG = Form(
-    {
-        "recipe": {**dict.fromkeys(("updates", "batch", "tokens"), int), str: _ANY},
-        "?precision": str,
-        "?versions": {str: str},
-        str: _ANY,
-    },
-    "put back what it was, or remove its folder and make the run again",
+_AGAIN = "put back what it was, or remove its folder and make the run again"
+_RUN = {"?precision": str, "?versions": {str: str}, str: _ANY}
+#: A run's config.json, and what is told of a pre-training's.
+_CONFIG = Form(_RUN, _AGAIN)
+_PRETRAINING = Form(
+    {"recipe": {**dict.fromkeys(("updates", "batch", "tokens"), int), str: _ANY}, **_RUN}, _AGAIN
 )
 #: What a run folder says of its model's quality.
 SCORES = "scores.json"
@@ -73,7 +70,7 @@ class LanguageRun:
         """Write config.json, or see that it is of the same settings."""
         path = self.folder / "config.json"
         if path.exists():
-            found = {"precision": FLOAT32, **read_json(path)}
+            found = configuration(self.folder)
             wanted = {"precision": FLOAT32, **json.loads(json.dumps(self.settings))}
             for name in {**wanted, **found}:
                 if name != "versions" and found.get(name) != wanted.get(name):
@@ -86,25 +83,34 @@ class LanguageRun:
         write_json(path, {**self.settings, "versions": versions()})
 
 
+def configuration(folder: Path, form: Form = _CONFIG) -> dict[str, Any]:
+    """A run folder's config.json; one that names no precision was trained in float32."""
+    return {"precision": FLOAT32, **read_json(folder / "config.json", form)}
+
+
+def each_once(told: Iterable[tuple[str, str]]) -> list[str]:
+    """The texts of pairs (text, name), each once; where they differ, with its names behind it."""
+    names: dict[str, list[str]] = {}
+    for text, name in told:
+        names.setdefault(text, []).append(name)
+    if len(names) == 1:
+        return list(names)
+    return [f"{text} ({', '.join(of)})" for text, of in names.items()]
+
+
 def pretraining_notes(folders: Sequence[Path]) -> list[str]:
     """How the runs of such folders were pre-trained, and with what, in words."""
-    made: dict[str, list[str]] = {}
-    used = []
+    made, used = [], []
     for folder in folders:
-        config = read_json(folder / "config.json", _CONFIG)
-        recipe, precision = config["recipe"], config.get("precision", FLOAT32)
+        config = configuration(folder, _PRETRAINING)
+        recipe = config["recipe"]
         how = (
             f"Pre-training: {recipe['updates']:,} updates of {recipe['batch']:,} blocks of "
-            f"{recipe['tokens']:,} subwords, in {precision}"
+            f"{recipe['tokens']:,} subwords, in {config['precision']}"
         )
-        made.setdefault(how, []).append(folder.name)
-        packages = config.get("versions", {})
-        used.append(f"{', '.join(f'{name} {version}' for name, version in packages.items())}.")
-    several = len(made) > 1
-    lines = [
-        f"{how} ({', '.join(names)})." if several else f"{how}." for how, names in made.items()
-    ]
-    return [*lines, *(line for line in dict.fromkeys(used) if line != ".")]
+        made.append((how, folder.name))
+        used.append(", ".join(f"{name} {of}" for name, of in config.get("versions", {}).items()))
+    return [f"{line}." for line in (*each_once(made), *dict.fromkeys(used)) if line]
 
 
 @dataclass(frozen=True)
