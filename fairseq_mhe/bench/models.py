@@ -57,11 +57,12 @@ def configuration(
         *as_words(rest),
         *extra,
     )
-    return copy.deepcopy(_configuration(words))
+    return copy.deepcopy(configuration_of(words))
 
 
 @functools.cache  # parsing takes longer than many a repetition
-def _configuration(words: tuple[str, ...]) -> DictConfig:
+def configuration_of(words: tuple[str, ...]) -> DictConfig:
+    """What ``fairseq-train`` would make of a command line; remembered, so not to be changed."""
     args = options.parse_args_and_arch(options.get_training_parser(), list(words))
     # Our architectures apply these two themselves; stock fairseq's needs them as much.
     bf16_is_not_tpu(args)

@@ -38,4 +38,4 @@ def unconverted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(models, "convert_namespace_to_omegaconf", as_parsed)
     # None may be remembered.
-    monkeypatch.setattr(models, "_configuration", models._configuration.__wrapped__)
+    monkeypatch.setattr(models, "configuration_of", models.configuration_of.__wrapped__)
