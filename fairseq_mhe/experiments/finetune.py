@@ -17,7 +17,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning, trained_on
 from fairseq_mhe.runs.language_recipes import finetuning
-from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, configuration, trained
+from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, trained
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.task_scores import score_task
 
@@ -154,7 +154,7 @@ def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
     Raises:
         UserError: they were not, so that numbers of theirs do not belong into one row or column.
     """
-    first, *others = map(configuration, runs)
+    first, *others = map(precision.configuration, runs)
     for run, config in zip(runs[1:], others, strict=True):
         for name in sorted({**first, **config}.keys() - {*but, "versions"}):
             if config.get(name) != first.get(name):
@@ -183,7 +183,7 @@ def check_made_of(run: Path, data: Any, place: Path) -> None:
     Raises:
         UserError: it is not.
     """
-    if configuration(run).get("data") != data:
+    if precision.configuration(run).get("data") != data:
         told = "give the data that it was made of, or another --out"
         raise UserError(f"{run} is not of {place}: {told}")
 

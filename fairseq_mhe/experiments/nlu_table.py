@@ -48,7 +48,8 @@ from fairseq_mhe.report.language_table import language_tables, perplexity_table
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.language_recipes import Pretraining
-from fairseq_mhe.runs.language_runs import configuration, each_once, pretraining_notes
+from fairseq_mhe.runs.language_runs import each_once, pretraining_notes
+from fairseq_mhe.runs.precision import configuration
 from fairseq_mhe.runs.task_scores import commonest_score
 
 #: The paper's, in its order.

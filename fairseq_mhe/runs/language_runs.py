@@ -11,25 +11,28 @@ from typing import Any
 
 from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_output, check_writable, read_json, write_json
-from fairseq_mhe.common.forms import Form, Number
+from fairseq_mhe.common.files import check_output, check_writable, write_json
+from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.language_recipes import shared_out
-from fairseq_mhe.runs.precision import FLOAT32
+from fairseq_mhe.runs.precision import FLOAT32, LANGUAGE_CONFIG, configuration
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, check_unclaimed, restore
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
-_ANY = (str, bool, int, Number, dict, list, None)
-_AGAIN = "put back what it was, or remove its folder and make the run again"
-_RUN = {"?precision": str, "?versions": {str: str}, str: _ANY}
-#: A run's config.json, and what is told of a pre-training's.
-_CONFIG = Form(_RUN, _AGAIN)
+#: What is told of a pre-training's config.json.
 _PRETRAINING = Form(
-    {"recipe": {**dict.fromkeys(("updates", "batch", "tokens"), int), str: _ANY}, **_RUN}, _AGAIN
+    {
+        **LANGUAGE_CONFIG.shape,
+        "recipe": {
+            **dict.fromkeys(("updates", "batch", "tokens"), int),
+            str: LANGUAGE_CONFIG.shape[str],
+        },
+    },
+    LANGUAGE_CONFIG.advice,
 )
 #: What a run folder says of its model's quality.
 SCORES = "scores.json"
@@ -71,7 +74,7 @@ class LanguageRun:
         path = self.folder / "config.json"
         if path.exists():
             found = configuration(self.folder)
-            wanted = {"precision": FLOAT32, **json.loads(json.dumps(self.settings))}
+            wanted = {"precision": self.precision, **json.loads(json.dumps(self.settings))}
             for name in {**wanted, **found}:
                 if name != "versions" and found.get(name) != wanted.get(name):
                     raise UserError(
@@ -81,11 +84,6 @@ class LanguageRun:
             return
         check_unclaimed(self.folder)
         write_json(path, {**self.settings, "versions": versions()})
-
-
-def configuration(folder: Path, form: Form = _CONFIG) -> dict[str, Any]:
-    """A run folder's config.json; one that names no precision was trained in float32."""
-    return {"precision": FLOAT32, **read_json(folder / "config.json", form)}
 
 
 def each_once(told: Iterable[tuple[str, str]]) -> list[str]:

@@ -3,20 +3,26 @@
 import argparse
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.forms import Form
+from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.system import cpu_flags
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.runs.run import Run, read_run
 
 AUTO, FLOAT32 = "auto", "float32"
 PRECISIONS = (AUTO, FLOAT32, "bf16", "fp16")
-_LANGUAGE_CONFIG = Form(
-    {"?precision": PRECISIONS[1:], str: (str, bool, int, dict, list, None)},
+#: A language model's run's config.json.
+LANGUAGE_CONFIG = Form(
+    {
+        "?precision": PRECISIONS[1:],
+        "?versions": {str: str},
+        str: (str, bool, int, Number, dict, list, None),
+    },
     "put back what it was, or remove its folder and make the run again",
 )
 #: Instructions by which a CPU multiplies matrices of bfloat16 faster than those of float32.
@@ -65,14 +71,14 @@ def of_language_model(asked: str, gpu: bool, folder: Path) -> tuple[dict[str, st
     if asked == AUTO:
         own = [folder] if (folder / "config.json").exists() else []
         begun = [*own, *_begun(folder.parent, "recipe")]
-        asked = _begun_with(begun[0]) if begun else fastest(gpu)
+        asked = configuration(begun[0])["precision"] if begun else fastest(gpu)
     words = ["--optimizer", optimizer_for(asked)]
     return ({}, words) if asked == FLOAT32 else ({"precision": asked}, [*words, f"--{asked}"])
 
 
-def _begun_with(folder: Path) -> str:
-    found: str = read_json(folder / "config.json", _LANGUAGE_CONFIG).get("precision", FLOAT32)
-    return found
+def configuration(folder: Path, form: Form = LANGUAGE_CONFIG) -> dict[str, Any]:
+    """A language model's run's config.json; one that names no precision was trained in float32."""
+    return {"precision": FLOAT32, **read_json(folder / "config.json", form)}
 
 
 def fastest(gpu: bool) -> str:
