@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 _GIB = 2**30
+_CONTAINERS_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _PACKAGE = Path(__file__).parents[1]
 #: Packages whose versions are written into each run.
 _PACKAGES = (
@@ -18,13 +19,22 @@ _PACKAGES = (
 #: What has a part in the speed of models.
 _MEASURED = (
     *("attention/*.py", "models/*.py", "bench/*.py", "fairseq_fixes.py"),
-    *("common/allocator.py", "convert/to_ctranslate2.py"),
+    *("common/allocator.py", "common/onednn.py", "convert/to_ctranslate2.py"),
 )
 
 
 def cores() -> int:
     """CPU cores that this process may use, which may be fewer than the machine has."""
     return len(os.sched_getaffinity(0))
+
+
+def memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or what its container has of it."""
+    machines = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        return min(machines, int(_CONTAINERS_LIMIT.read_text()))
+    except (OSError, ValueError):  # no control groups of version 2, or no limit: "max"
+        return machines
 
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
@@ -53,14 +63,14 @@ def machine(device: str) -> dict[str, str]:
 
     found = {
         "processor": f"{_processor()}, {cores()} cores",
-        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / _GIB:.0f} GiB",
+        "memory": f"{memory() / _GIB:.0f} GiB",
         "system": platform.platform(),
         "vector instructions": torch.backends.cpu.get_cpu_capability(),
     }
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
-        memory, capability = f"{gpu.total_memory / _GIB:.0f} GiB", f"{gpu.major}.{gpu.minor}"
-        found["gpu"] = f"{gpu.name}, {memory}, compute capability {capability}"
+        its_memory, capability = f"{gpu.total_memory / _GIB:.0f} GiB", f"{gpu.major}.{gpu.minor}"
+        found["gpu"] = f"{gpu.name}, {its_memory}, compute capability {capability}"
     return found
 
 

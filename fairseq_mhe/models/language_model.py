@@ -19,6 +19,7 @@ from torch import nn
 
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.options import OnePlaceConfig, check_options, check_tied, embedding_of, flat
@@ -45,6 +46,7 @@ class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
     def build_model(cls, cfg: Any, task: Any) -> TransformerLMMHEModel:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
+        keep_compiled_products()
         with one_clear_line(ValueError, AssertionError):  # cut-offs beyond the words
             args = flat(cfg, TransformerLMMHEConfig)
             check_lm(args)

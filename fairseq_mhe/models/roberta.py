@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.embeddings import HASHED, TABLE, HashEmb, build_hashed, folder_of
 from fairseq_mhe.models import shuffle_random
 from fairseq_mhe.models.dropout import quicken_dropout
@@ -145,6 +146,7 @@ class RobertaMHEModel(AnyKind, RobertaModel):
     def build_model(cls, args: Any, task: Any) -> RobertaMHEModel:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
+        keep_compiled_products()
         given: Any = vars(args)
         if isinstance(args, DictConfig):
             given = OmegaConf.to_container(args, resolve=True, enum_to_str=True)

@@ -13,6 +13,7 @@ from torch import nn
 
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
+from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.embeddings import TABLE, HashedEmbedding, build_hashed
 from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.options import (
@@ -40,6 +41,7 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
     def build_model(cls, cfg: Any, task: Any) -> TransformerMHEModel:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
+        keep_compiled_products()
         with one_clear_line(ValueError):
             options = flat(cfg)
             check_options(options)

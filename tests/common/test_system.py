@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
 import fairseq_mhe
+from fairseq_mhe.common import system
 from fairseq_mhe.common.system import installed, machine, software, source_hash
 
 
@@ -17,6 +19,18 @@ def test_the_machine_in_words() -> None:
     assert "cores" in found["processor"]
     assert found["memory"].endswith(" GiB")
     assert "gpu" not in found
+
+
+def test_a_container_may_have_less_memory_than_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(system, "_CONTAINERS_LIMIT", limit)
+    machines = system.memory()
+    assert machines == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for text, found in (("1000000\n", 1_000_000), ("max\n", machines), (f"{2**62}\n", machines)):
+        limit.write_text(text)
+        assert system.memory() == found
 
 
 def test_versions_of_what_has_a_part_in_the_speed() -> None:
