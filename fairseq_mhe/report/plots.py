@@ -60,11 +60,12 @@ def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
     figure = _figure(title)
     left, right = figure.subplots(1, 2)
     _by_row(left, summaries, rows, kinds, "bleu")
-    _label(left, "Quality", "row", "BLEU (bars: 95% bootstrap; hollow: the paper's)")
+    printed = any(summary["paper_bleu"] for summary in summaries)
+    marks = "bars: 95% bootstrap" + ("; hollow: the paper's" if printed else "")
+    _label(left, "Quality", "row", f"BLEU ({marks})")
     _by_row(right, [s for s in summaries if s["p_value"] is not None], rows, kinds, "prr")
     right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
-    told = "PRR, % (bars: 95% bootstrap; hollow: the paper's)"
-    _label(right, "What is left of MHA's BLEU", "row", told)
+    _label(right, "What is left of MHA's BLEU", "row", f"PRR, % ({marks})")
     left.legend(fontsize=12, frameon=False)
     _save(figure, output / "picture.png")
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from matplotlib.axes import Axes
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.report.plots import look, pareto_front, plot_perplexity, plot_tasks
+from fairseq_mhe.report.plots import look, pareto_front, plot_perplexity, plot_rows, plot_tasks
 
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1)
 
@@ -41,6 +41,30 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
 
     monkeypatch.setattr(Axes, "errorbar", errorbar)
     return found
+
+
+@pytest.mark.parametrize(("bleu", "prr"), [(None, None), (24.8, 95.0)])
+def test_hollow_marks_are_named_where_there_are_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bleu: float | None, prr: float | None
+) -> None:
+    told: list[str] = []
+    hollow: list[Any] = []
+    set_ylabel, plot = Axes.set_ylabel, Axes.plot
+    monkeypatch.setattr(
+        Axes, "set_ylabel", lambda self, text, **more: (told.append(text), set_ylabel(self, text))
+    )
+
+    def drawn(self: Axes, *points: Any, **style: Any) -> Any:
+        hollow.extend(points[1])
+        return plot(self, *points, **style)
+
+    monkeypatch.setattr(Axes, "plot", drawn)
+    scores = {"bleu": 20.0, "bleu_confidence": 1.0, "prr": 95.0, "prr_low": 94.0, "prr_high": 96.0}
+    whose = {"row": "base", "attention": "mhe_mul", "embedding": "table"}
+    summary = {**scores, **whose, "p_value": 0.1, "paper_bleu": bleu, "paper_prr": prr}
+    plot_rows([summary], tmp_path, "title")
+    assert hollow == ([bleu, prr] if bleu else [])
+    assert ["hollow" in text for text in told] == [bool(hollow)] * 2
 
 
 def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, drawn: Drawn) -> None:
