@@ -54,11 +54,11 @@ def test_hollow_marks_are_named_where_there_are_some(
         Axes, "set_ylabel", lambda self, text, **more: (told.append(text), set_ylabel(self, text))
     )
 
-    def drawn(self: Axes, *points: Any, **style: Any) -> Any:
+    def noted(self: Axes, *points: Any, **style: Any) -> Any:
         hollow.extend(points[1])
         return plot(self, *points, **style)
 
-    monkeypatch.setattr(Axes, "plot", drawn)
+    monkeypatch.setattr(Axes, "plot", noted)
     scores = {"bleu": 20.0, "bleu_confidence": 1.0, "prr": 95.0, "prr_low": 94.0, "prr_high": 96.0}
     whose = {"row": "base", "attention": "mhe_mul", "embedding": "table"}
     summary = {**scores, **whose, "p_value": 0.1, "paper_bleu": bleu, "paper_prr": prr}
