@@ -1,14 +1,19 @@
-"""Parity, training, generation and speed on a real GPU, in about ten minutes and one table.
+"""Parity, questions, training, generation and speed on a real GPU: four minutes, one table.
 
 Exit status: 0 where all holds, 1 where something does not, 2 where there is no GPU.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,11 +23,16 @@ from torch import Tensor
 
 from fairseq_mhe.attention import KINDS, Attention, base, build_attention, kernel
 from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.bench.benchmark import Settings
+from fairseq_mhe.bench.generation import GenerationBenchmark
+from fairseq_mhe.bench.meters import attention_kernel
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.files import output_folder, write_text
 from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.fairseq_fixes import quieten_start_up
 
 PROGRAM = "gpu_check.sh"
 #: The greatest difference from float32, relative to the greatest number there: fp16 keeps 11 bits,
@@ -34,8 +44,14 @@ TOLERANCES = {
 }
 EMBED_DIM, HEADS, B, T, S = 256, 4, 8, 33, 40
 PLACES = ("encoder", "decoder", "cross")
+#: Bits a target token of a model that knows nothing: 4,000 words, all as probable.
+UNTRAINED = 12.0
 #: What is compared with stock fairseq.
 COMPARED = "mha,mhe_mul"
+#: A search in which hypotheses move: its sentences, beam and steps.
+SEARCH: dict[str, Any] = {"batch": 8, "beam": 5, "length": 20, "source_length": 20, "dtype": "fp16"}
+#: Code that asks where the models do not.
+OURS = Path(base.__file__).parents[1]
 #: check, what, found, holds
 Row = tuple[str, str, str, str]
 
@@ -95,68 +111,143 @@ def _apart(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / expected.abs().max())
 
 
-def parity(device: str) -> Iterator[Row]:
-    """A row for each kind: the three dtypes, the worst of all places."""
+def parity(kind: str, device: str) -> tuple[str, bool]:
+    """The three dtypes, the worst of all places, and the kernel of torch's that was there."""
+    found, holds = [], True
+    for name, (dtype, tolerance) in TOLERANCES.items():
+        worst = max(distance(kind, place, dtype, device) for place in PLACES)
+        found.append(f"{name} {worst:.0e}")
+        holds = holds and worst <= tolerance
+    found.append(attention_kernel(lambda: distance(kind, "decoder", torch.bfloat16, device)))
+    return ", ".join(found), holds
+
+
+def questions(kind: str, device: str) -> tuple[str, bool]:
+    """How often a step of beam search waits for the GPU's answer."""
+    steps = SEARCH["length"]
+    small = Settings(row="tiny", device=device, threads=1, vocabulary=1000)
+    search = GenerationBenchmark(kind, small)
+    search.prepare(SEARCH)
+    search.repetition()
+    asking = _asking(search)
+    ours = [place.name for place in asking if OURS in place.parents]
+    places = [f"{name} {count / steps:.2f}" for name, count in Counter(ours).items()]
+    rest = f"fairseq {(len(asking) - len(ours)) / steps:.2f}"
+    return ", ".join([*places, f"{rest} a step"]), len(ours) <= steps
+
+
+def every_kind(check: Callable[[str, str], tuple[str, bool]], device: str) -> Iterator[Row]:
+    """A row for each kind; an error is told in it."""
     for kind in KINDS:
-        found, holds = [], True
-        for name, (dtype, tolerance) in TOLERANCES.items():
-            worst = max(distance(kind, place, dtype, device) for place in PLACES)
-            found.append(f"{name} {worst:.0e}")
-            holds = holds and worst <= tolerance
-        yield "parity", kind, ", ".join(found), "yes" if holds else "NO"
+        try:
+            found, holds = check(kind, device)
+        except RuntimeError as error:
+            found, holds = str(error).partition("\n")[0], False
+        yield _row(check.__name__, kind, found, holds)
 
 
-def commands(out: Path, device: str) -> dict[str, list[str]]:
-    """The other checks, by name: commands of ours. On the CPU they are as small as can be."""
-    quickstart = ["quickstart", "--attention", COMPARED, "--out", str(out / "quickstart")]
-    bench = {
-        name: ["bench", name, "--attention", COMPARED, "--device", device, "--out", str(out / name)]
-        for name in ("training", "generation")
-    }
+def _row(check: str, what: str, found: str, holds: bool) -> Row:
+    """A row of the table, told at once."""
+    row = check, what, found, "yes" if holds else "NO"
+    say(": ".join(row))
+    return row
+
+
+def _asking(search: GenerationBenchmark) -> list[Path]:
+    """The files whose code waited for the GPU in one search; torch warns of each time."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            search.repetition()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return [Path(one.filename) for one in caught if "synchronizing" in str(one.message)]
+
+
+def trainings(out: Path, device: str) -> dict[str, list[str]]:
+    """Commands of ours that train and translate a little, by name."""
+    quickstart = ["quickstart", "--attention", COMPARED]
     if device == "cuda":
-        quickstart += ["--limit", "3000", "--updates", "300"]
-        bench["training"] += ["--row", "base", "--dtype", "float32,bf16"]
-        bench["generation"] += ["--row", "base", "--dtype", "float32,fp16"]
-        bench["generation"] += ["--batch-sizes", "32", "--lengths", "50"]
+        quickstart += ["--limit", "3000", "--updates", "200"]
+        precisions = ["bf16", "fp16"]
     else:
         quickstart += ["--limit", "200", "--updates", "20", "--cpu"]
-        for words in bench.values():
+        precisions = ["float32"]
+    named = {f"training, {name}": [*quickstart, "--precision", name] for name in precisions}
+    return _kept(named, out)
+
+
+def speeds(out: Path, device: str) -> dict[str, list[str]]:
+    """Commands of ours that measure, by name. On the CPU they are as small as can be."""
+    both = ["--attention", COMPARED, "--device", device]
+    named = {name: ["bench", name, *both] for name in ("training", "generation")}
+    if device == "cuda":
+        for words in named.values():
+            words += ["--row", "base", "--repetitions", "3"]
+        named["training"] += ["--dtype", "float32,bf16,fp16"]
+        named["generation"] += ["--dtype", "fp16", "--beams", "5"]
+        named["generation"] += ["--batch-sizes", "32", "--lengths", "50"]
+    else:
+        for words in named.values():
             words += ["--row", "tiny", "--repetitions", "1", "--threads", "1"]
-        bench["training"] += ["--max-tokens", "64", "--batches", "1"]
-        bench["generation"] += ["--batch-sizes", "1", "--lengths", "4", "--beams", "2"]
-    return {"training, generation": quickstart, **{f"speed, {k}": v for k, v in bench.items()}}
+        named["training"] += ["--max-tokens", "64", "--batches", "1"]
+        named["generation"] += ["--batch-sizes", "1", "--lengths", "4", "--beams", "2"]
+    return _kept({f"speed, {name}": words for name, words in named.items()}, out)
 
 
-def tried(what: str, words: list[str], out: Path) -> list[Row]:
+def _kept(named: dict[str, list[str]], out: Path) -> dict[str, list[str]]:
+    """With the place of what they find."""
+    return {what: [*words, "--out", str(out / what)] for what, words in named.items()}
+
+
+def tried(named: tuple[str, list[str]], out: Path) -> list[Row]:
     """Run a command of ours, and read what it found; what it says goes into a log in ``out``."""
+    what, words = named
     log, begun = out / f"{what}.log", time.monotonic()
     line = [sys.executable, "-P", "-m", "fairseq_mhe.cli", *words]
     with log.open("w", encoding="utf-8") as file:
         status = subprocess.run(line, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
     say(f"{what}: {time.monotonic() - begun:.0f} s")
     if status:
-        return [(what, words[0], f"exit status {status}: see {log}", "NO")]
+        return [_row(what, words[0], f"exit status {status}: see {log}", False)]
     if words[0] == "quickstart":
-        table = json.loads((out / "quickstart" / "table.json").read_text(encoding="utf-8"))
+        table = json.loads((out / what / "table.json").read_text(encoding="utf-8"))
         return [_trained(what, model) for model in table]
-    cells = json.loads((out / f"{words[1]}.json").read_text(encoding="utf-8"))["cells"]
-    return [_measured(what, cell) for cell in cells]
+    cells = json.loads((out / f"{what}.json").read_text(encoding="utf-8"))["cells"]
+    return [_measured(what, kind, cells) for kind in cells[0]["variants"]]
 
 
 def _trained(what: str, model: dict[str, Any]) -> Row:
     speeds = f"{model['tokens_per_second']:,.0f} tokens/s, {model['sentences_per_second']:,.0f}"
-    return what, model["attention"], f"{speeds} sentences/s, BLEU {model['bleu']:.1f}", "yes"
+    loss = model["valid_loss"]
+    found = f"valid loss {loss:.2f}, {speeds} sentences/s"
+    return _row(what, model["attention"], found, loss < UNTRAINED)
 
 
-def _measured(what: str, cell: dict[str, Any]) -> Row:
-    """A cell of a benchmark: how fast stock fairseq and ours are in it."""
-    facts = [f"{name.replace('_', ' ')} {value}" for name, value in cell["cell"].items()]
+def _measured(what: str, kind: str, cells: list[dict[str, Any]]) -> Row:
+    """How many times as fast as stock fairseq a kind is, cell by cell of a benchmark.
+
+    A cell is named by what is not the same in all.
+    """
     found, holds = [], True
-    for kind, result in cell["variants"].items():
+    for cell in cells:
+        facts, result = cell["cell"], cell["variants"][kind]
+        differing = (name for name in facts if len({other["cell"][name] for other in cells}) > 1)
         ratio = result.get("relative")
-        found.append(f"{kind} {ratio['median']:.2f}" if ratio else f"{kind} {result['status']}")
+        speed = f"{ratio['median']:.2f}" if ratio else result["status"]
+        found.append(" ".join([*(str(facts[name]) for name in differing), speed]))
         holds = holds and result["status"] == "ok"
-    return what, ", ".join(facts), ", ".join(found), "yes" if holds else "NO"
+    return _row(what, kind, ", ".join(found), holds)
+
+
+def report(rows: Sequence[Row], device: str) -> str:
+    """The table, and what it was found with."""
+    facts = {"date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **machine(device), **software()}
+    listed = "\n".join(f"- {name}: {value}" for name, value in facts.items())
+    table = align(["check", "what", "found", "holds"], rows, left=range(4))
+    heading = "# Check on a GPU" if device == "cuda" else "# Check on a GPU: a dry run on the CPU"
+    return f"{heading}\n\n{listed}\n\n{table}\n"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -165,12 +256,16 @@ def run(args: argparse.Namespace) -> int:
     if not args.cpu and not torch.cuda.is_available():
         raise UserError("torch sees no GPU here; a dry run without one: --cpu")
     out = output_folder(args.out)
-    rows = list(parity(device))
-    for what, words in commands(out, device).items():
-        rows += tried(what, words, out)
-    where = "the CPU, a dry run" if args.cpu else torch.cuda.get_device_name()
-    table = align(["check", "what", "found", "holds"], rows, left=range(4))
-    text = f"{where}, torch {torch.__version__}\n\n{table}\n"
+    rows: list[Row] = []
+    try_out = partial(tried, out=out)
+    with ThreadPoolExecutor() as pool:  # what is not timed, side by side
+        trained = pool.map(try_out, trainings(out, device).items())
+        rows += every_kind(parity, device)
+        if not args.cpu:
+            rows += every_kind(questions, device)
+        rows += itertools.chain.from_iterable(trained)
+    rows += itertools.chain.from_iterable(map(try_out, speeds(out, device).items()))
+    text = report(rows, device)
     write_text(out / "gpu_check.md", text)
     print(text, end="")
     return int(any(row[-1] != "yes" for row in rows))
@@ -178,6 +273,7 @@ def run(args: argparse.Namespace) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """All of it."""
+    quieten_start_up()
     parser = Parser(prog=PROGRAM, description=__doc__)
     add = parser.add_argument
     add("--out", type=Path, default=Path("runs/gpu_check"), help="folder (default: %(default)s)")

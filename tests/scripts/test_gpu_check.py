@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import torch
 
 import gpu_check
 from fairseq_mhe import cli
-from fairseq_mhe.attention import KINDS, base
+from fairseq_mhe.attention import KINDS, base, cache
 from tests.fixtures.sandbox import Sandbox
 from tests.fixtures.trained import Finished
 
@@ -23,27 +25,35 @@ def test_a_dry_run_ends_in_one_table(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    commands = gpu_check.commands(out := tmp_path / "out", "cpu")
-    commands.pop("speed, training")  # of the two benchmarks one is enough
-    monkeypatch.setattr(gpu_check, "commands", lambda *_: commands)
+    speeds = gpu_check.speeds(out := tmp_path / "out", "cpu")
+    speeds.pop("speed, training")  # of the two benchmarks one is enough
+    monkeypatch.setattr(gpu_check, "speeds", lambda *_: speeds)
     monkeypatch.setattr(gpu_check, "EMBED_DIM", 32)  # a CPU takes long over fp16
-    shutil.copytree(finished.out, out / "quickstart")  # trained already
+    trainings = gpu_check.trainings(out, "cpu")
+    for name in trainings:
+        shutil.copytree(finished.out, out / name)  # trained already
     assert gpu_check.main(["--cpu", "--out", str(out)]) == 0
-    printed = capsys.readouterr().out
+    printed, told = capsys.readouterr()
     assert printed == (out / "gpu_check.md").read_text()
+    assert "- torch: " in printed
     rows = [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in printed.split("\n")[4:-1]
-    ]
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in printed.split("\n")
+        if line.startswith("| ")
+    ][2:]
     checks = [check for check, *_ in rows]
-    assert dict.fromkeys(checks) == dict.fromkeys(("parity", *commands))
+    assert list(dict.fromkeys(checks)) == ["parity", *trainings, *speeds]
     assert [what for check, what, *_ in rows if check == "parity"] == list(KINDS)
     assert {holds for *_, holds in rows} == {"yes"}
+    # A run that is stopped has told what it found.
+    assert {": ".join(row) for row in rows} <= set(told.splitlines())
 
 
 def test_on_a_gpu_the_commands_are_ours_too(tmp_path: Path) -> None:
     """With options that they take: parsed, and not run."""
-    for words in gpu_check.commands(tmp_path, "cuda").values():
-        assert cli.build_parser(words[0]).parse_args(words).command == words[0]
+    for commands in gpu_check.trainings, gpu_check.speeds:
+        for words in commands(tmp_path, "cuda").values():
+            assert cli.build_parser(words[0]).parse_args(words).command == words[0]
 
 
 def test_a_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,14 +63,54 @@ def test_a_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         return attend(*args, scale=1.01 * scale, **given)
 
     monkeypatch.setattr(base, "attend", wrong)
-    monkeypatch.setattr(gpu_check, "KINDS", ["mha"])
-    assert [row[-1] for row in gpu_check.parity("cpu")] == ["NO"]
+    assert not gpu_check.parity("mha", "cpu")[1]
     # What is no number is no small difference.
     assert gpu_check._apart(torch.tensor([float("nan")]), torch.ones(1)) == float("inf")
 
 
+def test_an_error_of_a_kind_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(kind: str, device: str) -> tuple[str, bool]:
+        if kind == "mha":
+            raise RuntimeError("CUDA error: no kernel image\nand more of it")
+        return "fine", True
+
+    first, second, *_ = gpu_check.every_kind(check, "cpu")
+    assert first == ("check", "mha", "CUDA error: no kernel image", "NO")
+    assert second == ("check", "mhe_mul", "fine", "yes")
+
+
+@pytest.mark.parametrize(("times", "found", "holds"), [(1, "1.00", True), (2, "2.00", False)])
+def test_questions_are_counted(
+    times: int, found: str, holds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As torch warns of them on a GPU: of each, at the line that asks."""
+    listed = cache._listed.__wrapped__
+
+    @functools.lru_cache(maxsize=1)
+    def asking(new_order: torch.Tensor, version: object) -> list[int]:
+        for _ in range(times):
+            warnings.warn_explicit(
+                "called a synchronizing CUDA operation", UserWarning, cache.__file__, 1
+            )
+        return listed(new_order, version)
+
+    monkeypatch.setattr(cache, "_listed", asking)
+    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda _: None)
+    monkeypatch.setattr(gpu_check, "SEARCH", {**gpu_check.SEARCH, "dtype": "float32"})
+    assert gpu_check.questions("mhe_mul", "cpu") == (
+        f"cache.py {found}, fairseq 0.00 a step",
+        holds,
+    )
+
+
+def test_a_model_that_learned_nothing_is_found() -> None:
+    model = {"attention": "mha", "tokens_per_second": 1.0, "sentences_per_second": 1.0}
+    for loss, holds in ((8.8, "yes"), (12.1, "NO"), (float("nan"), "NO")):
+        assert gpu_check._trained("training", {**model, "valid_loss": loss})[-1] == holds
+
+
 def test_a_command_that_fails_is_said(tmp_path: Path) -> None:
-    ((check, what, found, holds),) = gpu_check.tried("nothing", ["no-such-command"], tmp_path)
+    ((check, what, found, holds),) = gpu_check.tried(("nothing", ["no-such-command"]), tmp_path)
     assert (check, what, holds) == ("nothing", "no-such-command", "NO")
     log = tmp_path / "nothing.log"
     assert found == f"exit status 2: see {log}"
