@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.integers import exact_in_ctranslate2
 from fairseq_mhe.deploy import fairseq_format
 from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
@@ -73,7 +74,8 @@ def _engine_of(trained: Trained, engine: str, int8: bool, cpu: bool, threads: in
     if engine == HuggingFaceEngine.name:
         return HuggingFaceEngine.converted(trained, int8, cpu)
     on_cpu = cpu or not torch.cuda.is_available()  # where CTranslate2 was measured to be faster
-    if engine == AUTO and on_cpu and importlib.util.find_spec("ctranslate2") is not None:
+    serves = importlib.util.find_spec("ctranslate2") is not None
+    if engine == AUTO and on_cpu and serves and (exact_in_ctranslate2() or not int8):
         try:
             return CTranslate2Engine.converted(trained, int8, cpu, threads)
         except UserError:

@@ -105,6 +105,16 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
             Translator.load(exported, engine="ctranslate2", int8=int8, cpu=True, threads=1)
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_by_itself_int8_is_not_one_that_may_be_cut_off(
+    exact: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairseq_mhe.deploy.loading.exact_in_ctranslate2", lambda: exact)
+    for int8 in (False, True):
+        found = Translator.load(run_of("mhe_mul"), data=MADE / "data", int8=int8, cpu=True)
+        assert found.engine == ("ctranslate2" if exact or not int8 else "fairseq")
+
+
 def test_int8_is_an_approximation(
     translator: Translator, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
