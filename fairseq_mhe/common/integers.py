@@ -31,8 +31,6 @@ def exact_in_ctranslate2() -> bool:
 
 
 def tell_of_ctranslate2(cpu: bool) -> None:
-    """Say so, where they are not and the processor translates: no GPU is there or it is a ``cpu``'s
-    turn.
-    """
+    """Say so where they are not, if the processor translates: by ``cpu``, or without a GPU."""
     if (cpu or not torch.cuda.is_available()) and not exact_in_ctranslate2():
         say(_TOLD)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 import warnings
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from fairseq_mhe.attention import KINDS, base, cache
 from tests.fixtures.sandbox import Sandbox
 from tests.fixtures.trained import Finished
 
+RESULTS = Path(__file__).parents[2] / "results" / "gpu"
+
 
 def test_a_dry_run_ends_in_one_table(
     finished: Finished,
@@ -25,11 +28,9 @@ def test_a_dry_run_ends_in_one_table(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    speeds = gpu_check.speeds(out := tmp_path / "out", "cpu")
-    speeds.pop("speed, training")  # of the two benchmarks one is enough
-    monkeypatch.setattr(gpu_check, "speeds", lambda *_: speeds)
+    monkeypatch.setattr(gpu_check, "speeds", lambda *_: {})  # tests/bench runs them
     monkeypatch.setattr(gpu_check, "EMBED_DIM", 32)  # a CPU takes long over fp16
-    trainings = gpu_check.trainings(out, "cpu")
+    trainings = gpu_check.trainings(out := tmp_path / "out", "cpu")
     for name in trainings:
         shutil.copytree(finished.out, out / name)  # trained already
     assert gpu_check.main(["--cpu", "--out", str(out)]) == 0
@@ -42,7 +43,7 @@ def test_a_dry_run_ends_in_one_table(
         if line.startswith("| ")
     ][2:]
     checks = [check for check, *_ in rows]
-    assert list(dict.fromkeys(checks)) == ["parity", *trainings, *speeds]
+    assert list(dict.fromkeys(checks)) == ["parity", *trainings]
     assert [what for check, what, *_ in rows if check == "parity"] == list(KINDS)
     assert {holds for *_, holds in rows} == {"yes"}
     # A run that is stopped has told what it found.
@@ -54,6 +55,19 @@ def test_on_a_gpu_the_commands_are_ours_too(tmp_path: Path) -> None:
     for commands in gpu_check.trainings, gpu_check.speeds:
         for words in commands(tmp_path, "cuda").values():
             assert cli.build_parser(words[0]).parse_args(words).command == words[0]
+
+
+@pytest.mark.parametrize("name", ["training", "generation"])
+def test_a_benchmark_is_a_row_for_each_kind(name: str) -> None:
+    """Of a run on a GPU whose table is kept."""
+    cells = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["cells"]
+    for kind in cells[0]["variants"]:
+        row = gpu_check._measured(f"speed, {name}", kind, cells)
+        assert f"| {' | '.join(row)} |" in (RESULTS / "gpu_check.md").read_text(encoding="utf-8")
+    cells[0]["variants"]["mha"] = {"status": "out of memory"}
+    *_, found, holds = gpu_check._measured("", "mha", cells)
+    assert "out of memory" in found
+    assert holds == "NO"
 
 
 def test_a_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
