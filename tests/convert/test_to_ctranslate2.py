@@ -105,6 +105,22 @@ def test_int8_computes_what_its_rounded_weights_say(
     assert 0 < sum(apart) / len(apart) < 0.02  # inputs are rounded to 8 bits
 
 
+@pytest.mark.parametrize(("quantization", "told"), [("int8", True), ("float32", False)])
+def test_int8_that_may_be_cut_off_is_told(
+    tmp_path: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    quantization: str,
+    told: bool,
+) -> None:
+    monkeypatch.setattr("fairseq_mhe.common.integers.exact_in_ctranslate2", lambda: False)
+    path = save(tmp_path / "a.pt", trained(**PLAIN), **PLAIN)
+    words = ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
+    assert cli.main([*words, "--sentences", "1", "--quantization", quantization]) == 0
+    assert ("which has no VNNI" in capsys.readouterr().err) == told
+
+
 def test_shared_heads_are_stored_once(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
