@@ -11,23 +11,22 @@ from typing import Any
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.cluster import fitted, nodes
 from fairseq_mhe.runs.pipeline import scored
 from fairseq_mhe.runs.run import Run
 
 #: How often a job that runs out of time is submitted again.
 _MOST_REQUEUES = 100
 _MOST_JOBS = 256  # at a time
+#: What a job asks for by default.
+_CORES, _HOURS = 8, 24.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table`` and ``nlu-table`` for SLURM."""
     add = parser.add_argument_group("SLURM").add_argument
     add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
-    shown = "or less where the cluster allows no more)"
-    add("--slurm-hours", type=_hours, metavar="H", help=f"time limit (default: 24, {shown}")
-    shown = "or fewer where no node has as many)"
-    add("--slurm-cpus", type=positive, metavar="N", help=f"cores a job (default: 8, {shown}")
+    add("--slurm-hours", type=_hours, metavar="H", help=f"time limit (default: {_HOURS:g})")
+    add("--slurm-cpus", type=positive, metavar="N", help=f"cores a job (default: {_CORES})")
     told = f"jobs at a time at most (default: {_MOST_JOBS})"
     add("--slurm-parallel", type=positive, metavar="N", help=told)
     told = "further options of sbatch: partition=gpu, account=mine, constraint=a100"
@@ -150,14 +149,12 @@ def _executor(args: argparse.Namespace) -> Any:
     executor = submitit.SlurmExecutor(
         folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=_MOST_REQUEUES
     )
-    request = fitted(args, further.get("partition"), nodes())
-    print(request.describe())
-    gpus = {"gpus_per_node": request.gpus} if request.gpus else {}
+    gpus = {} if args.cpu or args.processes else {"gpus_per_node": args.gpus or 1}
     executor.update_parameters(
         job_name="fairseq-mhe",
-        time=max(1, int(60 * request.hours)),
+        time=max(1, int(60 * (args.slurm_hours or _HOURS))),
         ntasks_per_node=1,
-        cpus_per_task=request.cores,
+        cpus_per_task=args.slurm_cpus or _CORES,
         array_parallelism=args.slurm_parallel or _MOST_JOBS,
         stderr_to_stdout=True,
         additional_parameters=further,

@@ -5,7 +5,6 @@ machine.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import shutil
 import subprocess
@@ -20,7 +19,6 @@ from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import run_table
 from fairseq_mhe.runs import slurm
-from fairseq_mhe.runs.cluster import Node, nodes
 from fairseq_mhe.runs.run import open_run
 from tests.fixtures.runs import settings
 
@@ -31,13 +29,6 @@ STUB = """#!/usr/bin/env bash
 cp "$1" "$SUBMITTED"
 echo "Submitted batch job 4711"
 """
-#: Two nodes with GPUs in a partition of their own, and one without.
-SINFO = """#!/usr/bin/env bash
-cat <<ROWS
-long*|16|gpu:a100:4(S:0-1)|infinite
-cpu|4|(null)|12:00:00
-ROWS
-"""
 
 
 @pytest.fixture
@@ -45,8 +36,8 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the stub puts the batch file."""
     stubs = tmp_path / "stubs"
     stubs.mkdir()
-    for name, content in (("sbatch", STUB), ("srun", STUB), ("sinfo", SINFO)):
-        (stubs / name).write_text(content)
+    for name in ("sbatch", "srun"):
+        (stubs / name).write_text(STUB)
         (stubs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{stubs}:{os.environ['PATH']}")
     monkeypatch.setenv("SUBMITTED", str(tmp_path / "submitted.sh"))
@@ -94,91 +85,16 @@ def test_the_batch_file_is_an_array_over_the_cells(
     assert not list(tmp_path.rglob("train.log")), "nothing is trained here"
 
 
-def test_on_the_cpu_no_gpu_is_asked_for(miniature: Path, tmp_path: Path, submitted: Path) -> None:
-    assert submit(miniature, tmp_path / "out", "--processes", "1") == 0
-    assert "--gpus" not in submitted.read_text()
-
-
-def test_the_request_is_fitted_to_the_nodes(
-    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert submit(miniature, tmp_path / "out", "--cpu", "--slurm-option", "partition=cpu") == 0
-    lines = submitted.read_text().split("\n")
-    assert "#SBATCH --cpus-per-task=4" in lines
-    assert "#SBATCH --time=720" in lines
-    told = "each job asks for 4 cores, no GPU and 12 hours"
-    assert told in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (
-            ["--slurm-option", "partition=cpu"],
-            "no node of the partition cpu has a GPU: choose --slurm-option partition=long",
-        ),
-        (
-            ["--gpus", "8", "--batch-tokens", "8192"],
-            "no node of the partition long has 8 GPUs: give --gpus 4",
-        ),
-        (
-            ["--cpu", "--slurm-cpus", "17"],
-            "no node of the partition long has more than 16 cores, so that the jobs would wait",
-        ),
-        (
-            ["--cpu", "--slurm-option", "partition=cpu", "--slurm-hours", "13"],
-            "--slurm-hours 13: the partition cpu lets jobs run for 12 hours: give no more",
-        ),
-    ],
-)
-def test_what_no_node_can_run_is_one_line_and_nothing_is_submitted(
-    miniature: Path,
-    tmp_path: Path,
-    submitted: Path,
-    words: list[str],
-    told: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert submit(miniature, tmp_path / "out", *words) == 2
-    error = capsys.readouterr().err
-    assert told in error
-    assert error.count("\n") == 1
-    assert not submitted.exists()
-
-
-def test_a_cluster_without_gpus_says_which_option_helps(
-    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "stubs" / "sinfo").write_text("#!/bin/sh\necho 'test*|2|(null)|infinite'\n")
-    assert submit(miniature, tmp_path / "out") == 2
-    told = "no node of the partition test has a GPU: train on CPUs with --cpu\n"
-    assert capsys.readouterr().err.endswith(told)
-    assert submit(miniature, tmp_path / "out", "--cpu") == 0
-    assert "#SBATCH --cpus-per-task=2\n" in submitted.read_text()
-
-
-def test_a_cluster_that_does_not_answer_is_asked_for_the_usual(
+def test_by_default_a_job_asks_for_a_gpu_and_on_the_cpu_for_none(
     miniature: Path, tmp_path: Path, submitted: Path
 ) -> None:
-    (tmp_path / "stubs" / "sinfo").write_text("#!/bin/sh\nexit 1\n")
     assert submit(miniature, tmp_path / "out") == 0
-    text = submitted.read_text()
-    for line in ("--cpus-per-task=8", "--gpus-per-node=1", "--time=1440"):
-        assert f"#SBATCH {line}\n" in text
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        ("a*|8+|gpu:2|1-12:30:00", Node("a", True, 8, 2, 36.5)),
-        ("b|8|gpu:a100:4(S:0-1),gpu:t4:1|30:00", Node("b", False, 8, 5, 0.5)),
-        ("c|8|gpu|n/a", Node("c", False, 8, 1, math.inf)),
-        ("d|8|craynetwork:4|infinite", Node("d", False, 8, 0, math.inf)),
-    ],
-)
-def test_sinfos_words_are_read(tmp_path: Path, submitted: Path, row: str, expected: Node) -> None:
-    (tmp_path / "stubs" / "sinfo").write_text(f"#!/bin/sh\necho '{row}'\n")
-    assert nodes() == [expected]
+    lines = submitted.read_text().split("\n")
+    for request in ("--cpus-per-task=8", "--gpus-per-node=1", "--time=1440"):
+        assert f"#SBATCH {request}" in lines
+    for words in (["--processes", "1"], ["--cpu"]):
+        assert submit(miniature, tmp_path / "out", *words) == 0
+        assert "--gpus" not in submitted.read_text()
 
 
 def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
