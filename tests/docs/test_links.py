@@ -34,3 +34,11 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), f"{page.name} links to {file}, which is not there"
         if anchor:
             assert anchor in anchors(target), f"{page.name}: {file} has no heading #{anchor}"
+
+
+def test_scripts_of_the_commands_are_there() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        for script in re.findall(r"\b(?:bash|python) ((?:scripts|data-prep)/[^\s`]+)", text):
+            assert (ROOT / script).is_file(), f"{page.name}: {script} is not there"
