@@ -1,4 +1,4 @@
-"""A run of version 0.1.0 as a run folder and as a bundle, which the tests of this room share."""
+"""A small run as a run folder and as a bundle, which the tests of this room share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.deploy.translator import Translator
-from tests.test_made_by_0_1_0 import MADE
+from tests.fixtures.small_runs import MADE
 
 SOURCES = (MADE / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
 

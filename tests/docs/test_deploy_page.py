@@ -1,4 +1,4 @@
-"""Every block of docs/deploy.md runs, in one folder, with a run of version 0.1.0."""
+"""Every block of docs/deploy.md runs, in one folder, with a small run."""
 
 from __future__ import annotations
 

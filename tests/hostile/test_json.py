@@ -24,7 +24,7 @@ from fairseq_mhe.report import significance
 from fairseq_mhe.report.results import gather, summarise
 from fairseq_mhe.report.table import PAPER, QUICKSTART
 from fairseq_mhe.runs.resuming import LAST
-from tests.test_made_by_0_1_0 import KINDS, MADE, run_of
+from tests.fixtures.small_runs import KINDS, MADE, run_of
 
 DEEP = "[" * 10_000 + "]" * 10_000
 #: What a file may hold in place of what it should.

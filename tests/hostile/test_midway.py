@@ -25,7 +25,7 @@ from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.runs import generation
 from fairseq_mhe.runs.run import read_run
 from tests.fixtures.processes import kill
-from tests.test_made_by_0_1_0 import MADE
+from tests.fixtures.small_runs import MADE
 
 RUN = "tiny-mha-seed1"
 TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(MADE / "data"), "--out"]

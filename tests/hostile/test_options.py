@@ -23,7 +23,7 @@ from fairseq_mhe.runs.processes import Child
 from fairseq_mhe.runs.run import open_run
 from tests.fixtures.models import make_model
 from tests.fixtures.runs import settings
-from tests.test_made_by_0_1_0 import MADE
+from tests.fixtures.small_runs import MADE
 
 
 def test_a_model_that_was_trained_with_some_layers_is_loaded_again() -> None:

@@ -12,7 +12,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.run import Run
-from tests.test_made_by_0_1_0 import MADE
+from tests.fixtures.small_runs import MADE
 
 
 @pytest.fixture

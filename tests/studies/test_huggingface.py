@@ -11,7 +11,7 @@ import pytest
 
 from studies import huggingface
 from studies.__main__ import main
-from tests.test_made_by_0_1_0 import MADE
+from tests.fixtures.small_runs import MADE
 
 RUN = MADE / "runs" / "tiny-mhe_mul-seed1"
 

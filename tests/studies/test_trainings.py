@@ -12,12 +12,12 @@ from fairseq_mhe import cli
 from fairseq_mhe.runs.run import Run
 from studies import trainings
 from studies.__main__ import main
-from tests.test_made_by_0_1_0 import KINDS, MADE, run_of
+from tests.fixtures.small_runs import KINDS, MADE, run_of
 
 
 @pytest.fixture
 def finished_only() -> Callable[..., list[str]]:
-    """The words that report the runs of version 0.1.0."""
+    """The words that report the small runs."""
 
     def words(out: Path, *more: str) -> list[str]:
         line = ["gap-study", "--data", str(MADE / "data"), "--out", str(out), "--seeds", "1"]
