@@ -9,11 +9,6 @@ from fairseq_mhe.attention.el import ELAttention
 from fairseq_mhe.attention.gqa import GroupedQueryAttention, MultiQueryAttention
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
-from fairseq_mhe.attention.mhe_gate import MHEGate
-from fairseq_mhe.attention.mhe_input import MHEInput
-from fairseq_mhe.attention.mhe_turn import MHETurn
-from fairseq_mhe.attention.mqa_skv import MultiQuerySharedKeyValueAttention
-from fairseq_mhe.attention.mqa_tied import TiedQueryAttention, TiedQuerySharedKeyValueAttention
 from fairseq_mhe.attention.sha import SingleHeadAttention
 from fairseq_mhe.attention.skv import SharedKeyValueAttention
 
@@ -29,12 +24,6 @@ KINDS: dict[str, type[Attention]] = {
     "collaborative": CollaborativeAttention,
     "mhe_conv": MHEConv,
     "mha_conv": MHAConv,
-    "mhe_turn": MHETurn,
-    "mhe_input": MHEInput,
-    "mhe_gate": MHEGate,
-    "mqa_tied": TiedQueryAttention,
-    "mqa_skv": MultiQuerySharedKeyValueAttention,
-    "mqa_tied_skv": TiedQuerySharedKeyValueAttention,
 }
 
 

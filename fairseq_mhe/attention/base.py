@@ -21,9 +21,7 @@ class Attention(FairseqIncrementalState, Sublayer):
     - ``keys_values(key, value)``: (S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv),
       exactly what is cached;
     - ``merge(heads, row_sums)``: (B, H, T, dv) -> (T, B, C), per-head output change, concatenation
-      and W_O;
-    - ``gates(x)``: (T, B, C) -> (B, H, T, 1) or (B, H, T, dv), what a head's output is multiplied
-      by before it is merged, where a kind has such a thing.
+      and W_O.
 
     T query positions, S key positions, B sentences, C, H, d, Hk and Hv as :class:`Sublayer` has
     them, which also says what a kind may say besides. As they stand here, the hooks are those of
@@ -43,15 +41,11 @@ class Attention(FairseqIncrementalState, Sublayer):
         """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
         return self.out_proj(join_heads(heads))
 
-    def gates(self, x: Tensor) -> Tensor | None:
-        """(T, B, C) -> (B, H, T, 1) or (B, H, T, dv); None where heads are taken as they are."""
-        return None
-
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Called by fairseq once before generation: what depends on the weights alone is done.
+        """Called by fairseq once before generation; sets whether weights are still dropped.
 
-        With --retain-dropout weights are still dropped, as by fairseq's attention: where it is one
-        of --retain-dropout-modules, by its name, or none are named.
+        They are with --retain-dropout, as by fairseq's attention: where it is one of
+        --retain-dropout-modules, by its name, or none are named.
         """
         modules = kwargs.get("retain_dropout_modules")
         named = modules is None or "MultiheadAttention" in modules
@@ -110,8 +104,7 @@ class Attention(FairseqIncrementalState, Sublayer):
         if weights is not None:
             weights = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)  # (H, B, T, S)
             weights = weights if need_head_weights else weights.mean(dim=0)  # (B, T, S)
-        gates = self.gates(query)
-        return self.merge(heads if gates is None else heads * gates, row_sums), weights
+        return self.merge(heads, row_sums), weights
 
     def _keys_values_and_padding(
         self,

@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.composed import random_signs
 from fairseq_mhe.attention.fitting import Fitted, Parameters, Trained, means
 from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.attention.mhe import factors_of_mean, factors_of_scores
@@ -43,9 +42,9 @@ class MHAConv(Attention):
         super().__init__(embed_dim, num_heads, **given)
         self.make_projections()
         # Signs, so that heads start with truly different filters, of size 1 together.
-        self.taps = random_signs(num_heads, TAPS, self.head_dim)
-        with torch.no_grad():
-            self.taps.mul_(TAPS**-0.5)
+        ones = torch.randint(0, 2, (num_heads, TAPS, self.head_dim))  # (n, 3, d), each 0 or 1
+        signs = ones.to(torch.get_default_dtype()) * 2 - 1
+        self.taps = nn.Parameter(signs * TAPS**-0.5)
 
     def make_projections(self) -> None:
         """One of each for every head."""

@@ -37,7 +37,7 @@ from fairseq_mhe.attention.sublayer import Option, Sublayer
 #: embeddings.
 PARAM_GROUP = "head_embeddings"
 
-STD = Option(
+_STD = Option(
     "head_embedding_std", float, 0.02, "spread of the head embeddings' initial values N(0, std)"
 )
 
@@ -46,17 +46,7 @@ _OFFSET = Option(
 )
 
 
-def check_spread(std: float) -> None:
-    """Refuse a spread that is none.
-
-    Raises:
-        ValueError: it is negative, or no number.
-    """
-    if not 0 <= std < math.inf:
-        raise ValueError(f"head_embedding_std must be 0 or more, but is {std}")
-
-
-def head_embedding(num_heads: int, head_dim: int, std: float) -> nn.Parameter:
+def _head_embedding(num_heads: int, head_dim: int, std: float) -> nn.Parameter:
     """(n, d) of N(0, std), which an optimizer may treat apart."""
     embedding = nn.Parameter(torch.empty(num_heads, head_dim))
     nn.init.normal_(embedding, std=std)
@@ -67,7 +57,7 @@ def head_embedding(num_heads: int, head_dim: int, std: float) -> nn.Parameter:
 class _HeadEmbeddingAttention(SharedProjectionAttention):
     """What both share: projections to one head, three embeddings a head, one cached head each."""
 
-    OPTIONS: tuple[Option, ...] = (*SharedProjectionAttention.OPTIONS, STD)
+    OPTIONS: tuple[Option, ...] = (*SharedProjectionAttention.OPTIONS, _STD)
     head_embedding_std: float
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
     key_embedding: nn.Parameter  # (n, d), e^K
@@ -75,12 +65,12 @@ class _HeadEmbeddingAttention(SharedProjectionAttention):
 
     def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
         super().__init__(embed_dim, num_heads, **given)
-        check_spread(self.head_embedding_std)
+        std = self.head_embedding_std
+        if not 0 <= std < math.inf:
+            raise ValueError(f"head_embedding_std must be 0 or more, but is {std}")
         self.project(1, kept=1)
         for name in ("query_embedding", "key_embedding", "value_embedding"):
-            self.register_parameter(
-                name, head_embedding(num_heads, self.head_dim, self.head_embedding_std)
-            )
+            self.register_parameter(name, _head_embedding(num_heads, self.head_dim, std))
 
     def shared_query(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, 1, T, d), contiguous, so that what is made of it is too."""

@@ -8,8 +8,8 @@ _INIT = Option(
     str,
     None,
     "scale of the shared projections' initial weights: packed (fairseq's gain), xavier (without "
-    "it) or head (as large as those of one head in mha) (default: packed for mhe_mul, mhe_add and "
-    "mhe_gate, head for the others)",
+    "it) or head (as large as those of one head in mha) (default: packed for mhe_mul and mhe_add, "
+    "head for mhe_conv)",
     choices=("packed", "xavier", "head"),
 )
 

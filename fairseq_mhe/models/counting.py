@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,16 +104,13 @@ def attention_work(attention: Attention) -> AttentionWork:
 
     Matrix products are counted. Elementwise work (head embeddings, mixing vectors, biases, masks,
     softmax) is not, nor is what is done to weights once a call, however many positions there are
-    (sha sums W_O's rows), or once for all before generation.
+    (sha sums W_O's rows).
     """
-    attention = copy.deepcopy(attention)
-    attention.make_generation_fast_()
     like = next(attention.parameters())
     x = like.new_zeros(1, 1, attention.embed_dim)
     key, value = like.new_zeros(1, 1, attention.kdim), like.new_zeros(1, 1, attention.vdim)
     with FlopCounterMode(display=False) as of_query:
         queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
-        attention.gates(x)
         attention.merge(queries.new_zeros(*queries.shape[:3], attention.head_dim), None)
     with FlopCounterMode(display=False) as of_key:
         attention.keys_values(key, value)

@@ -65,8 +65,8 @@ class AdamMHE(FairseqAdam):
                 )
             if not embeddings:
                 raise UserError(
-                    "--optimizer adam_mhe finds no head embeddings: take mhe_mul, mhe_add or "
-                    "mhe_gate, or --optimizer adam; with --fp16 give --fp16-no-flatten-grads too"
+                    "--optimizer adam_mhe finds no head embeddings: take mhe_mul or "
+                    "mhe_add, or --optimizer adam; with --fp16 give --fp16-no-flatten-grads too"
                 )
         rest = [p for p in every if getattr(p, "param_group", None) != PARAM_GROUP]
         ours = {"params": embeddings, "weight_decay": cfg.head_embedding_weight_decay}

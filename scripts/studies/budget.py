@@ -21,19 +21,8 @@ from studies.study import Report, Study
 from studies.trainings import REFERENCE, Done, Variant, everywhere
 
 #: Kinds that are compared with the paper's.
-NEW = (
-    "mhe_conv",
-    "mha_conv",
-    "mhe_turn",
-    "mqa_tied",
-    "mhe_input",
-    "mqa_tied_skv",
-    "mqa_skv",
-    "mhe_gate",
-)
-#: Kinds that leave parameters to MHA in one place.
-ELSEWHERE = (MHE, "mqa_tied")
-#: How the new kinds' shared projections start: what of a gain is that alone.
+NEW = ("mhe_conv", "mha_conv")
+#: How mhe_conv's shared projections start: what of a gain is that alone.
 _START = ("--shared-projection-init", "head")
 
 
@@ -82,7 +71,7 @@ def plan(row: str, budget: int | None, within: float) -> Plan:
     sizes: list[Size] = []
     unmet: list[Size] = []
     uniform = [everywhere(kind) for kind in (*NEW, *(kind for kind in KINDS if kind not in NEW))]
-    uneven = [{**everywhere(kind), place: MHA} for kind in ELSEWHERE for place in PLACES]
+    uneven = [{**everywhere(MHE), place: MHA} for place in PLACES]
     for attention in (*uniform, *uneven):
         met, nearest = fitting(row, attention, budget, within)
         sizes += met

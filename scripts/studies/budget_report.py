@@ -22,9 +22,9 @@ MHA, MHE = "mha", "mhe_mul"
 QUESTIONS = {
     REFERENCE: "the row's MHE-Mul, whose parameters are the budget by default, and the row's MHA",
     "new": "kinds that try to do more with MHE's parameters and cache",
-    "start": "MHE-Mul with shared projections that start as small as the new kinds' do",
+    "start": "MHE-Mul with shared projections that start as small as mhe_conv's do",
     "existing": "the other kinds, narrowed or widened",
-    "place": "the same parameters, more of them in one place: MHA there, narrower kinds elsewhere",
+    "place": "the same parameters, more of them in one place: MHA there, narrow MHE-Mul elsewhere",
 }
 #: Source and target tokens of the sentences that multiply-adds are stated for.
 _TOKENS = 25

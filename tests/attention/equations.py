@@ -139,36 +139,6 @@ def collaborative(layer, x: Tensor, y: Tensor, mask: Tensor):
     return _linear(layer.out_proj, torch.cat(outputs, dim=-1)), torch.stack(weights)
 
 
-def _shared_kept(layer, mask: Tensor, queries: list[Tensor], k: Tensor, v: Tensor):
-    """Shazeer 2019, section 3: one key and one value head for the queries of all heads."""
-    n = layer.num_heads
-    return _combine(layer, queries, [k] * n, [v] * n, 1 / math.sqrt(layer.head_dim), mask)
-
-
-def mhe_turn(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """The shared query, head by head: times a_i, cosines of it, times b_i, back, times c_i."""
-    d = layer.head_dim
-    wave, place = torch.arange(d, dtype=torch.float64), torch.arange(d, dtype=torch.float64)
-    cosines = torch.cos(math.pi * (2 * place[:, None] + 1) * wave / (2 * d))  # (place, wave)
-    lengths = cosines.square().sum(0).sqrt()
-    cosines = (cosines / lengths).to(x.dtype)
-    q = _linear(layer.q_proj, x)
-    queries = []
-    for i in range(layer.num_heads):
-        waves = torch.einsum("tbp,pw->tbw", q * layer.first_scale[i], cosines)
-        turned = torch.einsum("tbw,pw->tbp", waves * layer.middle_scale[i], cosines)
-        queries.append(turned * layer.last_scale[i])
-    k, v = _linear(layer.k_proj, y), _linear(layer.v_proj, y)
-    return _shared_kept(layer, mask, queries, k, v)
-
-
-def mhe_input(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """q_i = (x * g_i) W_Q."""
-    queries = [_linear(layer.q_proj, x * layer.input_scale[i]) for i in range(layer.num_heads)]
-    k, v = _linear(layer.k_proj, y), _linear(layer.v_proj, y)
-    return _shared_kept(layer, mask, queries, k, v)
-
-
 def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
     """The scores of a key and of the two before it, each by an embedding of its own, added up."""
     n = layer.num_heads
@@ -190,49 +160,6 @@ def conv(layer, x: Tensor, y: Tensor, mask: Tensor):
     return _linear(layer.out_proj, torch.cat(outputs, dim=-1)), torch.stack(weights)
 
 
-def mhe_gate(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """MHE-Mul's queries, and each head times 2 sigmoid of the shared query's product with e^Z."""
-    q, k, v = _linear(layer.q_proj, x), _linear(layer.k_proj, y), _linear(layer.v_proj, y)
-    outputs, weights = [], []
-    for i in range(layer.num_heads):
-        scores = torch.einsum("tbd,sbd->bts", q * (1 + layer.query_embedding[i]), k)
-        scores = (scores / math.sqrt(layer.head_dim)).masked_fill(mask, float("-inf"))
-        w = torch.softmax(scores, dim=-1)
-        gate = 2 / (1 + torch.exp(-(q * layer.gate_embedding[i]).sum(-1, keepdim=True)))
-        outputs.append(gate * torch.einsum("bts,sbd->tbd", w, v))
-        weights.append(w)
-    return _linear(layer.out_proj, torch.cat(outputs, dim=-1)), torch.stack(weights)
-
-
-def _tied_queries(layer, x: Tensor) -> list[Tensor]:
-    """q_i = ((x * g) W_O^T)_i * e_i, where W_O takes head i's rows of ``out_proj`` transposed."""
-    d, queries = layer.head_dim, []
-    for i in range(layer.num_heads):
-        block = layer.out_proj.weight[:, i * d : (i + 1) * d]  # (C, d)
-        query = torch.einsum("tbc,cd->tbd", x * layer.input_scale, block) * layer.query_scale[i]
-        queries.append(query if layer.query_bias is None else query + layer.query_bias[i])
-    return queries
-
-
-def mqa_tied(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """Queries through the transposed output projection, one key and one value head."""
-    k, v = _linear(layer.k_proj, y), _linear(layer.v_proj, y)
-    return _shared_kept(layer, mask, _tied_queries(layer, x), k, v)
-
-
-def mqa_tied_skv(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """The same, and keys are values."""
-    shared = _linear(layer.kv_proj, y)
-    return _shared_kept(layer, mask, _tied_queries(layer, x), shared, shared)
-
-
-def mqa_skv(layer, x: Tensor, y: Tensor, mask: Tensor):
-    """arXiv 2606.04032, "Q-K=V + MQA": one state is key and value of all heads."""
-    shared = _linear(layer.kv_proj, y)
-    queries = _slices(_linear(layer.q_proj, x), layer.num_heads)
-    return _shared_kept(layer, mask, queries, shared, shared)
-
-
 EQUATIONS = {
     "sha": sha,
     "mqa": gqa,
@@ -242,6 +169,4 @@ EQUATIONS = {
     "collaborative": collaborative,
     **{"mha": mha, "mhe_mul": mhe_mul, "mhe_add": mhe_add},
     **{"mhe_conv": conv, "mha_conv": conv},
-    **{"mhe_turn": mhe_turn, "mhe_input": mhe_input, "mhe_gate": mhe_gate},
-    **{"mqa_tied": mqa_tied, "mqa_skv": mqa_skv, "mqa_tied_skv": mqa_tied_skv},
 }

@@ -53,6 +53,17 @@ def test_shared_projections_start_uniform_within_a_bound(
     assert layer.out_proj.weight.abs().max().item() == pytest.approx((6 / 1024) ** 0.5, rel=1e-3)
 
 
+def test_filters_start_as_signs_and_projections_as_one_head_of_mha() -> None:
+    torch.manual_seed(0)
+    layer, mha = build_attention("mhe_conv", 512, 8), build_attention("mha", 512, 8)
+    signs = layer.taps * 3**0.5  # (n, 3, d)
+    torch.testing.assert_close(signs.abs(), torch.ones(8, 3, 64))
+    assert abs(signs.mean().item()) < 4 / signs.numel() ** 0.5
+    assert layer.k_proj.weight.abs().max().item() == pytest.approx(
+        mha.k_proj.weight.abs().max().item(), rel=1e-3
+    )
+
+
 def test_another_start_of_the_projections_is_refused() -> None:
     with pytest.raises(
         ValueError,

@@ -47,7 +47,7 @@ def test_an_option_of_another_kind_is_refused() -> None:
         build_attention("mqa", 8, 2, kv_heads=2)
 
 
-@pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add", "mhe_gate"])
+@pytest.mark.parametrize("kind", ["mhe_mul", "mhe_add"])
 @pytest.mark.parametrize("std", [-1.0, math.nan, math.inf])
 def test_a_spread_that_is_none_is_refused(kind: str, std: float) -> None:
     with pytest.raises(ValueError, match=f"must be 0 or more, but is {std}"):

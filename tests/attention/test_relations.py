@@ -127,15 +127,6 @@ def with_factors_of(mul: Attention, kind: str, sizes: dict) -> tuple[Attention, 
     return layer, (1 + mul.query_embedding) * (1 + mul.key_embedding)
 
 
-def turn_without_turns(mul: Attention, sizes: dict) -> Attention:
-    """b_i = 1: the transform there and back is nothing."""
-    layer, factors = with_factors_of(mul, "mhe_turn", sizes)
-    layer.first_scale.copy_(factors)
-    layer.middle_scale.fill_(1)
-    layer.last_scale.fill_(1)
-    return layer
-
-
 def conv_without_neighbours(mul: Attention, sizes: dict) -> Attention:
     """e_i1 = e_i2 = 0: what comes before a key is not read."""
     layer, factors = with_factors_of(mul, "mhe_conv", sizes)
@@ -152,30 +143,6 @@ def mha_conv_without_neighbours(mha: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def input_with_equal_embeddings(sha: Attention, sizes: dict) -> Attention:
-    layer = make_layer("mhe_input", **sizes)
-    copy_shared(layer, sha)
-    layer.input_scale.fill_(1)
-    return layer
-
-
-def mqa_of_composed(composed: Attention, sizes: dict) -> Attention:
-    """Its queries' projection, as it is before generation."""
-    layer = make_layer("mqa", **sizes)
-    copy_shared(layer, composed)
-    composed.make_generation_fast_()
-    layer.q_proj.load_state_dict(composed.folded_proj.state_dict())
-    return layer
-
-
-def mqa_from_one_state(skv: Attention, sizes: dict) -> Attention:
-    layer = make_layer("mqa", **sizes)
-    copy_shared(layer, skv)
-    layer.k_proj.load_state_dict(skv.kv_proj.state_dict())
-    layer.v_proj.load_state_dict(skv.kv_proj.state_dict())
-    return layer
-
-
 #: What a kind becomes -> that kind, and the layer of another kind that does the same.
 RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
@@ -189,12 +156,6 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mha with equal heads is sha": ("sha", mha_from_sha),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
     "mha_conv without neighbours is mha": ("mha", mha_conv_without_neighbours),
-    "mhe_turn with b = 1 is mhe_mul": ("mhe_mul", turn_without_turns),
-    "mhe_input with equal embeddings is sha": ("sha", input_with_equal_embeddings),
-    "mqa with composed queries is mhe_turn": ("mhe_turn", mqa_of_composed),
-    "mqa with composed queries is mhe_input": ("mhe_input", mqa_of_composed),
-    "mqa with composed queries is mqa_tied": ("mqa_tied", mqa_of_composed),
-    "mqa with equal key and value projections is mqa_skv": ("mqa_skv", mqa_from_one_state),
 }
 
 

@@ -100,15 +100,6 @@ def test_gradients_equal_the_plain_equations(kind: str, place: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("bias", [False, True])
-def test_prepared_for_generation_it_computes_the_same(kind: str, bias: bool) -> None:
-    layer = make_layer(kind, "cross", bias=bias)
-    x, y = inputs("cross")
-    expected = layer(x, y, y)[0]
-    layer.make_generation_fast_()
-    torch.testing.assert_close(layer(x, y, y)[0], expected, **EXACT)
-
-
 def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
     """Data-parallel training stops where one gets none; a gradient of zero is fine."""
     layer = make_layer(kind, place).train()

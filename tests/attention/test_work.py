@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_mhe.attention import KINDS, Attention
+from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import KeyValueCache
-from fairseq_mhe.attention.composed import ComposedQueryAttention
 from fairseq_mhe.attention.kernel import CausalMask
 from tests.attention.conftest import make_layer, random
 
 WIDTH, HEADS, SENTENCES, BEAM, PAST = 256, 8, 2, 3, 60
 ROWS = SENTENCES * BEAM
 FLOAT = 4
-COMPOSED = [name for name, kind in KINDS.items() if issubclass(kind, ComposedQueryAttention)]
 
 
 class Work(TorchDispatchMode):
@@ -61,7 +59,6 @@ def _after_many_steps(kind: str, place: str) -> tuple[Attention, dict, dict[str,
     query.
     """
     layer, state = _layer(kind, place), {}
-    layer.make_generation_fast_()
     if place == "cross":
         memory = random(PAST, SENTENCES, WIDTH, dtype=torch.float32)
         rest = {
@@ -148,15 +145,3 @@ def test_head_embeddings_cost_a_few_operators_on_top_of_multi_query(place: str) 
         counts[kind] = _work_of_a_step(layer, rest).operators
     assert counts["mhe_mul"] <= counts["mqa"] + 7
     assert counts["mhe_add"] <= counts["mqa"] + 7
-
-
-@pytest.mark.parametrize("place", ["decoder", "cross"])
-def test_composed_queries_cost_nothing_on_top_of_multi_query(place: str) -> None:
-    """Composed once for all before generation; a gate is a product, a sigmoid and two factors."""
-    counts = {}
-    for kind in ("mqa", "mqa_skv", *COMPOSED):
-        layer, _, rest = _after_many_steps(kind, place)
-        counts[kind] = _work_of_a_step(layer, rest).operators
-    assert counts.pop("mhe_gate") <= counts["mqa"] + 5
-    expected = {kind: counts["mqa_skv" if kind.endswith("skv") else "mqa"] for kind in counts}
-    assert counts == expected

@@ -28,7 +28,6 @@ CASES = [
     {"attention": "mhe_add", **SMALL},
     {"attention": "mha", "attention_bias": True, **SMALL},
     {"attention": "skv", **SMALL},
-    {"attention": "mqa_tied", **SMALL},
     {**PLAIN, "encoder_attention_heads": 1, "decoder_attention_heads": 1},
     MIXED,
 ]

@@ -151,7 +151,6 @@ def test_it_translates_as_fairseq_does(
         ({"layernorm_embedding": True}, "layernorm_embedding is True, and only False is held"),
         ({"encoder_normalize_before": True}, "the normalize_before of its encoder and"),
         ({"activation_fn": "linear"}, "its activation is 'linear'; held are relu, gelu, tanh"),
-        ({"attention": "mhe_gate"}, "mhe_gate"),
         ({"attention": "mhe_conv"}, "it reads keys together with those before them"),
     ],
 )

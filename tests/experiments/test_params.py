@@ -34,12 +34,6 @@ BERT_BASE = {
     "collaborative": (lambda c, n, d: (2 * c + n) * c // 4 + 2 * c * c, 17_722_368),
     "mhe_conv": (lambda c, n, d: 3 * c * d + 3 * n * d + n * d * c, 8_875_008),
     "mha_conv": (lambda c, n, d: 4 * c * c + 3 * n * d, 28_339_200),
-    "mhe_turn": (lambda c, n, d: 3 * c * d + 3 * n * d + n * d * c, 8_875_008),
-    "mhe_input": (lambda c, n, d: 3 * c * d + n * c + n * d * c, 8_957_952),
-    "mhe_gate": (lambda c, n, d: 3 * c * d + 2 * n * d + n * d * c, 8_865_792),
-    "mqa_tied": (lambda c, n, d: n * d * c + 2 * c * d + c + n * d, 8_275_968),
-    "mqa_skv": (lambda c, n, d: 2 * c * c + c * d, 14_745_600),
-    "mqa_tied_skv": (lambda c, n, d: n * d * c + c * d + c + n * d, 7_686_144),
 }
 
 

@@ -152,13 +152,6 @@ FORMULAS = {
     # Each score is of a key and of the two before it.
     "mhe_conv": (24 * 6 + 24 * 24, 2 * 24 * 6, 4 * 24),
     "mha_conv": (2 * 24 * 24, 2 * 24 * 24, 4 * 24),
-    # Composed queries cost what those of mqa do; a gate one number a head more.
-    "mhe_turn": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),
-    "mhe_input": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),
-    "mhe_gate": (2 * 24 * 24 + 24 * 4, 2 * 24 * 6, 2 * 24),
-    "mqa_tied": (2 * 24 * 24, 2 * 24 * 6, 2 * 24),
-    "mqa_skv": (2 * 24 * 24, 24 * 6, 2 * 24),
-    "mqa_tied_skv": (2 * 24 * 24, 24 * 6, 2 * 24),
 }
 
 

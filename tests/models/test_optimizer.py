@@ -131,6 +131,6 @@ def test_in_bfloat16_the_full_precision_copies_are_told_apart_too() -> None:
 
 def test_without_head_embeddings_it_is_refused() -> None:
     with pytest.raises(
-        SystemExit, match="adam_mhe finds no head embeddings: take mhe_mul, mhe_add or mhe_gate"
+        SystemExit, match="adam_mhe finds no head embeddings: take mhe_mul or mhe_add"
     ):
         step(make_model(attention="mha"), configuration("adam_mhe"))

@@ -21,8 +21,6 @@ from studies.trainings import Variant, everywhere
 from tests.fixtures.trained import snapshot
 from tests.studies.checks import reports
 
-TIED = "mqa_tied"
-
 
 def parameters(row: str, variant: Variant) -> int:
     """Of the attention in the model that fairseq-train's words would build."""
@@ -52,10 +50,7 @@ def test_every_kind_is_as_large_as_the_budget(row: str, budget: int | None) -> N
     tried = [*planned.variants[2:], *planned.unmet]
     assert {each.attention["cross"] for each in tried if uniform(each)} == set(KINDS)
     unevenly = {tuple(each.attention.values()) for each in tried if not uniform(each)}
-    assert unevenly == {
-        *((MHA, MHE, MHE), (MHE, MHA, MHE), (MHE, MHE, MHA)),
-        *((MHA, TIED, TIED), (TIED, MHA, TIED), (TIED, TIED, MHA)),
-    }
+    assert unevenly == {(MHA, MHE, MHE), (MHE, MHA, MHE), (MHE, MHE, MHA)}
     assert all((v.question == "place") != uniform(v) for v in planned.variants)
     order = [list(QUESTIONS).index(variant.question) for variant in planned.variants]
     assert order == sorted(order)
@@ -73,7 +68,7 @@ def test_sizes_by_rule() -> None:
         for kind in KINDS
     }
     assert names["mhe_mul"] == ["mhe_mul-4x32", "mhe_mul-2x45"]
-    assert names["mqa_tied"] == ["mqa_tied-3x45", "mqa_tied-2x56", "mqa_tied-5x32"]
+    assert names["sha"] == ["sha-3x38", "sha-2x45"]
     assert names["mha"] == ["mha-3x19", "mha-1x57"]
     met, nearest = fitting("tiny", everywhere("el"), 174_336, 0.01)
     assert (met, nearest.name, nearest.parameters) == ([], "el-4x32", 196_608)
@@ -87,20 +82,21 @@ def test_from_data_to_the_report_each_model_once(
 ) -> None:
     """The references' runs are those of run-table, whose folders are taken."""
     out = references
-    line = of_trainings("equal-budget", out, "--seeds", "1", "--only", "mhe_turn-2x45")
+    line = of_trainings("equal-budget", out, "--seeds", "1", "--only", "mhe_conv-2x45")
     assert main(line) == 0
     screen = capsys.readouterr()
     assert screen.out == (out / "equal-budget.md").read_text(), "once, at the end"
     found = reports(out, "equal-budget")
     assert found["budget"] == 174_336
-    turned = {summary["variant"]: summary for summary in found["variants"]}["mhe_turn-2x45"]
-    assert turned["attention_parameters"] == 174_420
-    assert turned["kv_bytes_per_token"] == 2 * 2 * 45 * 4
-    curve = json.loads((out / "tiny-mhe_turn-2x45-seed1" / "metrics.json").read_text())["valid"]
-    assert turned["losses"] == [min(loss for _, loss in curve)]
-    mqa = 2 * 45 * 128 * 2 + 2 * 45 * 128  # queries and output of two heads; key and value
-    assert turned["multiply_adds"] == pytest.approx(
-        2 * (3 * mqa + 2 * 2 * 45 * (25 + 13 + 25)), abs=1
+    conv = {summary["variant"]: summary for summary in found["variants"]}["mhe_conv-2x45"]
+    assert conv["attention_parameters"] == 174_420
+    assert conv["kv_bytes_per_token"] == 2 * 2 * 45 * 4
+    curve = json.loads((out / "tiny-mhe_conv-2x45-seed1" / "metrics.json").read_text())["valid"]
+    assert conv["losses"] == [min(loss for _, loss in curve)]
+    projections = 3 * 45 * 128 + 2 * 45 * 128  # query, key and value; output of two heads
+    pair = 2 * (3 * 45 + 45)  # three keys and a value for each of two heads
+    assert conv["multiply_adds"] == pytest.approx(
+        2 * (3 * projections + pair * (25 + 13 + 25)), abs=1
     )
     assert "Too far from the budget: el-4x32 (196,608), nearest." in screen.out
     assert "One seed: nothing can be said of noise." in screen.out
