@@ -1,9 +1,12 @@
 """The attention product itself: a reference to test against, and the fast paths that equal it."""
 
 import functools
+import os
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.backends import cuda
 from torch.nn import functional as F
 
 from fairseq_mhe.attention.dropout import drop
@@ -49,6 +52,10 @@ _LONG = 512
 #: Keys from which values that are narrower than keys are padded for it. In float32 that is as fast
 #: as separate steps then, in bfloat16 a quarter slower; those hold all weights (N, H, T, S).
 _LONG_OF_NARROW_VALUES = 1024
+#: The widest heads of which flash attention is able.
+_FLASH_WIDTH = 256
+#: Strides of this many numbers spare the memory-efficient kernel a copy of its mask.
+_MASK_STRIDE = 16
 
 #: (T, S), boolean (true: must not look) or additive; or the causal one.
 Mask = Tensor | CausalMask
@@ -123,6 +130,8 @@ def attend(
         width = value.size(3)
         if width < key.size(3):
             value = F.pad(value, (0, key.size(3) - width))
+        if key.size(1) != value.size(1):
+            key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
         heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
         return heads[..., :width], None, None
     scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)  # (N, H, T, S)
@@ -150,18 +159,38 @@ def _attend_fused(
         if key_padding_mask is not None and attn_mask.hides_padding(key_padding_mask):
             key_padding_mask = None
         causal = key_padding_mask is None
-    if causal and (query.is_cuda or not grouped):
-        # CUDA's kernels know causality and grouped heads; an explicit mask would send them to a
-        # slower one.
-        return F.scaled_dot_product_attention(
+    if causal and (not grouped or _flash_groups_heads(query)):
+        return _torch_kernel(
             query, key, value, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
         )
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
-    mask = _allowed(folded, query.size(2), key_padding_mask, attn_mask)
-    heads = F.scaled_dot_product_attention(
-        folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale
-    )
+    make_mask = _shared_mask if query.is_cuda else _allowed
+    mask = make_mask(folded, query.size(2), key_padding_mask, attn_mask)
+    heads = _torch_kernel(folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale)
     return _unfold(heads, query.shape)
+
+
+def _flash_groups_heads(query: Tensor) -> bool:
+    """Whether causal queries (N, H, T, dk) may share key heads: flash attention alone can do it."""
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    return query.is_cuda and half and query.size(3) <= _FLASH_WIDTH
+
+
+def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    """torch's choice of a fused kernel; on CUDA flash or memory-efficient attention.
+
+    cuDNN's kernel, which torch prefers on new GPUs, plans for every new shape of a batch, and
+    nearly all are new: an update on an H200 took ten times as long (docs/gpu.md). The environment
+    variable FAIRSEQ_MHE_CUDNN=1 allows it.
+    """
+    if not query.is_cuda or os.environ.get("FAIRSEQ_MHE_CUDNN") == "1":
+        return F.scaled_dot_product_attention(query, key, value, **options)
+    allowed = cuda.cudnn_sdp_enabled()
+    cuda.enable_cudnn_sdp(False)
+    try:
+        return F.scaled_dot_product_attention(query, key, value, **options)
+    finally:
+        cuda.enable_cudnn_sdp(allowed)
 
 
 def raw_scores(
@@ -214,12 +243,13 @@ def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
     to 256 keys; as long with 512).
     """
     narrower = key.size(3) - value.size(3)
-    if key.size(1) != value.size(1) or narrower < 0:
-        return False
-    if narrower and (query.is_cuda or key.size(2) < _LONG_OF_NARROW_VALUES):
-        return False
+    alike = key.size(1) == value.size(1)
     if query.is_cuda:
-        return True
+        # A step of decoding would copy the whole cache to pad it.
+        padded = narrower > 0 and query.size(2) > 1
+        return (alike or key.size(1) == 1) and (narrower == 0 or padded)
+    if not alike or narrower < 0 or (narrower and key.size(2) < _LONG_OF_NARROW_VALUES):
+        return False
     trained = torch.is_grad_enabled() and query.dtype == torch.bfloat16
     return dropout == 0 and query.size(2) > 1 and not (trained and key.size(2) < _LONG)
 
@@ -269,6 +299,47 @@ def _allowed(
         return allowed if padding is None else allowed & padding
     additive = attn_mask.to(folded.dtype).repeat(repeats, 1)  # (R, S)
     return additive if padding is None else additive.where(padding, float("-inf"))
+
+
+def _shared_mask(
+    folded: Tensor, length: int, key_padding_mask: Tensor | None, attn_mask: Mask | None
+) -> Tensor | None:
+    """:func:`_allowed` for a GPU: additive, as its kernels want it, and one for all layers."""
+    repeats = folded.size(2) // length
+    versions = tuple(_version(mask) for mask in (key_padding_mask, attn_mask))
+    return _additive_mask(key_padding_mask, attn_mask, versions, repeats, folded.dtype)
+
+
+def _version(mask: Mask | None) -> object:
+    """What changes when a tensor is written to; tensors of inference mode do not count that."""
+    if not isinstance(mask, Tensor):
+        return None
+    return object() if mask.is_inference() else mask._version
+
+
+#: Masks of a step: the encoder's, which cross-attention shares, and the decoder's.
+@functools.lru_cache(maxsize=2)
+def _additive_mask(
+    key_padding_mask: Tensor | None,
+    attn_mask: Mask | None,
+    versions: object,
+    repeats: int,
+    dtype: torch.dtype,
+) -> Tensor | None:
+    """(B, S) and (T, S) -> (B or 1, 1, 1 or repeats * T, S), to be added to scores; None of none.
+
+    Remembered while both are the same tensors and of these ``versions``.
+    """
+    mask = None
+    if attn_mask is not None:
+        mask = as_additive(attn_mask, dtype).repeat(repeats, 1)[None, None]  # (1, 1, R, S)
+    if key_padding_mask is not None:
+        padding = as_additive(key_padding_mask.bool(), dtype)[:, None, None]  # (B, 1, 1, S)
+        mask = padding if mask is None else mask + padding
+    if mask is None:
+        return None
+    keys = mask.size(3)
+    return F.pad(mask, (0, -keys % _MASK_STRIDE))[..., :keys]
 
 
 def as_additive(mask: Mask, dtype: torch.dtype) -> Tensor:

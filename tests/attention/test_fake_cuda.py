@@ -82,8 +82,11 @@ def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
             )
             modes = (False, True) if both or number == 0 else (bool(turn(dtype, number)),)
             for training in modes:
+                before = watch.fused
                 out, _ = layer.train(training)(x, y, y, need_weights=False, **given)
                 check(out, (T, B, EMBED_DIM), dtype)
+                # No kernel gives the sums of a row's weights, which differ from 1 with dropout.
+                assert watch.fused - before == (not (training and layer.needs_row_sums))
             # The first asks for all layers of a step.
             assert watch.asked.total() <= both
             if watch.asked:

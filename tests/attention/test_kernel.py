@@ -73,6 +73,55 @@ def test_causal_with_padding_anywhere(kept: int, padding) -> None:
     torch.testing.assert_close(found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kept", [(1, 1), (2, 2), (4, 4), (1, 4)])
+@pytest.mark.parametrize("width", [5, 8])
+def test_paths_for_gpus(
+    dtype: torch.dtype, kept: tuple[int, int], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shared masks, padded values, expanded keys and grouped heads, computed on the CPU."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
+    q = random(6, 4, 7, width, dtype=dtype)
+    k = random(3, kept[0], 7, width, dtype=dtype, seed=1)
+    v = random(3, kept[1], 7, 5, dtype=dtype, seed=2)
+    causal, tolerance = CausalMask(7), 1e-6 if dtype == torch.float32 else 0.03
+    paddings = None, right_padding(3, 7), right_padding(3, 7)
+    paddings[2][0, 1:3] = True
+    for mask in (None, causal, causal.hidden, as_additive(causal, dtype)):
+        for padding in paddings:
+            # Hypotheses that share a sentence's keys have no causal mask.
+            rows = slice(None, None, 2 if isinstance(mask, CausalMask) else 1)
+            given = {"scale": 0.5, "key_padding_mask": padding, "attn_mask": mask}
+            found, *_ = attend(q[rows], k, v, **given)
+            again, *_ = attend(q[rows], k, v, **given)
+            arguments = (x.double() for x in (q[rows], k, v))
+            expected, _ = attend_reference(*arguments, **given)
+            real = torch.ones(3, 7, dtype=torch.bool)
+            if isinstance(mask, CausalMask) and padding is not None:
+                real = ~padding
+            real = real.repeat_interleave(len(found) // 3, dim=0)
+            found, again, expected = (x.transpose(1, 2)[real] for x in (found, again, expected))
+            torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
+            torch.testing.assert_close(found, again, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_cudnn_only_if_wanted(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is off inside our call alone, and as before afterwards."""
+    seen = []
+
+    def watched(query: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
+        seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return query
+
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    monkeypatch.setenv("FAIRSEQ_MHE_CUDNN", "1" if wanted else "")
+    q = random(3, 4, 6, 5)
+    attend(q, q, q, scale=0.5)
+    assert (seen, torch.backends.cuda.cudnn_sdp_enabled()) == ([wanted], True)
+
+
 def test_padding_side() -> None:
     mask, right = CausalMask(5), right_padding(3, 5)
     one_on_the_left = torch.arange(5).expand(3, 5) < torch.tensor([[0], [1], [0]])
