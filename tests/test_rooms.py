@@ -15,7 +15,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 FLOORS = (
     ("common",),
     ("fairseq_fixes",),
-    ("attention", "embeddings"),
+    ("attention",),
     ("models", "prepare"),
     ("checkpoints",),
     ("runs", "convert"),

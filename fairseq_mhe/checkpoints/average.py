@@ -18,17 +18,14 @@ from fairseq_mhe.checkpoints.safe_load import (
 from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output
-from fairseq_mhe.embeddings import TABLE
 
 #: Options of fairseq's Transformer and ours that change what the weights mean, by how their names
 #: begin.
 _MEANING = (
     *("_name", "arch", "encoder", "decoder", "share", "activation_fn"),
-    *("attention", "cross", "head_", "collaborative", "embedding", "hash"),
+    *("attention", "cross", "head_", "collaborative"),
     *("no_scale_embedding", "no_token_positional_embeddings"),
 )
-#: What older checkpoints leave unsaid.
-_UNSAID = {"embedding": TABLE, "hash": None}
 #: Those of them that only say how a model was trained or started: dropout, layer-drop, pretrained
 #: embeddings.
 _HARMLESS = ("drop", "_path")
@@ -126,7 +123,7 @@ def _meaningful(state: dict[str, Any]) -> dict[str, Any]:
     """The options that change what the weights mean (the heads' number, which no shape tells)."""
     return {
         name: value
-        for name, value in {**_UNSAID, **model_options(state)}.items()
+        for name, value in model_options(state).items()
         if name.startswith(_MEANING) and not any(word in name for word in _HARMLESS)
     }
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from fairseq import checkpoint_utils
-from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
@@ -27,7 +26,6 @@ from fairseq_mhe.common.checkpoint_files import model_options
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
-from fairseq_mhe.embeddings import HashedEmbedding, hashes_of
 from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.checkpoint_options import check_transformer
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, build_ours, family_of
@@ -68,29 +66,13 @@ class Source:
 
     @property
     def words(self) -> tuple[int, ...]:
-        """How many words its dictionaries have: the source's and the target's, or the one.
-
-        A hashed embedding has those that it was made to know.
-        """
-        first, *others = self.family.words(self.state["model"])
-        return (len(self.hashed.symbols) if self.hashed is not None else first, *others)
-
-    @property
-    def hashed(self) -> HashedEmbedding | None:
-        """Its hashed token embedding; None where it has a table."""
-        modules = self.model.modules()
-        return next((m for m in modules if isinstance(m, HashedEmbedding)), None)
-
-    def know(self, dictionary: Dictionary) -> None:
-        """Give a hashed embedding the words that will be read; a table has its own."""
-        if self.hashed is not None:
-            self.hashed.know(hashes_of(dictionary, self.hashed.hash))
+        """How many words its dictionaries have: the source's and the target's, or the one."""
+        return self.family.words(self.state["model"])
 
     @property
     def stock_options(self) -> dict[str, Any]:
         """The options of fairseq's own model of the same sizes."""
-        ours = {*OPTIONS, "objective", "scale_embedding"}
-        sizes = {name: value for name, value in self.options.items() if name not in ours}
+        sizes = {name: value for name, value in self.options.items() if name not in OPTIONS}
         return {**sizes, "_name": self.family.stock, "arch": self.family.stock}
 
     def task(self) -> Any:
@@ -107,7 +89,7 @@ class Source:
 
     def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
-        kept = {name: self.options[name] for name in ("attention_head_dim", "embedding", "hash")}
+        kept = {"attention_head_dim": self.options["attention_head_dim"]}
         chosen = {"attention": kind, "attention_bias": bias, **own}
         ours = dict.fromkeys(name for name in OPTIONS if name in self.options)
         return {**self.options, **ours, **kept, **chosen}

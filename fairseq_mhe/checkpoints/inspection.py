@@ -30,8 +30,6 @@ from fairseq_mhe.models.rows import nearest_row
 _TRAINING_STATE = "last_optimizer_state"
 #: In the names of weights of embeddings and outputs, which are often one and the same.
 _OFTEN_TIED = (".embed_tokens.", "decoder.output_projection.weight", "encoder.lm_head.weight")
-#: Options that are shown beside those of kinds of attention, where they are not these.
-_BESIDE = {"embedding": "table", "hash": None, "objective": "masked_lm", "scale_embedding": False}
 
 
 @dataclass(frozen=True)
@@ -79,10 +77,7 @@ def inspect(path: Path) -> Summary:
         family = None
     weights = {name: value for name, value in state["model"].items() if isinstance(value, Tensor)}
     row = nearest_row(options) if family else None
-    chosen = {name: options.get(name) for name in (*kind_options(), *_BESIDE)}
-    given = {
-        name: value for name, value in chosen.items() if value not in (None, _BESIDE.get(name))
-    }
+    given = {name: options[name] for name in kind_options() if options.get(name) is not None}
     return Summary(
         path=str(path),
         model=model,

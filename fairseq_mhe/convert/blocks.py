@@ -8,11 +8,8 @@ from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import check_hash
-from fairseq_mhe.embeddings.hashes import MASK
 from fairseq_mhe.models.families import ROBERTA
-from fairseq_mhe.models.shuffle_random import NAME as SHUFFLE_RANDOM
-from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary
+from fairseq_mhe.prepare.data_folder import MASK, TextFolder, model_dictionary
 
 #: Of a masked model's subwords, as in its training.
 _MASKED = 0.15
@@ -24,12 +21,9 @@ def dictionary_of(data: TextFolder, source: Source) -> Dictionary:
     """The dictionary of a text folder with what the model's task adds, checked against the model.
 
     Raises:
-        UserError: it is of another vocabulary, or its words are of another hash.
+        UserError: it is of another vocabulary.
     """
     dictionary = model_dictionary(data.dictionary(), source.family is ROBERTA)
-    if source.hashed is not None:
-        check_hash(data.binary, source.hashed.hash)
-    source.know(dictionary)
     if (len(dictionary),) != source.words:
         raise UserError(
             f"{data.folder} does not belong to {source.path}: its dictionary has "
@@ -46,13 +40,8 @@ def text_batches(data: TextFolder, source: Source, subset: str, count: int) -> l
     ``<s>`` and the block with masks, always the same, and says what is masked.
 
     Raises:
-        UserError: the split is missing, or as `dictionary_of`; or the model says no words.
+        UserError: the split is missing, or as `dictionary_of`.
     """
-    if source.options.get("objective") == SHUFFLE_RANDOM:
-        raise UserError(
-            f"{source.path} says three classes ({SHUFFLE_RANDOM}) and no words, which text is "
-            "compared by: leave the data folder out"
-        )
     words = dictionary_of(data, source)
     blocks = data_utils.load_indexed_dataset(str(data.binary / subset), words)
     if blocks is None:
@@ -76,7 +65,6 @@ def text_batches(data: TextFolder, source: Source, subset: str, count: int) -> l
             data_utils.collate_tokens([pairs[index][side] for index in some], words.pad())
             for side in (0, 1)
         )
-        said = model.get_targets({"target": said}, None)
         found.append({"id": torch.tensor(some), "net_input": {"src_tokens": read}, "target": said})
     return found
 

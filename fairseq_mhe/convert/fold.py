@@ -16,11 +16,8 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.convert.difference import BEAM, LogitDifference, quiet_fairseq, search
 from fairseq_mhe.convert.options import add_data, add_files, check_files
 from fairseq_mhe.convert.sentences import open_material
-from fairseq_mhe.embeddings import HashedEmbedding
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
-from fairseq_mhe.models.shuffle_random import ThreeClasses
-from fairseq_mhe.models.transformer import TransformerMHEModel
 
 #: A fold is refused where its logits differ by more than this share of the largest logit: float32
 #: rounding stays far below, a wrong fold far above.
@@ -45,8 +42,6 @@ class Report:
 def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     """The whole float32 state of fairseq's own ``transformer`` that computes what ``model`` does.
 
-    A hashed embedding becomes a table of the words that it knows.
-
     Raises:
         UserError: a sublayer has no exact stock form; the line says which and why.
     """
@@ -55,16 +50,7 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
             "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "
             "form: fairseq's own loses them where it loads a checkpoint"
         )
-    replaced = {}
-    embedding = model.encoder.embed_tokens if isinstance(model, TransformerMHEModel) else None
-    if isinstance(embedding, HashedEmbedding):
-        replaced["encoder.embed_tokens."] = {"weight": embedding.of_all()}  # (V, C)
-    elif any(isinstance(module, (HashedEmbedding, ThreeClasses)) for module in model.modules()):
-        raise UserError(
-            "a masked language model with a hashed embedding, or of three classes, has no stock "
-            "form: fairseq's own predicts the words of a table"
-        )
-    replaced |= {f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)}
+    replaced = {f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)}
     parameters = {
         name: value.float() if value.is_floating_point() else value
         for name, value in model.state_dict().items()
@@ -107,10 +93,6 @@ def fold(
         UserError: the model has no exact stock form, ``output`` cannot be written, the data do not
             belong to the model, or the two differ by more than rounding.
     """
-    if source.hashed is not None and data is None and source.family is TRANSLATION:
-        raise UserError(
-            f"{source.path} has a hashed embedding, and a stock model a table of words: give --data"
-        )
     material = open_material(source, data, sentences, subset, measured=False)
     parameters = folded_parameters(source.model)
     linear = all(kind_class(kind).linear_heads for kind in source.attention.values())

@@ -122,7 +122,6 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     """
     source.only_translation(f"the data folder {data.folder}")
     task = load_task(data)
-    source.know(task.source_dictionary)
     found = len(task.source_dictionary), len(task.target_dictionary)
     if found != source.words:
         raise UserError(

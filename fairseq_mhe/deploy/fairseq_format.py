@@ -58,7 +58,6 @@ def read(bundle: Bundle) -> Trained:
     options = {**read_json(bundle.folder / OPTIONS, Form({}, ADVICE)), "_name": MODEL_NAME}
     source = source_of(path, {"args": None, "cfg": {"model": options}, "model": _weights(path)})
     first, second = (_dictionary(bundle.folder, language) for language in bundle.languages)
-    source.know(first)
     for side, dictionary, words in zip(SIDES, (first, second), source.words, strict=True):
         if len(dictionary) != words:
             raise UserError(

@@ -11,7 +11,6 @@ from typing import Any
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import DEFAULT_HASH, EMBEDDINGS, HASHES, TABLE, check_embedding
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.prepare.data_folder import DataFolder
@@ -42,18 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "tokens that a device takes at a time: less needs less memory"
     add("--max-tokens", help=told, **number)
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    add("--hash", choices=tuple(HASHES), help=f"of a hashed embedding (default: {DEFAULT_HASH})")
     told = "write logs for TensorBoard into each run folder"
     add("--tensorboard", action="store_true", help=told)
     devices.add_arguments(parser)
     precision.add_argument(parser)
-
-
-def add_embedding(parser: argparse.ArgumentParser) -> None:
-    """``--embedding``, of what trains models of one embedding only."""
-    embeddings = ", ".join(EMBEDDINGS)
-    told = f"kind of the source's token embedding: {embeddings} (default: %(default)s)"
-    parser.add_argument("--embedding", choices=EMBEDDINGS, default=TABLE, metavar="KIND", help=told)
 
 
 def kind(text: str) -> str:
@@ -85,12 +76,11 @@ def seeds(text: str) -> list[int]:
         raise UserError(f"--seeds {text}: {told}: {error}") from None
 
 
-def chosen_recipe(row: str, args: argparse.Namespace, embedding: str, hash: str | None) -> Recipe:
-    """A row's recipe with what the options change, and a kind of the source's token embedding.
+def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
+    """A row's recipe with what the options change.
 
     Raises:
-        UserError: an unknown row, a share that is none, a batch that cannot be made, or a hash that
-            would have no effect.
+        UserError: an unknown row, a share that is none, or a batch that cannot be made.
     """
     found = recipe(row)
     training = found.training
@@ -110,13 +100,7 @@ def chosen_recipe(row: str, args: argparse.Namespace, embedding: str, hash: str 
     if not args.max_tokens:
         training = training.shared_by(args.gpus or args.processes or 1)
     chosen = precision.chosen(args.precision, devices.on_gpu(args), args.out)
-    try:
-        check_embedding(embedding, hash)
-    except ValueError as error:
-        raise UserError(error) from None
-    hash = None if hash == DEFAULT_HASH else hash
-    training = replace(training, precision=chosen, embedding=embedding, hash=hash)
-    return replace(found, training=training)
+    return replace(found, training=replace(training, precision=chosen))
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:
@@ -172,7 +156,6 @@ def _checkpoints_bytes(run: Run, data: DataFolder) -> int:
         symbols = sum(1 for _ in dictionary) + _SPECIAL_SYMBOLS
     attention = run.settings["attention"]
     chosen = {f"{place}_attention": kind for place, kind in attention.items()}
-    chosen |= {"embedding": run.training.embedding, "hash": run.training.hash}
     model = build_on_meta(run.row, attention["encoder"], symbols, **chosen)
     kept = run.training.average + 1 + 3  # the last, the best, and one that is being written
     present = sum(path.stat().st_size for path in run.checkpoints.glob("*.pt"))

@@ -11,7 +11,6 @@ from rich.table import Table
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.sublayer import Option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import CacheBytes, Cost, cache_bytes, costs, embedding_parameters
@@ -42,8 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             *flags, dest=name, type=int, metavar="N", help=f"{', '.join(users)}: {option.help}"
         )
-    told = f"kind of token embedding: {', '.join(EMBEDDINGS)} (default: {TABLE})"
-    parser.add_argument("--embedding", metavar="KIND", help=told)
     for name, default, what in (
         ("source", 25, "source tokens of a sentence"),
         ("target", 25, "target tokens of its translation"),
@@ -63,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     for name in ("source", "target", "beam"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name} must be 1 or more, not {getattr(args, name)}")
-    names = (*PLACES.values(), *_sizes(), "embedding")
+    names = (*PLACES.values(), *_sizes())
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     build = build_language_on_meta if args.row in language_archs() else build_on_meta
     model = build(args.row, args.attention, args.vocab_size, **given)
@@ -108,7 +105,6 @@ def _report(
         "dtype": args.dtype,
         "vocabulary": args.vocab_size,
         "attention_parameters": attention.parameters,
-        "embedding": args.embedding or TABLE,
         "embedding_parameters": embedding,
         "total_parameters": model.parameters,
         "multiply_adds": {
@@ -146,8 +142,7 @@ def _show(
         add(f"{place}: {kind}", parts[place], last=place == list(chosen)[-1])
     add("all attention", attention)
     add("the rest", parts["rest"])
-    of_it = f"  of it, embedding: {args.embedding or TABLE}"
-    table.add_row(of_it, f"{embedding:,}", "", "", end_section=True)
+    table.add_row("  of it, embedding", f"{embedding:,}", "", "", end_section=True)
     add("model", model)
     console = Console(highlight=False)
     console.print(table)

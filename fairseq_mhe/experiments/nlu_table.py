@@ -6,14 +6,12 @@ Of a causal architecture the table is of the perplexity of the validation text.
 import argparse
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import as_words, positive, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, write_json, write_text
-from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import (
     check_alike,
@@ -26,21 +24,13 @@ from fairseq_mhe.experiments.finetune import (
 )
 from fairseq_mhe.experiments.pretrain import (
     KNOWN,
-    TOKENS,
-    TOKENS_TOLD,
-    Tokens,
     add_pretraining,
     nats_in,
     pretrain,
     pretrained,
     recipe_of,
 )
-from fairseq_mhe.models.counting import (
-    attention_parameters,
-    cache_bytes,
-    embedding_parameters,
-    total_parameters,
-)
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.families import ROBERTA, build_language_on_meta, language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
@@ -70,8 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "seeds of fine-tuning; of a causal model, of its training (default: 1,2,3)"
     add("--seeds", type=some_of(seeds), default=["1", "2", "3"], metavar="N,...", help=told)
     add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
-    told = f"token embeddings, each with each kind: {TOKENS_TOLD} (default: {TABLE})"
-    add("--embeddings", type=some_of(TOKENS), default=[TABLE], metavar="KIND,...", help=told)
     add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
     add_pretraining(parser)
     devices.add_arguments(parser)
@@ -90,26 +78,18 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.epochs and not masked:
         raise UserError(f"--epochs is of fine-tuning, and {args.arch} is not: leave it out")
-    asked = [Tokens(name, args.hash, args.objective) for name in args.embeddings]
-    if args.hash and all(tokens.kind == TABLE for tokens in asked):
-        raise UserError("--hash is of a hashed embedding: name one (--embeddings), or leave it out")
     data = open_text(args.data)
     tasks = open_tasks(args.tasks)
     _check_text(tasks, data)
     made = LanguageTable(args.arch, data, tasks, [int(word) for word in args.seeds], args.out)
-    models = [
-        (kind, replace(tokens, hash=None) if tokens.kind == TABLE else tokens)
-        for tokens in asked
-        for kind in kinds
-    ]
     if slurm.asked_for(args):
-        waiting = [model for model in models if not made.finished(model)]
-        slurm.submit_jobs({_name(m): _words(args, m) for m in waiting}, len(models), args)
+        waiting = [kind for kind in kinds if not made.finished(kind)]
+        slurm.submit_jobs({kind: _words(args, kind) for kind in waiting}, len(kinds), args)
         return
     if args.finished_only:
-        made.tabulate(models)
+        made.tabulate(kinds)
     else:
-        made.train(models, recipe_of(args), args)
+        made.train(kinds, recipe_of(args), args)
     print(made.path.read_text(encoding="utf-8"), end="")
     print(made.path)
 
@@ -123,27 +103,14 @@ def _check_text(tasks: Sequence[TaskFolder], data: TextFolder) -> None:
             )
 
 
-#: A kind of attention and a token embedding.
-Model = tuple[str, Tokens]
-
-
-def _name(model: Model) -> str:
-    """Of a model in the table."""
-    kind, tokens = model
-    return kind if tokens.embedding == TABLE else f"{kind}, {tokens.embedding}"
-
-
-def _words(args: argparse.Namespace, model: Model) -> list[str]:
-    """The words after ``fairseq-mhe`` of one model's job."""
-    kind, tokens = model
-    how = ("epochs", "updates", "tokens", "batch", "objective", "precision")
+def _words(args: argparse.Namespace, kind: str) -> list[str]:
+    """The words after ``fairseq-mhe`` of the job of one kind."""
+    how = ("epochs", "updates", "tokens", "batch", "precision")
     where = ("gpus", "processes", "cpu")
     options = {
         "data": args.data.resolve(),
         "out": args.out.resolve(),
         "kinds": [kind],
-        "embeddings": [tokens.embedding],
-        "hash": tokens.hash,
         "seeds": args.seeds,
         **{name: getattr(args, name) for name in (*how, *where)},
     }
@@ -172,85 +139,74 @@ class LanguageTable:
         #: The table; beside it, of the same name, values (.json) and picture (.png).
         self.path = self.out / ("nlu-table.md" if self.tasks else "perplexity.md")
 
-    def train(self, models: Sequence[Model], recipe: Pretraining, args: argparse.Namespace) -> None:
-        """Train what is not trained yet, side by side; the table is written after each model.
+    def train(self, kinds: Sequence[str], recipe: Pretraining, args: argparse.Namespace) -> None:
+        """Train what is not trained yet, side by side; the table is written after each kind.
 
         ``args``: ``epochs`` where they are not the recipe's, ``precision``, and the options of
         `devices`.
 
         Raises:
-            UserError: a model cannot be, a training failed, or its folder has a run of other
-                settings.
+            UserError: a training failed, or its folder has a run of other settings.
         """
         seeds = [1] if self.tasks else self.seeds
-        every = [(kind, tokens, number) for kind, tokens in models for number in seeds]
+        every = [(kind, number) for kind in kinds for number in seeds]
         pretrain(self.arch, every, self.data, self.out, recipe, args)
-        for model in models if self.tasks else ():
-            start = self._pretrained(model)
+        for kind in kinds if self.tasks else ():
+            start = self._pretrained(kind)
             planned = [
                 (plan(start, task, number, self.out, args.epochs, args), task)
                 for task in self.tasks
                 for number in self.seeds
             ]
             fine_tune_all(planned, args)
-            self.tabulate(models)
+            self.tabulate(kinds)
         if not self.tasks:
-            self.tabulate(models)
+            self.tabulate(kinds)
 
-    def finished(self, model: Model) -> bool:
-        """Whether all runs of a model have their scores.
+    def finished(self, kind: str) -> bool:
+        """Whether all runs of a kind have their scores.
 
         Raises:
             UserError: they were trained on other text or examples.
         """
-        start = self._pretrained(model)
-        for folder in [start] if self.tasks else self._all_pretrained(model):
+        start = self._pretrained(kind)
+        for folder in [start] if self.tasks else self._all_pretrained(kind):
             if nats_in(folder) is not None:
                 check_made_of(folder, self.data.fingerprint, self.data.folder)
             elif not self.tasks:
                 return False
-        return all(scored(run, task) for task in self.tasks for run in self._runs(model, task))
+        return all(scored(run, task) for task in self.tasks for run in self._runs(kind, task))
 
-    def tabulate(self, models: Sequence[Model]) -> None:
+    def tabulate(self, kinds: Sequence[str]) -> None:
         """Write the table of those that are finished.
 
         Raises:
             UserError: none is.
         """
-        finished = [model for model in models if self.finished(model)]
+        finished = [kind for kind in kinds if self.finished(kind)]
         if not finished:
             raise UserError(f"no model of {self.out} is finished yet: there is nothing to tabulate")
-        left = [_name(model) for model in models if model not in finished]
+        left = [kind for kind in kinds if kind not in finished]
         notes = self._notes(finished)
         if left:
             notes.append(f"Not finished, and left out: {'; '.join(left)}.")
         words = len(model_dictionary(self.data.dictionary(), masked=bool(self.tasks)))
-        built = {}
-        for kind, tokens in finished:
-            options = tokens.options(self.arch, kind, self.data)
-            made = build_language_on_meta(self.arch, kind, words, **options)
-            built[_name((kind, tokens))] = made
-        counts = {name: attention_parameters(made) for name, made in built.items()}
+        built = {kind: build_language_on_meta(self.arch, kind, words) for kind in finished}
+        counts = {kind: attention_parameters(made) for kind, made in built.items()}
         if not self.tasks:
-            found = {_name(model): self._nats(model) for model in finished}
-            cache = {name: cache_bytes(made).per_target_token for name, made in built.items()}
+            found = {kind: self._nats(kind) for kind in finished}
+            cache = {kind: cache_bytes(made).per_target_token for kind, made in built.items()}
             plot_perplexity(found, (counts, cache), self.path.with_suffix(".png"))
             self._write(perplexity_table(found, counts, cache), found, notes)
             return
-        sizes = {
-            name: (embedding_parameters(made), total_parameters(made))
-            for name, made in built.items()
-        }
-        if all(tokens.kind == TABLE for _, tokens in finished):
-            sizes = {}
         for task in self.tasks:
-            every = [run for model in finished for run in self._runs(model, task)]
+            every = [run for kind in finished for run in self._runs(kind, task)]
             # Seeds of one model must be of one precision; of models the notes tell it.
             check_alike(every, but=("seed", "start", "attention", "precision"))
-        scores = {_name(model): self._scores(model) for model in finished}
-        losses = {_name(model): nats_in(self._pretrained(model)) for model in finished}
+        scores = {kind: self._scores(kind) for kind in finished}
+        losses = {kind: nats_in(self._pretrained(kind)) for kind in finished}
         plot_tasks(scores, self.path.with_suffix(".png"), self.arch)
-        tables = language_tables(scores, counts, sizes, losses, self._commonest)
+        tables = language_tables(scores, counts, losses, self._commonest)
         self._write(tables, scores, notes)
 
     @functools.cached_property
@@ -264,11 +220,11 @@ class LanguageTable:
         listed = "\n".join(f"- {note}" for note in notes)
         write_text(self.path, f"# {self.arch}\n\n{tables}\n\n{listed}\n")
 
-    def _notes(self, models: Sequence[Model]) -> list[str]:
+    def _notes(self, kinds: Sequence[str]) -> list[str]:
         """What the numbers are, and how the models were trained."""
         spread = f"±: the standard deviation over seeds {', '.join(map(str, self.seeds))}, of the "
         several = len(self.seeds) > 1
-        pretrained = [self._pretrained(model) for model in models]
+        pretrained = [self._pretrained(kind) for kind in kinds]
         notes = [f"{spread}training." if several else "One training each."]
         if self.tasks:
             told = f"{spread}fine-tuning alone" if several else "one fine-tuning each"
@@ -278,34 +234,34 @@ class LanguageTable:
                 "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
                 "Pre-training, nats: of what the model is asked for, on the validation text, one "
                 "training each.",
-                self._fine_tuned(models),
+                self._fine_tuned(kinds),
             ]
         else:
-            pretrained = [folder for model in models for folder in self._all_pretrained(model)]
+            pretrained = [folder for kind in kinds for folder in self._all_pretrained(kind)]
         return [*notes, *pretraining_notes(pretrained)]
 
-    def _fine_tuned(self, models: Sequence[Model]) -> str:
-        """In what precision the runs were, and of which models where they differ."""
+    def _fine_tuned(self, kinds: Sequence[str]) -> str:
+        """In what precision the runs were, and of which kinds where they differ."""
         told = []
-        for model in models:
-            runs = [run for task in self.tasks for run in self._runs(model, task)]
+        for kind in kinds:
+            runs = [run for task in self.tasks for run in self._runs(kind, task)]
             found = dict.fromkeys(configuration(run)["precision"] for run in runs)
-            told.append((f"in {' and '.join(found)}", _name(model)))
+            told.append((f"in {' and '.join(found)}", kind))
         return f"Fine-tuning: {'; '.join(each_once(told))}."
 
-    def _pretrained(self, model: Model, number: int = 1) -> Path:
-        return pretrained(self.arch, (*model, number), self.data, self.out)
+    def _pretrained(self, kind: str, number: int = 1) -> Path:
+        return pretrained(self.arch, kind, number, self.out)
 
-    def _all_pretrained(self, model: Model) -> list[Path]:
-        return [self._pretrained(model, number) for number in self.seeds]
+    def _all_pretrained(self, kind: str) -> list[Path]:
+        return [self._pretrained(kind, number) for number in self.seeds]
 
-    def _nats(self, model: Model) -> list[float]:
-        return [each for each in map(nats_in, self._all_pretrained(model)) if each is not None]
+    def _nats(self, kind: str) -> list[float]:
+        return [each for each in map(nats_in, self._all_pretrained(kind)) if each is not None]
 
-    def _scores(self, model: Model) -> dict[str, list[float]]:
+    def _scores(self, kind: str) -> dict[str, list[float]]:
         """Task -> scores of the seeds."""
-        return {task.task.name: seed_scores(self._runs(model, task)) for task in self.tasks}
+        return {task.task.name: seed_scores(self._runs(kind, task)) for task in self.tasks}
 
-    def _runs(self, model: Model, task: TaskFolder) -> list[Path]:
-        start = self._pretrained(model)
+    def _runs(self, kind: str, task: TaskFolder) -> list[Path]:
+        start = self._pretrained(kind)
         return [self.out / run_name(start, task, number) for number in self.seeds]

@@ -5,22 +5,14 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 
-from fairseq.data import Dictionary
 from rich.console import Console
 from rich.table import Table
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import HASHED, TABLE, build_hashed
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import (
-    SETTINGS,
-    VOCABULARY,
-    build_on_meta,
-    build_setting,
-    without_memory,
-)
+from fairseq_mhe.models.build import SETTINGS, VOCABULARY, build_on_meta, build_setting
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
 
@@ -39,25 +31,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="count the attention of the paper's pre-trained models instead, and recompute PRR "
         "and PEoP",
     )
-    told = "count token embeddings of each kind instead, at the widths of the paper's rows"
-    parser.add_argument("--embeddings", action="store_true", help=told)
     words = f"joined vocabulary of the totals (default: {VOCABULARY})"
     parser.add_argument("--vocab-size", type=positive, metavar="N", help=words)
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the table, or attention parameters as JSON: {row or setting: {kind: parameters}}."""
-    if args.vocab_size is not None and ((args.json and not args.embeddings) or args.setting):
+    if args.vocab_size is not None and (args.json or args.setting):
         option = "--json" if args.json else "--setting"
         raise UserError(
             f"--vocab-size changes totals only, and {option} prints none: leave one of them out"
         )
     vocabulary = VOCABULARY if args.vocab_size is None else args.vocab_size
-    if args.embeddings and args.setting:
-        raise UserError("--embeddings and --setting are two tables: leave one of them out")
-    if args.embeddings and args.json:
-        print(json.dumps(_of_embeddings(vocabulary), indent=2))
-    elif args.json and args.setting:
+    if args.json and args.setting:
         print(json.dumps({args.setting: _of_setting(args.setting)}, indent=2))
     elif args.json:
         counts: dict[str, dict[str, int]] = {}
@@ -71,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
         if args.setting:
             console.print(*_setting_tables(args.setting))
         else:
-            console.print(_embeddings_table(vocabulary) if args.embeddings else _table(vocabulary))
+            console.print(_table(vocabulary))
 
 
 def _rows_and_kinds() -> Iterator[tuple[str, str]]:
@@ -115,33 +101,6 @@ def _merit(kind: str, counts: dict[str, int], task: int) -> str:
     if kind == "sha":
         return f"{retained} / -"
     return f"{retained} / {peop(score, sha_score, counts[kind], counts['sha']):.2f}"
-
-
-def _of_embeddings(vocabulary: int) -> dict[str, dict[str, int]]:
-    """Parameters of each kind of token embedding by width, without vectors of special symbols."""
-    found: dict[str, dict[str, int]] = {TABLE: {}}
-    few = Dictionary()
-    for width in sorted({row.embed_dim for row in ROWS.values()}):
-        found[TABLE][str(width)] = vocabulary * width
-        for kind in HASHED:
-            with without_memory():
-                module = build_hashed(kind, None, few, width)
-            own = (p.numel() for name, p in module.named_parameters() if name != "special")
-            found.setdefault(kind, {})[str(width)] = sum(own)
-    return found
-
-
-def _embeddings_table(vocabulary: int) -> Table:
-    counts = _of_embeddings(vocabulary)
-    table = _empty(
-        ("embedding", *(f"width {width}" for width in counts[TABLE])),
-        title=f"Token embeddings; the table's of {vocabulary:,} words",
-        caption="Special symbols have six vectors more where no rows are theirs: "
-        "hash_pool, hash_add, hash_proj",
-    )
-    for kind, by_width in counts.items():
-        table.add_row(kind, *(f"{count:,}" for count in by_width.values()))
-    return table
 
 
 def _empty(headings: Sequence[str], title: str, caption: str) -> Table:

@@ -8,7 +8,6 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.nlu_table import LanguageTable
-from fairseq_mhe.experiments.pretrain import Tokens
 from fairseq_mhe.prepare.corpora.home_assistant_language import prepare_language
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.progress import shown_progress
@@ -52,6 +51,6 @@ def run(args: argparse.Namespace) -> None:
     )
     say("task: to which of ten integrations a message belongs; chance is about 13%")
     table = LanguageTable(_ARCH, open_text(text), [open_task(task)], [1], out)
-    table.train([(kind, Tokens()) for kind in _KINDS], recipe, args)
+    table.train(_KINDS, recipe, args)
     print(table.path.read_text(encoding="utf-8"), end="")
     print(table.path)

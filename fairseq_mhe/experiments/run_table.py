@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
-from fairseq_mhe.embeddings import EMBEDDINGS, TABLE
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.architectures import ROWS
@@ -23,8 +22,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = f"of {', '.join(RECIPES)} (default: the paper's)"
     add("--rows", default=",".join(ROWS), metavar="ROW,...", help=told)
     add("--kinds", default="mha,mhe_mul", metavar="KIND,...", help="or all (default: %(default)s)")
-    told = f"of the source's tokens: {', '.join(EMBEDDINGS)} (default: %(default)s)"
-    add("--embeddings", default=TABLE, metavar="KIND,...", help=told)
     add("--seeds", default="1", metavar="N,...", help="random seeds (default: %(default)s)")
     add("--title", metavar="TEXT", help="heading (default: languages and number of pairs)")
     add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
@@ -39,12 +36,12 @@ def run(args: argparse.Namespace) -> None:
     kinds = list(KINDS) if every else [cells.kind(word) for word in cells.words(args.kinds)]
     seeds = cells.seeds(args.seeds)
     recipes = recipes_of(args)
-    by_row = {recipe.row: recipe.training for recipe in recipes}
     how = (args.subset, args.tensorboard, args.bleu_tokenizer)
     table_run = TableRun([], open_prepared(args.data), args.out, *how)
     if slurm.asked_for(args):
-        for row, training in by_row.items():
-            print(f"{row}: {training.arithmetic(args.gpus or args.processes or 1)}")
+        for recipe in recipes:
+            training = recipe.training
+            print(f"{recipe.row}: {training.arithmetic(args.gpus or args.processes or 1)}")
         table_run.open(recipes, kinds, seeds, args.precision == precision.AUTO)
         slurm.submit(table_run.runs, args)
         return
@@ -58,9 +55,10 @@ def run(args: argparse.Namespace) -> None:
             device = devices.asked_for(args, len(waiting))
             where = device.describe(precision.told(table_run.runs))
             lines = [f"{len(waiting)} of {len(table_run.runs)} cells to do, {where}"]
-            for row, training in by_row.items():
+            for recipe in recipes:
+                training = recipe.training
                 batch = training.arithmetic(device.workers)
-                lines.append(f"  {row}: {training.updates:,} updates, {batch}")
+                lines.append(f"  {recipe.row}: {training.updates:,} updates, {batch}")
             cells.check_disk(waiting, table_run.data)
             say("\n".join(lines))
             table_run.work(device, after=lambda: table_run.tabulate(title, PAPER))
@@ -70,18 +68,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def recipes_of(args: argparse.Namespace) -> list[Recipe]:
-    """Of each row with each embedding.
+    """Of each row.
 
     Raises:
         UserError: as `cells.chosen_recipe`.
     """
-    embeddings = cells.words(args.embeddings)
-    unhashed = TABLE if len(embeddings) > 1 else None  # alone it is refused a --hash
-    return [
-        cells.chosen_recipe(row, args, kind, None if kind == unhashed else args.hash)
-        for row in cells.words(args.rows.lower())
-        for kind in embeddings
-    ]
+    return [cells.chosen_recipe(row, args) for row in cells.words(args.rows.lower())]
 
 
 def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:

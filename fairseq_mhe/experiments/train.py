@@ -22,13 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add("--evaluate", action="store_true", help="translate and score the model afterwards")
     cells.add_arguments(parser)
-    cells.add_embedding(parser)
     scoring.add_tokeniser(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Train, or go on training, average the last checkpoints, and name the run folder."""
-    wanted = cells.chosen_recipe(args.row, args, args.embedding, args.hash)
+    wanted = cells.chosen_recipe(args.row, args)
     kind = cells.kind(args.attention)
     device = devices.asked_for(args, models=1)
     arithmetic = wanted.training.arithmetic(device.workers)

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.architectures import arch_name, sizes
 
 #: Size of a joined dictionary where none is given.
@@ -118,7 +117,7 @@ def build_on_meta(
         attention: a kind of attention.
         vocabulary: size of the joined dictionary, fairseq's four special symbols among it.
         options: further options of the model, by fairseq-train's names. The source shares the
-            target's table, unless its embedding is hashed.
+            target's table.
 
     Raises:
         UserError: the row or kind is unknown, options do not fit it, or a vocabulary has no words.
@@ -128,10 +127,7 @@ def build_on_meta(
     if vocabulary <= special:
         raise UserError(f"a vocabulary of {vocabulary} has no words: take more than {special}")
     with without_memory():
-        shared = "share_all_embeddings"
-        if options.get("embedding", TABLE) != TABLE:
-            shared = "share_decoder_input_output_embed"
-        arch = {"arch": arch_name(row), "attention": attention, shared: True}
+        arch = {"arch": arch_name(row), "attention": attention, "share_all_embeddings": True}
         return build({**arch, **options}, make_task(vocabulary))
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fairseq_mhe.common.checkpoint_files import foreign, model_options
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import HASHED_ROWS
 from fairseq_mhe.models.options import MODEL_NAME
 
 #: Largest number of layers, heads or positions.
@@ -60,8 +59,7 @@ def _width(
     that has a width of its own (adaptive input, --decoder-input-dim).
     """
     side, stack = named
-    names = [f"{stack}.embed_tokens.{name}" for name in ("weight", *HASHED_ROWS)]
-    table = next((weights[name] for name in names if name in weights), None)
+    table = weights.get(f"{stack}.embed_tokens.weight")
     first = weights.get(f"{stack}.layers.0.fc1.weight")
     if table is None and any(n.startswith(f"{stack}.embed_tokens.embeddings.") for n in weights):
         table = first

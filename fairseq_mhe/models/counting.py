@@ -10,7 +10,6 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.embeddings import HashedEmbedding
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.options import PLACES
 
@@ -25,16 +24,10 @@ def total_parameters(model: nn.Module) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def embedding_parameters(model: nn.Module) -> int:
+def embedding_parameters(model: Any) -> int:
     """Parameters of the token embedding that reads: the encoder's, or that of a lone decoder."""
-    return total_parameters(token_embedding(model))
-
-
-def token_embedding(model: Any) -> nn.Module:
-    """The module that makes vectors of the source's tokens, or of a language model's."""
     side = getattr(model, "encoder", None) or model.decoder
-    found: nn.Module = getattr(side, "sentence_encoder", side).embed_tokens
-    return found
+    return total_parameters(getattr(side, "sentence_encoder", side).embed_tokens)
 
 
 @dataclass(frozen=True)
@@ -143,9 +136,6 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
             encoder = name.startswith("encoder.")
             parts["rest"] += Cost(source=size) if encoder else Cost(target=size)
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
-    embedding = token_embedding(model)
-    if isinstance(embedding, HashedEmbedding):
-        parts["rest"] += Cost(source=embedding.work * embedding.embedding_dim)
     return parts
 
 

@@ -18,9 +18,6 @@ from fairseq_mhe.models.build import build, make_dictionary, make_task, without_
 from fairseq_mhe.models.language_architectures import LM_ROWS, ROBERTA_ROWS
 from fairseq_mhe.models.options import MODEL_NAME, OPTIONS, PLACES, TransformerMHEConfig
 
-#: Words of a made-up dictionary where the model does not say how many.
-ANY = 1000
-
 
 @dataclass(frozen=True)
 class Family:
@@ -43,12 +40,9 @@ class Family:
         return f"{self.name}_{row}"
 
     def words(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
-        """How many words each dictionary has, from a state's tables (one, or some by frequency).
-
-        A hashed embedding takes any number of words: ``ANY``.
-        """
+        """How many words each dictionary has, from a state's tables (one, or some by frequency)."""
         return tuple(
-            sum(value.size(0) for name, value in weights.items() if _is_table(name, begin)) or ANY
+            sum(value.size(0) for name, value in weights.items() if _is_table(name, begin))
             for begin in self.tables
         )
 

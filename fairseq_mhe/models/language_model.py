@@ -20,9 +20,8 @@ from torch import nn
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.common.onednn import keep_compiled_products
-from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.dropout import quicken_dropout
-from fairseq_mhe.models.options import OnePlaceConfig, check_options, check_tied, embedding_of, flat
+from fairseq_mhe.models.options import OnePlaceConfig, check_options, check_tied, flat
 from fairseq_mhe.models.roberta import check_block
 from fairseq_mhe.models.stacks import AnyKind, Decoder
 
@@ -96,11 +95,6 @@ def check_lm(args: Any) -> None:
     """
     if getattr(args, "character_embeddings", False):
         raise ValueError(f"{NAME} does not support --character-embeddings: leave it out")
-    if embedding_of(args) != TABLE:
-        raise ValueError(
-            f"--embedding {embedding_of(args)} is for roberta_mhe and the source in translation: "
-            f"{NAME} predicts the words of a table, leave it out"
-        )
     if getattr(args, "tie_adaptive_weights", False):
         pairs = (("cutoff", None), ("factor", 4))
         for name, default in pairs:

@@ -16,7 +16,6 @@ from omegaconf import II, DictConfig, OmegaConf
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
 from fairseq_mhe.attention.sublayer import Option
-from fairseq_mhe.embeddings import DEFAULT_HASH, EMBEDDINGS, HASHES, TABLE, check_embedding
 
 MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
@@ -70,18 +69,6 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         bool, False, "give attention projections biases, as fairseq's own transformer has"
     ),
     **dict(_declared()),
-    "embedding": _option(
-        str,
-        TABLE,
-        f"kind of token embedding: {', '.join(EMBEDDINGS)}; in translation the source's, the "
-        "target's is a table",
-    ),
-    "hash": _option(
-        Optional[str],
-        None,
-        f"hash of words that the embedding is computed from: {', '.join(HASHES)} (default: "
-        f"{DEFAULT_HASH})",
-    ),
     "int8_generation": _option(
         bool,
         False,
@@ -151,11 +138,6 @@ def kinds(args: Any) -> dict[str, str]:
     return {place: getattr(args, option, None) or default for place, option in PLACES.items()}
 
 
-def embedding_of(args: Any) -> str:
-    """The kind of token embedding, from flat options."""
-    return getattr(args, "embedding", None) or TABLE
-
-
 def check_options(
     args: Any, places: Sequence[str] = tuple(PLACES), model: str = MODEL_NAME
 ) -> None:
@@ -164,9 +146,8 @@ def check_options(
     ``places``: those of ``PLACES`` that the ``model`` has.
 
     Raises:
-        ValueError: an unknown kind of attention, of embedding or of hash, an option that no chosen
-            kind uses, sizes that do not fit, a hashed embedding that the target would share, or a
-            feature of fairseq's Transformer that this model does not support.
+        ValueError: an unknown kind of attention, an option that no chosen kind uses, sizes that do
+            not fit, or a feature of fairseq's Transformer that this model does not support.
     """
     chosen = {place: kind for place, kind in kinds(args).items() if place in places}
     for kind in chosen.values():
@@ -178,7 +159,6 @@ def check_options(
                 f"{'/'.join(dict.fromkeys(chosen.values()))}: leave it out, or choose one of: "
                 f"{', '.join(users)}"
             )
-    _check_embedding(args)
     for name, feature in UNSUPPORTED.items():
         if getattr(args, name, None):
             raise ValueError(f"{model} does not support {feature}: leave it out")
@@ -212,18 +192,6 @@ def check_tied(args: Any, words: str) -> None:
             f"--decoder-output-dim is {output}, and --{words.replace('_', '-')}, which the output "
             f"shares its table with, {of_words}: give one width, or tie no embeddings"
         )
-
-
-def _check_embedding(args: Any) -> None:
-    kind = embedding_of(args)
-    check_embedding(kind, getattr(args, "hash", None))
-    for name in ("share_all_embeddings", "merge_src_tgt_embed", "encoder_embed_path"):
-        if kind != TABLE and getattr(args, name, None):
-            raise ValueError(
-                f"--embedding {kind} is the source's alone, the target's is a table: leave "
-                f"--{name.replace('_', '-')} out (--share-decoder-input-output-embed ties the "
-                "target's)"
-            )
 
 
 def _check_layers_to_keep(args: Any, side: str) -> None:

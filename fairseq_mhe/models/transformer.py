@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import torch
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
@@ -14,15 +13,8 @@ from torch import nn
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.common.onednn import keep_compiled_products
-from fairseq_mhe.embeddings import TABLE, HashedEmbedding, build_hashed
 from fairseq_mhe.models.dropout import quicken_dropout
-from fairseq_mhe.models.options import (
-    MODEL_NAME,
-    TransformerMHEConfig,
-    check_options,
-    embedding_of,
-    flat,
-)
+from fairseq_mhe.models.options import MODEL_NAME, TransformerMHEConfig, check_options, flat
 from fairseq_mhe.models.stacks import AnyKind, Decoder, Encoder
 
 
@@ -55,28 +47,9 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:
         """Called by fairseq's build_model."""
-        if embedding_of(cfg) != TABLE:
-            # It starts as wide as fairseq's table does, which has been made and is dropped.
-            width = cfg.encoder.embed_dim
-            embed_tokens = build_hashed(
-                cfg.embedding, cfg.hash, src_dict, width, std=width**-0.5, dropout=cfg.dropout
-            )
         return Encoder(cfg, src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> Decoder:
         """Called by fairseq's build_model."""
         return Decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)
-
-    @torch.no_grad()
-    def look_words_up(self) -> None:
-        """Put a table of what it computes in the place of the source's hashed embedding."""
-        hashed = self.encoder.embed_tokens
-        if isinstance(hashed, HashedEmbedding):
-            table = nn.Embedding.from_pretrained(hashed.of_all(), padding_idx=hashed.padding_idx)
-            self.encoder.embed_tokens = table  # (V, C)
-
-    def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Called before generation."""
-        self.look_words_up()
-        super().make_generation_fast_(**kwargs)

@@ -31,18 +31,12 @@ _dictionary: Dictionary
 
 
 def binarise(
-    texts: Mapping[str, Path],
-    dictionaries: Iterable[str],
-    out: Path,
-    workers: int,
-    log: Path,
-    every: bool = False,
+    texts: Mapping[str, Path], dictionaries: Iterable[str], out: Path, workers: int, log: Path
 ) -> int:
     """Binarise ``texts`` in subwords (name of the result -> text) into the folder ``out``.
 
-    The dictionary is of the words of the texts called train, or of ``every`` text; it is written
-    under each of the names ``dictionaries``. ``log``: the file for how many lines, tokens and
-    unknown tokens each text has.
+    The dictionary is of the words of the texts called train; it is written under each of the names
+    ``dictionaries``. ``log``: the file for how many lines, tokens and unknown tokens each text has.
 
     Returns:
         The words of the dictionary.
@@ -50,7 +44,7 @@ def binarise(
     global _dictionary
     out.mkdir()
     _dictionary = Dictionary()
-    counted = [text for text in texts.values() if every or text.stem == "train"]
+    counted = [text for text in texts.values() if text.stem == "train"]
     for word, count in count_words(counted, workers).items():
         _dictionary.add_symbol(word, count)
     _dictionary.finalize()

@@ -9,8 +9,7 @@ from typing import Any
 from fairseq_mhe.common.arguments import option, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.embeddings import HASHES
-from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS, WORDS
+from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
 from fairseq_mhe.prepare.tokenise import TOKENIZERS, has_spaces
 
@@ -84,16 +83,7 @@ class SubwordOptions:
 class SubwordChoice:
     """The options that every corpus of running text has."""
 
-    subword: str = option(
-        "sentencepiece",
-        "kind of subwords; words: none, for embeddings that are made of hashes",
-        choices=(*SUBWORDS, WORDS),
-    )
-    hash: str | None = option(
-        None,
-        "keep the hashes of all words with the data, for this one alone",
-        choices=tuple(HASHES),
-    )
+    subword: str = option("sentencepiece", "kind of subwords", choices=SUBWORDS)
     vocab_size: int = option(
         8000, "pieces (sentencepiece) or merges (bpe)", type=positive, metavar="N"
     )

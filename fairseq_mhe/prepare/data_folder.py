@@ -11,13 +11,14 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
-from fairseq_mhe.embeddings.hashes import MASK
 from fairseq_mhe.prepare.manifest import MANIFEST, check_complete, read_manifest
 from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
 #: What a manifest says in "form" of running text; of parallel text it says nothing.
 TEXT = "text"
+#: The word under which fairseq's task of a masked language model hides others.
+MASK = "<mask>"
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import data_file_path
 
-from fairseq_mhe.common.files import write_text
 from fairseq_mhe.common.system import installed
-from fairseq_mhe.embeddings import write_hashes
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import binarise
 from fairseq_mhe.prepare.config import SubwordChoice, SubwordOptions
@@ -25,9 +22,7 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def subword_version(steps: Manifest, kind: str) -> dict[str, str]:
-    """The package that learns and applies subwords of a kind, and its version; none of words."""
-    if kind == subword.WORDS:
-        return {}
+    """The package that learns and applies subwords of a kind, and its version."""
     package = "sentencepiece" if kind == "sentencepiece" else "subword-nmt"
     return {package: steps.content["versions"][package]}
 
@@ -39,7 +34,7 @@ def learn(
     kind = config.subword
     options = {
         "subword": kind,
-        "vocab_size": config.vocab_size if kind in subword.SUBWORDS else None,
+        "vocab_size": config.vocab_size,
         "model_type": config.model_type if kind == "sentencepiece" else None,
     }
     made = steps.files("clean", "sha256").items()
@@ -52,8 +47,6 @@ def learn(
         if kind == "sentencepiece":
             text = filter(None, chain.from_iterable(map(read_lines, texts)))
             subword.learn_sentencepiece(text, lines, config.vocab_size, config.model_type, path)
-        elif kind == subword.WORDS:
-            write_text(path, f"{subword.WORD_PATTERN}\n")
         else:
             words = subword.count_words(texts, config.cores)
             subword.learn_bpe_model(words, config.vocab_size, path)
@@ -71,26 +64,18 @@ def make_binary(
     workers: int,
     room: float = 0,
     counted: bool = True,
-    every: bool = False,
-    hash: str | None = None,
 ) -> None:
     """fairseq's binary form: bin/, as `binarise` makes it.
 
-    ``counted``: its words are recorded; ``every``: they are those of all texts; ``hash``: what they
-    are hashed by, once for all.
+    ``counted``: its words are recorded.
     """
     found = steps.content["versions"]
     fairseq = found.get("ve-fairseq") or found.get("fairseq")
     made_from = {"inputs": steps.files("segment", "sha256", "subword/"), "fairseq": fairseq}
-    if hash:
-        made_from["hash"] = hash
 
     def action(work: Path) -> Counts:
         log = steps.folder / "logs" / "binarise.log"
-        words = binarise(texts, dictionaries, work / "bin", workers, log, every)
-        if hash:
-            hashed = Dictionary.load(str(work / "bin" / "dict.txt"))
-            write_hashes(work / "bin", hashed, hash)
+        words = binarise(texts, dictionaries, work / "bin", workers, log)
         return {"dictionary": words} if counted else {}
 
     # fairseq translates in the direction that files are named after.

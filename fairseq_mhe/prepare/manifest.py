@@ -22,7 +22,7 @@ _FORM = Form(
         "format": _FORMAT,
         "state": str,
         **dict.fromkeys(("?form", "?source_lang", "?target_lang", "?subword", "?tokenizer"), str),
-        **{"?text": str, "?block": int, "?further_words": int},
+        **{"?text": str, "?block": int},
         "?lines": {str: int},
         "?source": {"?lines": _COUNTED, "?known_lines": {str: int}},
         "steps": {

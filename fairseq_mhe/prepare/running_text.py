@@ -19,7 +19,7 @@ from fairseq_mhe.prepare.last_steps import learn, make_binary, subword_version, 
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
-from fairseq_mhe.prepare.subword import WORDS, SubwordModel, segment_text
+from fairseq_mhe.prepare.subword import SubwordModel, segment_text
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines, text_pieces
 
 _BLOCK_BYTES = 1 << 20
@@ -110,8 +110,6 @@ def split_long(tokens: list[str], most: int, kind: str) -> list[list[str]]:
 
 
 def _between_words(before: str, after: str, kind: str) -> bool:
-    if kind == WORDS:
-        return True
     return not before.endswith("@@") if kind == "bpe" else after.startswith("\u2581")
 
 
@@ -143,8 +141,7 @@ class _Preparation:
         steps.run("segment", made_from, partial(self._segment, model))
         self.report("segment", lines, lines)
         texts = {split: steps.folder / "subword" / f"{split}.txt" for split in SPLITS}
-        every = config.subword == WORDS  # those that are in no training text have hashes too
-        make_binary(steps, texts, ["dict.txt"], config.cores, every=every, hash=config.hash)
+        make_binary(steps, texts, ["dict.txt"], config.cores)
         self.report("binarise", lines, lines)
         steps.content["lines"] = {split: count["kept"] for split, count in counts.items()}
         steps.write("complete")
@@ -230,8 +227,6 @@ def prepare_text(
         "options": {"lowercase": True} if config.lowercase else {},
         "versions": versions("sentencepiece", "subword-nmt"),
     }
-    if config.hash:
-        heading["hash"] = config.hash
     if source:
         heading["source"] = source
     with open_manifest(config.out, heading, config.cores) as steps:

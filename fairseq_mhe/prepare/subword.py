@@ -4,7 +4,6 @@ Learning is our own (merges.py). Applying remembers words, and takes 0.4 of subw
 new one (35,000 German words, CPU time).
 """
 
-import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,11 +22,7 @@ from fairseq_mhe.prepare.text import Piece, text_pieces
 
 SUBWORDS = ("bpe", "sentencepiece")
 MODEL_TYPES = ("unigram", "bpe")  # SentencePiece's
-#: No subwords: small letters, cut as HashFormers' code does (Xue & Aletras 2022). Its "model" is
-#: the pattern, which nothing is learnt for and whose file is there to be looked at.
-WORDS = "words"
-WORD_PATTERN = r"\w+|[^\w\s]+"
-MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model", WORDS: "words.pattern"}
+MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model"}
 COUNT_BYTES = 1 << 23  # of text at a time: the longer, the fewer words are counted twice
 CACHED_WORDS = 500_000  # that a process remembers the subwords of
 MAX_SENTENCES = 2_000_000  # that SentencePiece learns from; more change next to nothing
@@ -124,9 +119,6 @@ class SubwordModel:
 @lru_cache(maxsize=8)
 def _load(model: SubwordModel) -> Callable[[list[str]], list[str]]:
     """A function from lines to lines in subwords."""
-    if model.kind == WORDS:
-        find = re.compile(WORD_PATTERN).findall
-        return lambda lines: [" ".join(find(line.lower())) for line in lines]
     if model.kind == "sentencepiece":
         processor = sentencepiece.SentencePieceProcessor(model_file=str(model.path))
         return lambda lines: [" ".join(pieces) for pieces in processor.encode(lines, out_type=str)]
@@ -172,7 +164,7 @@ def segment(lines: list[str], model: SubwordModel) -> list[str]:
     """``lines`` in subwords with spaces between them.
 
     BPE marks with a final ``@@`` what does not end a word, SentencePiece with U+2581 what begins
-    one; words have no marks.
+    one.
     """
     return _load(model)(lines)
 

@@ -14,8 +14,6 @@ from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
-from fairseq_mhe.embeddings import write_hashes
-from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.binarise import binarise_with
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.prepare.manifest import (
@@ -50,8 +48,7 @@ class TaskFolder:
     """A prepared task, with ``training`` examples to train on.
 
     ``text`` is the fingerprint of the language model's data folder, ``fingerprint`` of what is
-    trained on, ``scored`` of all else. ``further_words``: those of its dictionary that the language
-    model's has not.
+    trained on, ``scored`` of all else.
     """
 
     folder: Path
@@ -61,7 +58,6 @@ class TaskFolder:
     training: int
     fingerprint: str
     scored: str
-    further_words: int = 0
 
     @property
     def binary(self) -> Path:
@@ -104,8 +100,7 @@ def open_task(folder: Path) -> TaskFolder:
         block, text, training = manifest["block"], manifest["text"], manifest["lines"][TRAIN]
     except KeyError as error:
         raise UserError(f"{place / MANIFEST} has no {error}: {_AGAIN}") from None
-    further = manifest.get("further_words", 0)
-    return TaskFolder(place, task, block, text, training, key(train), scored, further)
+    return TaskFolder(place, task, block, text, training, key(train), scored)
 
 
 def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
@@ -172,11 +167,6 @@ def prepare_task(
     with open_manifest(out, heading) as steps:
         counts = steps.run("binarise", made_from, partial(_make, task, files, data, block, stride))
         steps.content["lines"] = {name: count["examples"] for name, count in counts.items()}
-        own, texts = (
-            len(Dictionary.load(str(path)))
-            for path in (out / "bin" / "input0" / "dict.txt", data.dictionary())
-        )
-        steps.content["further_words"] = own - texts
         steps.write("complete")
     for name, count in counts.items():
         say(f"{task.name} {name}: {_told(count, block)}")
@@ -210,7 +200,7 @@ def _make(
     for split, made in made_of.items():
         for name, lines in zip(inputs, made.columns, strict=True):
             write_lines(texts[split, name], lines)
-    words, labels = _dictionaries(task, data, list(texts.values()), work / "bin")
+    words, labels = _dictionaries(task, data, work / "bin")
     for (split, name), text in texts.items():
         binarise_with(words, text, work / "bin" / name / split)
     for split, made in made_of.items():
@@ -227,27 +217,19 @@ def _make(
     return counts
 
 
-def _dictionaries(
-    task: Task, data: TextFolder, texts: Sequence[Path], out: Path
-) -> tuple[Dictionary, Dictionary]:
+def _dictionaries(task: Task, data: TextFolder, out: Path) -> tuple[Dictionary, Dictionary]:
     """The dictionaries of the inputs and of the labels, written into the folder of each.
 
-    The former is the language model's. Where that is of words, those of the task's ``texts`` that
-    it has not come after its own: a hashed embedding knows them too.
+    The former is the language model's.
     """
     words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
     for label in task.labels or ():
         labels.add_symbol(label)
-    if data.manifest["subword"] == subword.WORDS:
-        for word in subword.count_words(texts, workers=1):
-            words.add_symbol(word, 0)
     for index in range(len(task.columns)):
         (out / f"input{index}").mkdir(parents=True)
         words.save(str(out / f"input{index}" / "dict.txt"))
     (out / "label").mkdir()
     labels.save(str(out / "label" / "dict.txt"))
-    if data.manifest.get("hash"):
-        write_hashes(out / "input0", words, data.manifest["hash"])
     return words, labels
 
 

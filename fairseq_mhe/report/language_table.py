@@ -4,7 +4,6 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import build_setting
 from fairseq_mhe.models.counting import attention_parameters
@@ -32,7 +31,6 @@ def benchmark_of(task: str) -> str | None:
 def language_tables(
     found: Mapping[str, Scores],
     parameters: Mapping[str, int],
-    embeddings: Mapping[str, tuple[int, int]] | None = None,
     losses: Mapping[str, float | None] | None = None,
     commonest: Mapping[str, float | None] | None = None,
 ) -> str:
@@ -43,9 +41,9 @@ def language_tables(
     sha's score and parameters, as the paper has them; a dash stands where these were not trained.
 
     Args:
-        found: model (a kind of attention, or more) -> task -> scores of the seeds.
-        parameters: model -> attention parameters.
-        embeddings, losses, commonest: as of `table`.
+        found: kind of attention -> task -> scores of the seeds.
+        parameters: kind -> attention parameters.
+        losses, commonest: as of `table`.
     """
     tasks = list(next(iter(found.values())))
     blocks = []
@@ -55,7 +53,7 @@ def language_tables(
             told = f"{name}" if len(own) == _WHOLE[name] else f"{name} ({', '.join(own)} alone)"
             blocks += [f"## {told}", _benchmark(name, own, found, parameters)]
     last = ["## By task"] if blocks else []
-    tasks_table = table(found, parameters, embeddings, losses, commonest)
+    tasks_table = table(found, parameters, losses, commonest)
     return "\n\n".join([*blocks, *last, tasks_table])
 
 
@@ -89,7 +87,7 @@ def _prr(kind: str, means: Mapping[str, float]) -> str:
 
 
 def _peop(kind: str, means: Mapping[str, float], parameters: Mapping[str, int]) -> str:
-    known = kind in means and kind in KINDS and means.get("sha", 0) > 0
+    known = kind in means and means.get("sha", 0) > 0
     if not known or parameters[kind] == parameters["sha"]:
         return _NONE
     return f"{peop(means[kind], means['sha'], parameters[kind], parameters['sha']):.2f}"
@@ -98,29 +96,22 @@ def _peop(kind: str, means: Mapping[str, float], parameters: Mapping[str, int]) 
 def table(
     found: Mapping[str, Scores],
     parameters: Mapping[str, int],
-    embeddings: Mapping[str, tuple[int, int]] | None = None,
     losses: Mapping[str, float | None] | None = None,
     commonest: Mapping[str, float | None] | None = None,
 ) -> str:
-    """A line a model: attention parameters, the score of each task, their mean, PRR and PEoP.
+    """A line a kind: attention parameters, the score of each task, their mean, PRR and PEoP.
 
-    Where ``embeddings`` says the parameters of each model's token embedding and all of the model's,
-    these and the weights' size stand there too, and PEoP, which is of attention parameters, only
-    with a table of words. ``losses``: that of pre-training on the validation text, in nats.
-    ``commonest``: task -> what always giving the commonest label scores, for a line at the end.
+    ``losses``: that of pre-training on the validation text, in nats. ``commonest``: task -> what
+    always giving the commonest label scores, for a line at the end.
     """
     means = {
         name: statistics.mean(statistics.mean(values) for values in scores.values())
         for name, scores in found.items()
     }
     tasks = list(next(iter(found.values())))
-    sizes = ("embedding parameters", "all parameters", "MB in float32") if embeddings else ()
     rows = []
     for name, scores in found.items():
         line = [name, f"{parameters[name]:,}"]
-        if embeddings:
-            own, whole = embeddings[name]
-            line += [f"{own:,}", f"{whole:,}", f"{whole * 4 / 1e6:.1f}"]
         if losses:
             loss = losses[name]
             line.append(_NONE if loss is None else f"{loss:.3f}")
@@ -132,9 +123,9 @@ def table(
         cells = [_NONE if value is None else f"{value:.2f}" for value in values]
         known = [value for value in values if value is not None]
         mean = f"{statistics.mean(known):.2f}" if len(known) == len(values) else _NONE
-        nothing = [_NONE] * (1 + len(sizes) + len(told))
+        nothing = [_NONE] * (1 + len(told))
         rows.append(["always the commonest label", *nothing, *cells, mean, _NONE, _NONE])
-    headings = ("attention", "attention parameters", *sizes, *told, *tasks, "mean", "PRR", "PEoP")
+    headings = ("attention", "attention parameters", *told, *tasks, "mean", "PRR", "PEoP")
     return align(headings, rows, "markdown")
 
 

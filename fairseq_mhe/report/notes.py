@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.report.results import BASELINE, Cell, baselines, comet_model, label
 from fairseq_mhe.runs.precision import FLOAT32, told
 from fairseq_mhe.runs.run import Run
@@ -97,7 +96,7 @@ def training_notes(cells: Sequence[Cell]) -> list[str]:
         notes.append(f"Trained in different precision, so compare with care: {precision}.")
     elif precision != FLOAT32:
         notes.append(f"Trained in {precision}.")
-    notes += [*_embeddings(cells), *_differences(cells)]
+    notes += _differences(cells)
     for run in runs:
         if given := read_scores(run.subset(cells[0].subset) / "scores.json").given_tokens:
             notes.append(f"{run.name}, on the tokens of the given text: {given}.")
@@ -106,15 +105,6 @@ def training_notes(cells: Sequence[Cell]) -> list[str]:
     if early:
         notes.append(f"Ended by patience: {', '.join(early)}.")
     return notes
-
-
-def _embeddings(cells: Sequence[Cell]) -> list[str]:
-    """What the column says, where there is one."""
-    if all(cell.embedding == TABLE for cell in cells):
-        return []
-    notes = ["Embedding: of the source's tokens; the target has a table."]
-    found = " or ".join(dict.fromkeys(cell.embedding for cell in baselines(cells).values()))
-    return [*notes, f"PRR and p: against {BASELINE} with {found}."] if found else notes
 
 
 def _differences(cells: Sequence[Cell]) -> list[str]:
@@ -141,11 +131,10 @@ def _differences(cells: Sequence[Cell]) -> list[str]:
 
 
 def _training(run: Run) -> dict[str, Any]:
-    """How a run was trained, but for its embedding, and its precision, which has a note."""
+    """How a run was trained, but for its precision, which has a note."""
     start = "a checkpoint" if "start" in run.settings else "scratch"
     found = {**vars(run.training), "from": start}
-    elsewhere = ("precision", "embedding", "hash")
-    return {name: value for name, value in found.items() if name not in elsewhere}
+    return {name: value for name, value in found.items() if name != "precision"}
 
 
 def _other_data(cells: Sequence[Cell]) -> list[str]:

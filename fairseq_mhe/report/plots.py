@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.embeddings import TABLE
-from fairseq_mhe.report.results import deviation, model_name
+from fairseq_mhe.report.results import deviation
 
 #: Okabe and Ito's colours, told apart with every kind of colour vision, each with a mark and a dash
 #: of its own.
@@ -33,16 +32,12 @@ _Scores = Mapping[str, Sequence[float]]
 
 
 def plot(summaries: _Summaries, curves: _Curves, output: Path, title: str) -> None:
-    """Write picture.png into ``output``: learning curves, BLEU against size, BLEU against cache.
-
-    The size is that of attention, and of the whole model where embeddings differ.
-    """
+    """Write picture.png into ``output``: learning curves, BLEU against size, BLEU against cache."""
     figure = _figure(title)
     left, middle, right = figure.subplots(1, 3)
     _learning_curves(left, curves)
-    whose = "attention" if all(s["embedding"] == TABLE for s in summaries) else "total"
-    _quality_against_cost(middle, summaries, f"{whose}_parameters", 1e6)
-    size = f"{whose} parameters (millions)"
+    _quality_against_cost(middle, summaries, "attention_parameters", 1e6)
+    size = "attention parameters (millions)"
     _label(middle, "Quality against size", size, "BLEU (bars: 95% bootstrap)")
     _quality_against_cost(right, summaries, "kv_bytes_per_token", 1024)
     cache = "key/value cache (KiB per generated token)"
@@ -56,7 +51,7 @@ def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
     The summaries have the paper's numbers as ``paper_bleu`` and ``paper_prr``.
     """
     rows = list(dict.fromkeys(summary["row"] for summary in summaries))
-    kinds = list(dict.fromkeys(map(_name, summaries)))
+    kinds = list(dict.fromkeys(summary["attention"] for summary in summaries))
     figure = _figure(title)
     left, right = figure.subplots(1, 2)
     _by_row(left, summaries, rows, kinds, "bleu")
@@ -140,17 +135,13 @@ def look(index: int) -> dict[str, Any]:
     return {"color": COLOURS[index % len(COLOURS)], "marker": mark}
 
 
-def _name(summary: Mapping[str, Any]) -> str:
-    return model_name(summary["attention"], summary["embedding"])
-
-
 def _by_row(
     axes: Axes, summaries: _Summaries, rows: Sequence[str], kinds: Sequence[str], score: str
 ) -> None:
     """A mark for each kind above each row's name, with its interval, and the paper's beside it."""
     for index, kind in enumerate(kinds):
         shift = 0.6 * ((index + 0.5) / len(kinds) - 0.5)
-        shown = [s for s in summaries if _name(s) == kind and s[score] is not None]
+        shown = [s for s in summaries if s["attention"] == kind and s[score] is not None]
         places = [rows.index(s["row"]) + shift for s in shown]
         style = {**look(index), "linestyle": "none", "markersize": 9}
         scores = [s[score] for s in shown]
@@ -187,7 +178,7 @@ def _quality_against_cost(axes: Axes, summaries: _Summaries, cost: str, unit: fl
         style = {**look(index), "markersize": 10, "capsize": 4, "linewidth": 1.5}
         axes.errorbar(*point, yerr=summary["bleu_confidence"], **style)
         if len(summaries) <= _MOST_NAMES:
-            name = _name(summary)
+            name = summary["attention"]
             if summary["p_value"] is not None and summary["prr"] is not None:
                 name += f" ({summary['prr']:.1f}%)"  # of the baseline's BLEU
             axes.annotate(name, point, (8, 8), textcoords="offset points", fontsize=11)

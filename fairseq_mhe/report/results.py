@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
@@ -27,18 +26,13 @@ BASELINE = "mha"
 class Cell:
     """The finished runs of a model, one a seed, and their translations of one data set.
 
-    A model is a row with a kind of attention and, as all its runs say, a token embedding.
+    A model is a row with a kind of attention.
     """
 
     row: str
     kind: str
     runs: tuple[Run, ...]
     subset: str
-
-    @property
-    def embedding(self) -> str:
-        """The source's."""
-        return self.runs[0].embedding
 
     def values(self, name: str) -> list[dict[str, Any]]:
         """Every seed's "scores" or "generation"."""
@@ -62,25 +56,25 @@ class Cell:
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
-    """Group run folders by row, kind and embedding, in the order given.
+    """Group run folders by row and kind, in the order given.
 
     Raises:
         UserError: there is no folder, or one is no run, is not finished, or was scored on other
         sentences than the first or by another tokeniser; or two of one model differ by more than
         their seed.
     """
-    groups: dict[tuple[str, str, str], list[Run]] = {}
+    groups: dict[tuple[str, str], list[Run]] = {}
     for folder in folders:
         run = read_run(folder)
         for path in (run.metrics, run.counts, run.subset(subset) / "scores.json"):
             if not path.is_file():
                 raise run.unfinished(str(path.relative_to(folder)))
-        groups.setdefault((run.row, run.kind, run.embedding), []).append(run)
+        groups.setdefault((run.row, run.kind), []).append(run)
     if not groups:
         raise UserError("no runs: give the folders of finished runs")
     cells = [
         Cell(row, kind, tuple(sorted(runs, key=lambda run: run.seed)), subset)
-        for (row, kind, _), runs in groups.items()
+        for (row, kind), runs in groups.items()
     ]
     for cell in cells:
         for one, other in pairwise(cell.runs):
@@ -148,24 +142,14 @@ def _check_alike(one: Run, other: Run) -> None:
         )
 
 
-def model_name(kind: str, embedding: str) -> str:
-    """A kind of attention, with the embedding where that is hashed."""
-    return kind if embedding == TABLE else f"{kind}, {embedding}"
-
-
 def label(cell: Cell, cells: Sequence[Cell]) -> str:
-    """A cell's `model_name`, with its row where there are several."""
-    name = model_name(cell.kind, cell.embedding)
-    return name if len({c.row for c in cells}) == 1 else f"{cell.row} {name}"
+    """A cell's kind of attention, with its row where there are several."""
+    return cell.kind if len({c.row for c in cells}) == 1 else f"{cell.row} {cell.kind}"
 
 
 def baselines(cells: Sequence[Cell]) -> dict[str, Cell]:
-    """Row -> what its cells are compared with: `BASELINE` with a table, or the first that is."""
-    found: dict[str, Cell] = {}
-    for cell in sorted(cells, key=lambda cell: cell.embedding != TABLE):
-        if cell.kind == BASELINE:
-            found.setdefault(cell.row, cell)
-    return found
+    """Row -> the cell of `BASELINE`, which its other cells are compared with."""
+    return {cell.row: cell for cell in cells if cell.kind == BASELINE}
 
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
@@ -203,7 +187,6 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     return {
         "row": cell.row,
         "attention": cell.kind,
-        "embedding": cell.embedding,
         "seeds": [run.seed for run in cell.runs],
         **read_result(cell.runs[0].counts),
         "bleu": _mean(cell.bleus()),
@@ -250,7 +233,7 @@ def _mean(values: Sequence[float]) -> float:
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """The row's sizes, what was trained, the paper's numbers, and COMET where every seed has it."""
     row, training = sizes(cell.row), cell.runs[0].training
-    printed = published(cell.row, cell.kind) if cell.embedding == TABLE else None
+    printed = published(cell.row, cell.kind)
     found = [run.subset(cell.subset) / comet.FILE for run in cell.runs]
     scores = [read_result(path)["score"] for path in found if path.exists()]
     return {

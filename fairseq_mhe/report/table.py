@@ -14,7 +14,6 @@ from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.tables import Column, Look, align, column, csv_text
-from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.notes import Summary, paper_notes, quickstart_notes, training_notes
 from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
@@ -33,14 +32,11 @@ def _interval(summary: Mapping[str, Any]) -> str:
 #: The headings of those columns that the quickstart's table leaves out: where there is one row of
 #: models only, and where they are empty.
 _ROW, _DEVIATION = "row", "sd"
-#: That of the column that is left out where all models have a table.
-_EMBEDDING = "embedding"
 #: Those that compare with the baseline.
 _PRR, _PRR_INTERVAL, _P = "PRR", "PRR 95%", "p"
 _QUICKSTART_COLUMNS = (
     column(_ROW, "row"),
     column("attention", "attention"),
-    column(_EMBEDDING, "embedding"),
     column("attention parameters", "attention_parameters", ","),
     column("total parameters", "total_parameters", ","),
     column("KV bytes/token", "kv_bytes_per_token", ","),
@@ -79,7 +75,6 @@ _PAPER_COLUMNS: tuple[Column, ...] = (
     column("P_drop", "dropout", "g"),
     column("#Steps", "updates", ","),
     column("attention", "attention"),
-    column(_EMBEDDING, "embedding"),
     ("#Params (M)", lambda summary: f"{summary['attention_parameters'] / 1e6:.2f}"),
     column("paper", "paper_parameters"),
     column("BLEU", "bleu", ".2f"),
@@ -91,7 +86,6 @@ _PAPER_COLUMNS: tuple[Column, ...] = (
 _MORE_COLUMNS: tuple[Column, ...] = (
     column("row", "row"),
     column("attention", "attention"),
-    column(_EMBEDDING, "embedding"),
     ("seeds", lambda summary: str(len(summary["seeds"]))),
     column("BLEU", "bleu", ".2f"),
     column("± 95%", "bleu_confidence", ".2f"),
@@ -115,10 +109,7 @@ def _weak_rows(summaries: Sequence[Summary]) -> set[str]:
     return {
         summary["row"]
         for summary in summaries
-        # Another cell of the kind, of another embedding, has a p-value; but not in such a row.
-        if summary["attention"] == BASELINE
-        and summary["p_value"] is None
-        and summary["bleu"] < LEAST_BASELINE
+        if summary["attention"] == BASELINE and summary["bleu"] < LEAST_BASELINE
     }
 
 
@@ -151,8 +142,6 @@ class Preset:
         return [list(line) for line in zip(*kept, strict=True)]
 
     def _says_something(self, heading: str, texts: Sequence[str]) -> bool:
-        if heading == _EMBEDDING:
-            return any(text not in ("", TABLE) for text in texts)
         if heading == _ROW and not self.paper:
             return len(set(texts)) > 1
         return any(texts) or not (self.paper or heading == _DEVIATION)
@@ -162,8 +151,7 @@ class Preset:
         found = []
         for columns in self.tables:
             headings, *lines = self.written(columns, summaries)
-            names = ("row", "attention", _EMBEDDING)
-            left = [i for i, name in enumerate(headings) if name in names]
+            left = [i for i, name in enumerate(headings) if name in ("row", "attention")]
             found.append(align(headings, lines, look, left))
         return "\n\n".join(found)
 

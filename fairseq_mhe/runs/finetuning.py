@@ -7,7 +7,6 @@ from typing import Any
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.embeddings import check_hash
 from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.rows import nearest_row, training_flags
 from fairseq_mhe.prepare.data_folder import model_dictionary
@@ -23,7 +22,7 @@ def open_pretrained(checkpoint: Path, data: TaskFolder) -> Source:
 
     Raises:
         UserError: it is no masked language model, has fewer positions than examples may be long, or
-            its vocabulary or hash is not that of the task's data.
+            its vocabulary is not that of the task's data.
     """
     source = open_source(checkpoint)
     if source.family is not ROBERTA:
@@ -37,11 +36,8 @@ def open_pretrained(checkpoint: Path, data: TaskFolder) -> Source:
             f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
             f"positions: prepare the task with --block {positions}"
         )
-    if source.hashed is not None:
-        check_hash(data.binary / "input0", source.hashed.hash)
-        return source
     words = len(model_dictionary(data.binary / "input0" / "dict.txt", masked=True))
-    if source.words not in ((words - data.further_words,), (words,)):  # it may know the task's
+    if source.words != (words,):
         raise UserError(
             f"{data.folder} does not belong to {checkpoint}: its dictionary has {words} words with "
             f"the special ones, the model {source.words[0]}; prepare the task with --text of the "
@@ -93,7 +89,6 @@ def finetuning_of(
     words += ["--num-classes", str(classes), "--init-token", "0"]
     words += ["--separator-token", "2", "--max-positions", str(_positions(source))]
     words += ["--regression-target"] if task.labels is None else []
-    words += ["--further-words"] if data.further_words and source.hashed is None else []
     words += ["--valid-subset", ",".join(data.subsets), "--seed", str(run.settings["seed"])]
     words += ["--finetune-from-model", str(source.path.resolve()), *recipe.flags(data.training)]
     # The language model's head gets no gradient.

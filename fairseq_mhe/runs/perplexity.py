@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils
 
-from fairseq_mhe.models.shuffle_random import NOT_ASKED
-
 _AT_ONCE = 32
 
 
@@ -16,8 +14,7 @@ def nats_of(checkpoint: Path, data: Path, subset: str = "valid") -> dict[str, An
     """Mean negative log-likelihood of what the model has to say: in nats, of how many subwords.
 
     A masked model is asked for those that its task masks, drawn by the seed that it was trained
-    with; one of three classes for the class of each subword that may be replaced; a causal one for
-    all. ``data``: the binary text, wherever it lay in training.
+    with, a causal one for all. ``data``: the binary text, wherever it lay in training.
 
     Raises:
         ErrorExit: the checkpoint or its data cannot be read.
@@ -27,10 +24,7 @@ def nats_of(checkpoint: Path, data: Path, subset: str = "valid") -> dict[str, An
     )
     model = models[0].eval()
     task.load_dataset(subset)
-    ignored = getattr(task, "ignored", task.source_dictionary.pad())
     of = "masked subwords" if hasattr(task, "mask_idx") else "all subwords"
-    if ignored == NOT_ASKED:
-        of = "classes of subwords"
     batches = task.get_batch_iterator(
         task.dataset(subset), max_sentences=_AT_ONCE, required_batch_size_multiple=1
     ).next_epoch_itr(shuffle=False)
@@ -39,7 +33,7 @@ def nats_of(checkpoint: Path, data: Path, subset: str = "valid") -> dict[str, An
     for batch in batches:
         logits = model(**batch["net_input"])  # (B, T, vocabulary) first
         target = model.get_targets(batch, logits)  # (B, T)
-        asked = target.ne(ignored)
+        asked = target.ne(task.source_dictionary.pad())
         scores = model.get_normalized_probs(logits, log_probs=True, sample=batch)
         said = scores.float()[asked].gather(-1, target[asked].unsqueeze(-1))
         total -= said.double().sum()

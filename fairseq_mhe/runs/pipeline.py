@@ -19,7 +19,7 @@ from fairseq_mhe.runs import comet, generation, scoring, training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.resuming import LAST
-from fairseq_mhe.runs.run import Run, embedding_name, plan_run, run_name, settings_of
+from fairseq_mhe.runs.run import Run, plan_run, run_name, settings_of
 
 #: What fairseq calls the checkpoint of an epoch's end.
 _EPOCHS = re.compile(r"checkpoint\d+\.pt")
@@ -47,7 +47,7 @@ def plan_runs(
             settings = settings_of(
                 wanted.row, attention, seed, wanted.training.settings(), data.identity
             )
-            name = run_name(wanted.row, attention, seed, embedding_name(wanted.training))
+            name = run_name(wanted.row, attention, seed)
             runs.append(
                 plan_run(folder / name, settings, {"data": str(data.folder)}, any_precision)
             )

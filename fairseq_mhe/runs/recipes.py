@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
@@ -36,7 +35,6 @@ class Training:
     ``patience``: validations in a row without a new lowest loss after which training ends; 0:
     never. With it the model is validated and saved after every epoch, whatever ``checkpoints``.
     ``precision``: float32, bf16 or fp16.
-    ``embedding``, ``hash``: the kind of the source's token embedding, and its hash.
     """
 
     updates: int
@@ -54,8 +52,6 @@ class Training:
     clip_norm: float = 0.0
     patience: int = 0
     precision: str = "float32"
-    embedding: str = TABLE
-    hash: str | None = None
 
     @property
     def interval(self) -> int:
@@ -149,11 +145,7 @@ class Training:
         words += ["--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)]
         words += ["--criterion", criterion_for(self.precision)]
         words += ["--label-smoothing", str(self.label_smoothing)]
-        words += ["--dropout", str(self.dropout)]
-        if self.embedding == TABLE:
-            return [*words, "--share-all-embeddings"]
-        words += ["--embedding", self.embedding] + (["--hash", self.hash] if self.hash else [])
-        return [*words, "--share-decoder-input-output-embed"]
+        return [*words, "--dropout", str(self.dropout), "--share-all-embeddings"]
 
 
 @dataclass(frozen=True)

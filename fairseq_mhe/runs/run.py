@@ -10,7 +10,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import versions
-from fairseq_mhe.embeddings import TABLE
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.resuming import check_unclaimed
@@ -51,11 +50,6 @@ class Run:
     def kind(self) -> str:
         """The kind of attention; of a mixed model, each place's."""
         return kind_name(self.settings["attention"])
-
-    @property
-    def embedding(self) -> str:
-        """The kind of the source's token embedding, with its hash where that is not the usual."""
-        return embedding_name(self.training)
 
     @property
     def seed(self) -> int:
@@ -133,15 +127,9 @@ class Run:
         )
 
 
-def run_name(row: str, attention: Mapping[str, str], seed: int, embedding: str = TABLE) -> str:
+def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:
     """The name of a run's folder."""
-    tokens = "" if embedding == TABLE else f"-{embedding}"
-    return f"{row}-{kind_name(attention)}{tokens}-seed{seed}"
-
-
-def embedding_name(training: Training) -> str:
-    """One name for the kind of the source's token embedding and its hash."""
-    return "-".join(filter(None, (training.embedding, training.hash)))
+    return f"{row}-{kind_name(attention)}-seed{seed}"
 
 
 def kind_name(attention: Mapping[str, str]) -> str:

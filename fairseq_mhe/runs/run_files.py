@@ -7,7 +7,6 @@ from typing import Any, get_type_hints
 
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.forms import Form, Number
-from fairseq_mhe.embeddings import EMBEDDINGS, HASHES
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import RECIPES, Training
 
@@ -19,7 +18,6 @@ _TRAINING = {
     f.name if f.default is MISSING else f"?{f.name}": _TYPES[f.name] for f in fields(Training)
 }
 _TRAINING["?precision"] = ("float32", "bf16", "fp16")
-_TRAINING["?embedding"], _TRAINING["?hash"] = EMBEDDINGS, (None, *HASHES)
 _SETTINGS = {
     "row": tuple(RECIPES),
     "attention": dict.fromkeys(PLACES, str),

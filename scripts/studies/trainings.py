@@ -59,14 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser, questions: Sequence[str]) -> 
     told = "train nothing: the report of what is finished"
     add("--finished-only", action="store_true", help=told)
     cells.add_arguments(parser)
-    cells.add_embedding(parser)
 
 
 def run(
     args: argparse.Namespace, variants: Callable[[Recipe], Sequence[Variant]], report: Reporter
 ) -> None:
     """Train, translate and score what is not, a few at a time, and report after each few."""
-    recipe = cells.chosen_recipe(args.row, args, args.embedding, args.hash)
+    recipe = cells.chosen_recipe(args.row, args)
     every = chosen(variants(recipe), args.only)
     seeds = sorted(cells.seeds(args.seeds))
     cells.check_tensorboard(args.tensorboard)

@@ -94,7 +94,6 @@ def test_tied_embeddings_stay_tied(tmp_path: Path) -> None:
             "encoder_attention_heads is 8 and 4",
         ),
         ({"w": torch.ones(2)}, {"attention": "mha"}, "attention is mha and absent"),
-        ({"w": torch.ones(2)}, {"hash": "lsh"}, "hash is lsh and None"),
         ({"w": torch.ones(2)}, {"no_scale_embedding": True}, "no_scale_embedding is True and abs"),
     ],
 )

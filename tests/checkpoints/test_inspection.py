@@ -46,7 +46,6 @@ def test_it_counts_and_names(tmp_path: Path, half: torch.dtype | None) -> None:
         {"share_all_embeddings": True},
         {"share_all_embeddings": False},
         {"share_decoder_input_output_embed": True},
-        {"share_decoder_input_output_embed": True, "embedding": "hash_emb"},
     ],
 )
 def test_tied_tables_count_once(tmp_path: Path, tied: dict[str, bool]) -> None:

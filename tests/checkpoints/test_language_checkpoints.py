@@ -82,17 +82,6 @@ def test_a_fold_is_fairseqs_own_model(family: tuple, kind: str, tmp_path: Path) 
     torch.testing.assert_close(logits(folded), logits(by_fairseq(path)), rtol=0, atol=2e-5)
 
 
-def test_a_scaled_embedding_stays_scaled(tmp_path: Path) -> None:
-    path = make_checkpoint(tmp_path / "in.pt", ROBERTA[0], scale_embedding=True)
-    assert cli.main(["fold", str(path), str(tmp_path / "folded.pt")]) == 0
-    assert cli.main(["convert", str(path), str(tmp_path / "mqa.pt"), "--to", "mqa"]) == 0
-    for name in ("in", "folded", "mqa"):
-        model = by_fairseq(tmp_path / f"{name}.pt")
-        assert model.encoder.sentence_encoder.embed_scale == 4  # the root of 16
-    folded = by_fairseq(tmp_path / "folded.pt")
-    torch.testing.assert_close(logits(folded), logits(by_fairseq(path)), rtol=0, atol=2e-5)
-
-
 @pytest.mark.parametrize("scale", ["heads", "resids", "attn", "fc"])
 def test_scales_that_fairseq_loses_are_not_folded(
     tmp_path: Path, scale: str, capsys: pytest.CaptureFixture[str]

@@ -20,9 +20,8 @@ from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.fold import fold, stock_sublayer
-from fairseq_mhe.models.build import make_task
 from tests.fixtures.checkpoints import FOLDABLE, SENTENCES, save, stir, trained
-from tests.fixtures.models import logits, make_dictionary, make_model, same_hypotheses
+from tests.fixtures.models import logits, make_model, same_hypotheses
 from tests.fixtures.processes import LOADED
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
@@ -82,22 +81,6 @@ def test_trained_weights(
     make_source: Callable[..., Source], tmp_path: Path, kinds: dict[str, Any]
 ) -> None:
     check(make_source(learned=True, **kinds, attention_bias=True), tmp_path / "out.pt")
-
-
-@pytest.mark.parametrize("kind", ["hash_emb", "hash_pool", "hash_add", "hash_proj"])
-def test_a_hashed_embedding_becomes_a_table_of_the_datas_words(
-    make_source: Callable[..., Source], tmp_path: Path, data: Path, kind: str
-) -> None:
-    tied = {"share_all_embeddings": False, "share_decoder_input_output_embed": True}
-    source = make_source(attention="mhe_mul", embedding=kind, **tied)
-    with pytest.raises(UserError, match="and a stock model a table of words: give"):
-        fold(source, tmp_path / "out.pt")
-    report = fold(source, tmp_path / "out.pt", data, sentences=9)  # one of each length
-    assert (report.sentences, report.same_hypotheses) == (9, 9)
-    stock = load_by_fairseq(tmp_path / "out.pt", make_task(len(make_dictionary())))
-    assert type(stock).__module__.startswith("fairseq.")
-    assert stock.encoder.embed_tokens.weight.shape == (len(make_dictionary()), 16)
-    torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-4)
 
 
 def test_a_model_of_few_positions_is_compared_on_words_that_fit(

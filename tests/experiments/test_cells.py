@@ -28,9 +28,7 @@ GIVEN = ["--data", "d", "--out", "o", "--precision", "float32"]
 def chosen(row: str, *words: str) -> Recipe:
     parser = argparse.ArgumentParser()
     cells.add_arguments(parser)
-    cells.add_embedding(parser)
-    args = parser.parse_args([*GIVEN, *words])
-    return cells.chosen_recipe(row, args, args.embedding, args.hash)
+    return cells.chosen_recipe(row, parser.parse_args([*GIVEN, *words]))
 
 
 def test_without_options_it_is_the_recipe() -> None:
@@ -56,26 +54,6 @@ def test_the_batch_stays_unless_it_is_asked_for() -> None:
     assert (training.max_tokens, training.batches) == (2048, 1)
     training = chosen("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
     assert (training.max_tokens, training.batches) == (2048, 2)
-
-
-def test_a_hashed_source_is_the_recipes_and_ties_the_targets_alone() -> None:
-    hashed = chosen("tiny", "--embedding", "hash_add", "--hash", "lsh").training
-    assert chosen("tiny", "--embedding", "table").training == RECIPES["tiny"].training
-    assert "embedding" not in RECIPES["tiny"].training.settings()
-    assert hashed.settings() == {
-        **RECIPES["tiny"].training.settings(),
-        "embedding": "hash_add",
-        "hash": "lsh",
-    }
-    usually = [chosen("tiny", "--embedding", "hash_add", *of) for of in ((), ("--hash", "md5"))]
-    assert usually[0] == usually[1], "the usual hash is the same, said or not"
-    usual, flags = RECIPES["tiny"].training.flags(), hashed.flags()
-    assert flags[:-5] == usual[:-1]
-    assert usual[-1] == "--share-all-embeddings"
-    tail = "--embedding hash_add --hash lsh --share-decoder-input-output-embed"
-    assert flags[-5:] == tail.split()
-    with pytest.raises(UserError, match="--hash lsh has no effect on --embedding table"):
-        chosen("tiny", "--hash", "lsh")
 
 
 @pytest.mark.parametrize(
@@ -114,10 +92,6 @@ def test_a_disk_that_is_too_small_is_said_before_training(
         cells.check_disk(runs, data)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 400_000_000))
     cells.check_disk(runs, data)
-    # 50,265 rows of 128 more.
-    large = open_run(tmp_path / "hashed", settings(embedding="hash_emb"), {})
-    with pytest.raises(UserError, match=r"of 1 trainings need about 0\.5 GB"):
-        cells.check_disk([large], data)
 
 
 def test_tensorboard_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,7 @@ def test_language_models_are_counted(capsys: pytest.CaptureFixture[str]) -> None
     found = json.loads(capsys.readouterr().out)
     assert found["attention"] == {"encoder": "mhe_mul"}
     assert found["attention_parameters"] == 8_875_008
+    assert found["embedding_parameters"] == 32768 * 768
     cli.main(["cost", "transformer_lm_mhe_gpt", "mhe_mul", "--json"])
     found = json.loads(capsys.readouterr().out)
     # one key and one value of 64 float32 numbers in each of 12 layers
@@ -141,28 +142,3 @@ def test_language_models_are_counted(capsys: pytest.CaptureFixture[str]) -> None
     assert found["cache_bytes"]["per_source_token"] == 0
     cli.main(["cost", "roberta_mhe_tiny", "mha"])
     assert "cross" not in capsys.readouterr().out
-
-
-def test_a_hashed_embedding_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two matrices of C = 128 by 128 bits and six vectors, in place of rows of words."""
-    words = ("tiny", "mha", "--vocab-size", "1000", "--json")
-    table, hashed = (
-        json.loads(printed(capsys, *words, *more)) for more in ((), ("--embedding", "hash_add"))
-    )
-    assert (table["embedding"], table["embedding_parameters"]) == ("table", 1000 * 128)
-    own = 2 * 128 * 128 + 6 * 128
-    assert (hashed["embedding"], hashed["embedding_parameters"]) == ("hash_add", own)
-    assert hashed["total_parameters"] == table["total_parameters"] + own  # the target's stays
-    work = [found["multiply_adds"]["model"]["per_source_token"] for found in (table, hashed)]
-    assert work[1] - work[0] == 2 * 128 * 128
-    shown = printed(capsys, "roberta_mhe_tiny", "mhe_mul", "--embedding", "hash_proj")
-    assert f"{128 * 128 + 6 * 128:,}" in shown.split("embedding: hash_proj")[1].split("\n")[0]
-
-
-def test_an_embedding_that_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    for row, kind, told in (
-        ("transformer_lm_mhe_tiny", "hash_add", "is for roberta_mhe and the source"),
-        ("tiny", "hash", "unknown embedding 'hash'"),
-    ):
-        assert cli.main(["cost", row, "mha", "--embedding", kind]) == 2
-        assert told in capsys.readouterr().err

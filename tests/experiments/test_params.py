@@ -131,19 +131,3 @@ def test_a_vocabulary_that_would_be_ignored_is_refused(
 ) -> None:
     assert cli.main(["params", "--vocab-size", "1000", *words]) == 2
     assert f"and {words[0]} prints none" in capsys.readouterr().err
-
-
-def test_embeddings_are_counted_by_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["params", "--embeddings", "--json", "--vocab-size", "1000"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {kind: counts["768"] for kind, counts in found.items()} == {
-        "table": 768_000,
-        "hash_emb": 38_603_520,
-        "hash_pool": 797_184,
-        "hash_add": 196_608,
-        "hash_proj": 98_304,
-    }
-    assert cli.main(["params", "--embeddings"]) == 0
-    assert f"{512 * 128:,}" in capsys.readouterr().out
-    assert cli.main(["params", "--embeddings", "--setting", "bert-base"]) == 2
-    assert "leave one of them out" in capsys.readouterr().err

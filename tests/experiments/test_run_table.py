@@ -22,9 +22,8 @@ from PIL import Image
 
 from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
-from fairseq_mhe.experiments.table_run import TableRun, waves
+from fairseq_mhe.experiments.table_run import waves
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
-from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.significance import LEAST_BASELINE, compare_seeds
@@ -286,28 +285,9 @@ def test_the_papers_rows_can_be_named(
     assert not list(tmp_path.glob("*-seed1"))
 
 
-def test_each_embedding_has_runs_of_its_own(miniature: Path, tmp_path: Path) -> None:
-    """In one folder; a hash is for those that have one."""
-    words = ["--data", str(miniature), "--out", str(tmp_path), "--rows", "tiny,small"]
-    words += ["--embeddings", "hash_add,table", "--hash", "lsh"]
-    args = cli.build_parser("run-table").parse_args(["run-table", *words])
-    table_run = TableRun([], open_prepared(args.data), args.out)
-    table_run.open(run_table.recipes_of(args), ["mha"], [1])
-    assert [run.name for run in table_run.runs] == [
-        *("tiny-mha-hash_add-lsh-seed1", "tiny-mha-seed1"),
-        *("small-mha-hash_add-lsh-seed1", "small-mha-seed1"),
-    ]
-    assert [run.embedding for run in table_run.runs] == ["hash_add-lsh", "table"] * 2
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (
-            ["--embeddings", "table,hash"],
-            "unknown embedding 'hash'; choose one of: table, hash_emb",
-        ),
-        (["--hash", "lsh"], "--hash lsh has no effect on --embedding table: leave it out"),
         (["--rows", "base,huge"], "unknown row 'huge'; choose of: base, 16x32"),
         (["--kinds", "mha,nonsense"], "unknown attention 'nonsense'; choose of: mha, mhe_mul"),
         (["--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),

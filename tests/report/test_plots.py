@@ -60,7 +60,7 @@ def test_hollow_marks_are_named_where_there_are_some(
 
     monkeypatch.setattr(Axes, "plot", noted)
     scores = {"bleu": 20.0, "bleu_confidence": 1.0, "prr": 95.0, "prr_low": 94.0, "prr_high": 96.0}
-    whose = {"row": "base", "attention": "mhe_mul", "embedding": "table"}
+    whose = {"row": "base", "attention": "mhe_mul"}
     summary = {**scores, **whose, "p_value": 0.1, "paper_bleu": bleu, "paper_prr": prr}
     plot_rows([summary], tmp_path, "title")
     assert hollow == ([bleu, prr] if bleu else [])

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 from sacrebleu.metrics import BLEU
 
@@ -287,64 +286,6 @@ def test_columns_with_nothing_to_say_are_left_out(make_run: MakeRun, tmp_path: P
     shown = (tmp_path / "out" / "table.md").read_text()
     assert re.search(r"\| +COMET \|", shown)
     assert f"COMET: {comet.MODEL}, " in shown
-
-
-@pytest.mark.parametrize("preset", [QUICKSTART, PAPER])
-def test_embeddings_have_a_column_and_are_compared_with_the_table(
-    make_run: MakeRun, tmp_path: Path, preset: Preset
-) -> None:
-    """In any order; without a table, with the first embedding that mha has."""
-    table = [make_run(kind, wrong) for kind, wrong in (("mha", 2), ("mhe_mul", 5))]
-    hashed = [
-        make_run(kind, wrong, embedding="hash_add") for kind, wrong in (("mha", 4), ("mhe_mul", 9))
-    ]
-    write_table(gather(r.folder for r in [*hashed, *table]), tmp_path / "both", "Both", preset)
-    found = json.loads((tmp_path / "both" / "table.json").read_text())
-    assert [(cell["attention"], cell["embedding"]) for cell in found] == [
-        *(("mha", "hash_add"), ("mhe_mul", "hash_add")),
-        *(("mha", "table"), ("mhe_mul", "table")),
-    ]
-    best = bleu_of(table[0])
-    for cell, run in zip(found, [*hashed, *table], strict=True):
-        assert cell["prr"] == pytest.approx(100 * bleu_of(run) / best, abs=0.01)
-        assert (cell["p_value"] is None) is (run is table[0])
-    text = (tmp_path / "both" / "table.md").read_text()
-    assert re.search(r"\| +attention +\| +embedding +\|", text)
-    assert "- Embedding: of the source's tokens; the target has a table.\n" in text
-    assert "- PRR and p: against mha with table.\n" in text
-    assert "Trained otherwise" not in text
-    assert "- mhe_mul, hash_add: " in (tmp_path / "both" / "samples.md").read_text()
-
-    write_table(gather(run.folder for run in hashed), tmp_path / "hashed", "Hashed", preset)
-    first, second = json.loads((tmp_path / "hashed" / "table.json").read_text())
-    assert (first["prr"], first["p_value"]) == (100, None)
-    assert second["prr"] == pytest.approx(100 * bleu_of(hashed[1]) / bleu_of(hashed[0]), abs=0.01)
-    assert "against mha with hash_add." in (tmp_path / "hashed" / "table.md").read_text()
-
-    write_table(gather(run.folder for run in table), tmp_path / "table", "Table", preset)
-    assert "mbedding" not in (tmp_path / "table" / "table.md").read_text()
-
-
-def test_the_picture_tells_embeddings_apart(
-    make_run: MakeRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn: list[Figure] = []
-    monkeypatch.setattr(plots, "_save", lambda figure, path: drawn.append(figure))
-    for embedding, whose, named in (
-        ("hash_add", "total", "mhe_mul, hash_add ("),
-        ("table", "attention", "mhe_mul ("),
-    ):
-        runs = [make_run("mha", 3), make_run("mhe_mul", 5, embedding=embedding)]
-        write_table(gather(run.folder for run in runs), tmp_path / embedding, "A title")
-        size = drawn[-1].axes[1]
-        assert size.get_xlabel() == f"{whose} parameters (millions)"
-        assert [text.get_text().startswith(named) for text in size.texts] == [False, True]
-
-
-def test_the_papers_numbers_are_not_of_hashed_embeddings(make_run: MakeRun) -> None:
-    runs = [make_run("mha", 3, row="base", embedding=name) for name in ("table", "hash_add")]
-    table, hashed = summarise(gather(run.folder for run in runs), paper=True)
-    assert (table["paper_bleu"], hashed["paper_bleu"]) == (24.8, None)
 
 
 def test_scores_by_two_comet_models_are_refused(make_run: MakeRun) -> None:

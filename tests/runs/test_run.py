@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import re
 import time
-from dataclasses import replace
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
@@ -15,11 +14,9 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.steps import Steps, key, only_one
-from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.language_runs import LanguageRun
 from fairseq_mhe.runs.pipeline import scored
-from fairseq_mhe.runs.recipes import RECIPES
-from fairseq_mhe.runs.run import embedding_name, kind_name, open_run, plan_run, read_run, run_name
+from fairseq_mhe.runs.run import kind_name, open_run, plan_run, read_run, run_name
 from tests.fixtures.runs import settings
 
 
@@ -102,18 +99,6 @@ def test_mixed_kinds_have_a_name() -> None:
     mixed = {"encoder": "mhe_mul", "decoder": "mha", "cross": "mhe_add"}
     assert kind_name(mixed) == "mhe_mul-mha-mhe_add"
     assert run_name("base", mixed, 2) == "base-mhe_mul-mha-mhe_add-seed2"
-
-
-def test_a_hashed_embedding_is_in_the_name() -> None:
-    kinds = dict.fromkeys(PLACES, "mha")
-    hashed = replace(RECIPES["tiny"].training, embedding="hash_add")
-    names = [embedding_name(t) for t in (hashed, replace(hashed, hash="lsh"))]
-    assert names == ["hash_add", "hash_add-lsh"]
-    assert [run_name("tiny", kinds, 1, name) for name in names] == [
-        "tiny-mha-hash_add-seed1",
-        "tiny-mha-hash_add-lsh-seed1",
-    ]
-    assert run_name("tiny", kinds, 1, embedding_name(RECIPES["tiny"].training)) == "tiny-mha-seed1"
 
 
 def test_a_step_is_done_once_and_again_when_its_inputs_change(tmp_path: Path) -> None:

@@ -109,15 +109,13 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
         "2",
         "--tensorboard",
         *("--bleu-tokenizer", "char", "--precision", "bf16"),
-        *("--embeddings", "table,hash_add", "--hash", "lsh"),
         "--subset",
         "valid",
     ]
     args = parser.parse_args(
         ["--data", str(tmp_path / "d"), "--out", str(tmp_path / "o"), *options]
     )
-    hashed = {"embedding": "hash_add", "hash": "lsh"}
-    run = open_run(tmp_path / "r", settings("mhe_add", seed=3, **hashed), {})
+    run = open_run(tmp_path / "r", settings("mhe_add", seed=3), {})
     words = slurm.train_words(run, args)
     assert words[:5] == ["train", "tiny", "mhe_add", "--seed", "3"]
     again = cli.build_parser("train").parse_args(words)
@@ -134,7 +132,6 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
         "subset",
     ):
         assert getattr(again, name) == getattr(args, name), name
-    assert (again.embedding, again.hash) == ("hash_add", "lsh"), "the cell's, not the table's"
     assert (again.tensorboard, again.cpu, again.evaluate) == (True, False, True)
     assert again.bleu_tokenizer == "char"
 
