@@ -41,7 +41,7 @@ choose_python() {
 is_installed() {
     local modules=(fairseq_mhe fairseq torch sacrebleu sacremoses subword_nmt sentencepiece)
     [[ "$2" != *convert* ]] || modules+=(ctranslate2 tensorly)
-    [[ "$2" != *huggingface* ]] || modules+=(safetensors tokenizers transformers)
+    [[ "$2" != *translate* ]] || modules+=(safetensors)
     [[ "$2" != *slurm* ]] || modules+=(submitit)
     [[ "$2" != *docs* ]] || modules+=(pdoc)
     [[ "$2" != *test* ]] || modules+=(pytest xdist hypothesis ruff mypy)

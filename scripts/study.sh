@@ -1,16 +1,13 @@
 #!/usr/bin/env bash
-# Runs a study, one of collaborative-curve, uptrain, compare-engines, compare-huggingface,
-# serving, gap-study, equal-budget, precision-study and collaborative-nlu: JSON, Markdown and a picture in its
-# --out. Stopped at any moment, the same command goes on from there (compare-huggingface begins anew). Some train on a data folder
-# (--data), some work on finished runs (of quickstart.sh, say) or models:
+# Runs a study, one of collaborative-curve, uptrain, serving, gap-study, equal-budget, precision-study and collaborative-nlu:
+# JSON, Markdown and a picture in its --out. Stopped at any moment, the same command goes on from there. Some train on a data
+# folder (--data), some work on finished runs (of quickstart.sh, say) or models:
 #
 #   collaborative-curve --run RUN          BLEU against the width of collaborative attention, and MHA's
 #   collaborative-nlu --runs RUN ...       scores of fine-tuned language models against that width
 #   uptrain --runs DIR                     smaller kinds from scratch and from a trained MHA, over seeds
-#   compare-engines --mha RUN --mhe RUN    stock fairseq, fairseq with MHE, CTranslate2: speed, memory, size, BLEU
 #   serving --run RUN                      plain text by each engine of translate, the run's model and one of row base
 #   gap-study --data DATA --out OUT        what moves MHE's BLEU towards MHA's beyond the noise of seeds
-#   compare-huggingface --out OUT MODEL... models exported for transformers, translating as fairseq does or not
 #   equal-budget --data DATA --out OUT     every kind of attention at the same number of parameters
 #   precision-study --data DATA --out OUT  training in bf16 against float32: loss, BLEU, noise of seeds
 set -euo pipefail
@@ -18,10 +15,10 @@ set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-[[ " $* " =~ \ (collaborative-curve|collaborative-nlu|uptrain|compare-engines|compare-huggingface|serving|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
-    fail "name a study first: collaborative-curve, uptrain, compare-engines, compare-huggingface, serving, gap-study, equal-budget, precision-study or collaborative-nlu (--help says more)"
+[[ " $* " =~ \ (collaborative-curve|collaborative-nlu|uptrain|serving|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
+    fail "name a study first: collaborative-curve, uptrain, serving, gap-study, equal-budget, precision-study or collaborative-nlu (--help says more)"
 extras=fairseq,convert
-[[ ! " $* " =~ \ (compare-huggingface|serving)\  ]] || extras+=,huggingface
+[[ ! " $* " =~ \ serving\  ]] || extras+=,translate
 set_up "$extras" "$@"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 run -m studies

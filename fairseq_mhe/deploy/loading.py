@@ -12,14 +12,12 @@ from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
 from fairseq_mhe.deploy.engine import Engine
 from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
-from fairseq_mhe.deploy.formats import FORMATS
-from fairseq_mhe.deploy.huggingface_engine import HuggingFaceEngine
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.recipes import Decoding
 
 AUTO = "auto"
-ENGINES = (AUTO, FairseqEngine.name, CTranslate2Engine.name, HuggingFaceEngine.name)
+ENGINES = (AUTO, FairseqEngine.name, CTranslate2Engine.name)
 Parts = tuple[TextProcessing, Engine, Decoding, tuple[int, int], str]
 
 
@@ -44,11 +42,6 @@ def load_parts(
     if data is not None:
         raise UserError(f"{path} is a bundle, which needs no data folder: leave it out")
     bundle = open_bundle(path)
-    if bundle.format not in FORMATS:
-        raise UserError(
-            f"{path} is a bundle for {bundle.format!r}, which this fairseq-mhe does not know: "
-            "install a newer one, or export the model again"
-        )
     _check_direction(path, bundle.languages, direction)
     if bundle.format == "fairseq":
         trained = fairseq_format.read(bundle)
@@ -71,8 +64,6 @@ def _engine_of(trained: Trained, engine: str, int8: bool, cpu: bool, threads: in
     """The engine of a model of ours."""
     if engine == CTranslate2Engine.name:
         return CTranslate2Engine.converted(trained, int8, cpu, threads)
-    if engine == HuggingFaceEngine.name:
-        return HuggingFaceEngine.converted(trained, int8, cpu)
     on_cpu = cpu or not torch.cuda.is_available()  # where CTranslate2 was measured to be faster
     serves = importlib.util.find_spec("ctranslate2") is not None
     if engine == AUTO and on_cpu and serves and (exact_in_ctranslate2() or not int8):
@@ -85,13 +76,14 @@ def _engine_of(trained: Trained, engine: str, int8: bool, cpu: bool, threads: in
 
 def _engine_in(bundle: Bundle, engine: str, int8: bool, cpu: bool, threads: int | None) -> Engine:
     """The engine that reads a bundle of another program's weights."""
-    longest = bundle.positions[1]
-    if engine in (AUTO, bundle.format):
-        if bundle.format == CTranslate2Engine.name:
-            return CTranslate2Engine(bundle.folder, longest, int8, cpu, threads)
-        if bundle.format == HuggingFaceEngine.name:
-            subword = bundle.text.model.kind
-            return HuggingFaceEngine(bundle.folder, subword, longest, int8, cpu)
+    if bundle.format == CTranslate2Engine.name and engine in (AUTO, bundle.format):
+        return CTranslate2Engine(bundle.folder, bundle.positions[1], int8, cpu, threads)
+    if bundle.format == "huggingface":
+        raise UserError(
+            f"{bundle.folder} is a bundle for transformers: load it with AutoTokenizer and "
+            "AutoModelForSeq2SeqLM, as its example.py does, or export the model with "
+            "--format fairseq"
+        )
     raise UserError(
         f"{bundle.folder} is a bundle for {bundle.format}, which {engine!r} does not read: "
         "leave --engine out, or export the model with --format fairseq"

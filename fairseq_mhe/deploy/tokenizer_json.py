@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sentencepiece
@@ -41,52 +40,6 @@ class Vocabulary:
 
     tokenizer: Tokenizer
     rows: list[int | None]
-
-
-class Subwords:
-    """The numbers that a tokenizer.json gives to subwords as ours are written, and back."""
-
-    def __init__(self, folder: Path, kind: str) -> None:
-        """``kind``: bpe or sentencepiece.
-
-        Raises:
-            UserError: the file cannot be read.
-        """
-        from tokenizers import Tokenizer
-
-        path = folder / TOKENIZER
-        try:
-            tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # tokenizers raises no narrower one
-            reason = " ".join(str(error).split())
-            raise UserError(f"{path} cannot be read: {reason:.200}; get the bundle again") from None
-        marks = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-        unknown = Dictionary().unk_word
-        self._written = {
-            number: name if name in marks | {unknown} else _written(name, kind)
-            for name, number in tokenizer.get_vocab().items()
-        }
-        self._numbers = {subword: number for number, subword in self._written.items()}
-        self._unknown = self._numbers[unknown]
-
-    def __len__(self) -> int:
-        return len(self._written)
-
-    def number(self, subword: str) -> int:
-        """That of the unknown word where it has none."""
-        return self._numbers.get(subword, self._unknown)
-
-    def subword(self, number: int) -> str:
-        """As the dictionary writes it."""
-        return self._written[number]
-
-
-def _written(name: str, kind: str) -> str:
-    """A token of a tokenizer.json as the dictionary writes it."""
-    if kind != "bpe":
-        return Dictionary().unk_word if name == _UNKNOWN else name
-    whole = name.removesuffix(END_OF_WORD)
-    return whole if whole != name else name + _CONTINUES
 
 
 def make_tokenizer(text: TextProcessing, dictionary: Dictionary) -> Vocabulary:

@@ -42,7 +42,7 @@ class Translator:
 
     Attributes:
         languages: source and target, as in ``("en", "de")``.
-        engine: "fairseq", "ctranslate2" or "huggingface".
+        engine: "fairseq" or "ctranslate2".
         decoding: beam, length penalty and limits, those that the model was scored with.
     """
 
@@ -80,11 +80,10 @@ class Translator:
             model: the folder or file.
             data: the data folder that a checkpoint was trained on; bundles and runs know theirs.
             direction: as "en-de", where it shall be checked.
-            engine: "fairseq", "ctranslate2", "huggingface", or "auto": docs/deploy.md says which
-                that is.
+            engine: "fairseq", "ctranslate2", or "auto": docs/deploy.md says which that is.
             int8: with weights of 8-bit integers, an approximation.
             cpu: no GPU even where there is one.
-            threads: of CTranslate2 (default: all cores); the others have ``torch.set_num_threads``.
+            threads: of CTranslate2 (default: all cores); fairseq has ``torch.set_num_threads``.
 
         Raises:
             UserError: (of ``fairseq_mhe.common.errors``) a file is missing, damaged or does not fit

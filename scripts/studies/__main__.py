@@ -10,9 +10,7 @@ from studies import (
     budget,
     collaborative_curve,
     collaborative_nlu,
-    engines,
     gap,
-    huggingface,
     precision,
     serving,
     uptraining,
@@ -39,9 +37,7 @@ STUDIES = {
         "every kind of attention at the same number of parameters: loss and BLEU against cache",
     ),
     "precision-study": (precision, "training in bf16 against float32: loss, BLEU, noise of seeds"),
-    "compare-engines": (engines, "fairseq and CTranslate2 translating one test set"),
     "serving": (serving, "each engine of translate with a run's model, and with a larger row"),
-    "compare-huggingface": (huggingface, "models exported for transformers, beside fairseq's"),
 }
 
 

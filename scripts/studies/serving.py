@@ -32,8 +32,6 @@ from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.to_ctranslate2 import check_installed
 from fairseq_mhe.deploy import fairseq_format
 from fairseq_mhe.deploy.export import export
-from fairseq_mhe.deploy.formats import FORMATS
-from fairseq_mhe.deploy.huggingface_engine import import_transformers
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name, sizes
@@ -53,11 +51,13 @@ _COLUMNS: tuple[Column, ...] = (
     mebibytes("memory while translating, MiB", "peak_bytes"),
     mebibytes("weights, MiB", "file_bytes", ",.2f"),
 )
+#: Each is the name of a bundle's format, too.
+_ENGINES = ("fairseq", "ctranslate2")
 
 
 @dataclass(frozen=True)
 class Way:
-    """A bundle, whose format has an engine of the same name, and how it is loaded."""
+    """A bundle of the engine's format, and how it is loaded."""
 
     bundle: Path
     engine: str
@@ -119,7 +119,6 @@ def run(args: argparse.Namespace) -> None:
     """Export, measure and report."""
     check_installed()
     fairseq_format.check_installed()
-    import_transformers()
     args.cpu = True
     found = shared.finished_run(args.model)
     study = shared.open_study(args, found)
@@ -158,7 +157,7 @@ def _measured(
 ) -> dict[str, dict[str, Any]]:
     """Each way's speed, memory and size."""
     ways = {}
-    for form, int8 in product(FORMATS, (False, True)):
+    for form, int8 in product(_ENGINES, (False, True)):
         folder = study.out / f"{model.name.removesuffix('.pt')}-{form}"
         with quiet_fairseq():
             _exported(study, model, form, folder)
@@ -196,8 +195,7 @@ def _report(
         f"and limits are the recipes'; threads {args.threads}; median of {args.repetitions} rounds "
         "in which all take turns, the ratio's quartiles in brackets.",
         "Memory: above what the process held with the model loaded. Weights: model.safetensors or "
-        "model.bin; int8 is rounded when it is loaded. CTranslate2 keeps shared heads once, "
-        "transformers' classes (huggingface) keep all heads.",
+        "model.bin; int8 is rounded when it is loaded. CTranslate2 keeps shared heads once.",
     ]
     headings = ["way", *(heading for heading, _ in _COLUMNS)]
     tables = [(row, headings, rows_of(_COLUMNS, ways)) for row, ways in found.items()]

@@ -194,11 +194,10 @@ def test_lines_are_cut_between_sentences_only(line: str, longest: int, parts: li
     assert cut(line, lambda part: len(part.strip()) <= longest) == parts
 
 
-@pytest.mark.parametrize("engine", ["fairseq", "ctranslate2", "huggingface"])
+@pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
 def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engine: str) -> None:
     """The model never comes to an end, and the limit of its decoding is 200 subwords."""
-    package = {"huggingface": "transformers"}.get(engine, engine)
-    pytest.importorskip(package, reason=f"{package} is not installed")
+    pytest.importorskip(engine, reason=f"{engine} is not installed")
     state = load_checkpoint(run_of("mhe_mul") / "model.pt")
     state["cfg"]["model"]["max_target_positions"] = 16
     save_checkpoint(state, tmp_path / "few.pt")
@@ -233,7 +232,7 @@ def test_several_threads_may_translate(translator: Translator) -> None:
     ("words", "message"),
     [
         ({"direction": "de-en"}, "translates en-de, not de-en"),
-        ({"engine": "onnx"}, "unknown engine 'onnx'; choose of: auto, fairseq, ctranslate2, hug"),
+        ({"engine": "onnx"}, "unknown engine 'onnx'; choose of: auto, fairseq, ctranslate2"),
         ({"data": MADE / "data"}, "is a bundle, which needs no data folder"),
     ],
 )

@@ -97,11 +97,7 @@ def test_numbers_are_those_of_the_measurement() -> None:
     measured = json.loads(
         (Path(__file__).parents[2] / "results" / "serving" / "serving.json").read_text()
     )["rows"]
-    engines = {
-        "fairseq": "fairseq",
-        "CTranslate2, one key and value head": "ctranslate2",
-        "transformers, all heads": "huggingface",
-    }
+    engines = {"fairseq": "fairseq", "CTranslate2, one key and value head": "ctranslate2"}
     for (told, engine), int8 in product(engines.items(), ("", ", int8")):
         cells = [
             cell

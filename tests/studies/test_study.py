@@ -142,10 +142,7 @@ def test_further_training_that_cannot_be_is_refused_at_once(
         (["collaborative-curve", "--run", "RUN"], "is not finished: it has no model.pt"),
         (["uptrain", "--runs", "DIR", "--seeds", "1"], "is not finished: it has no model.pt"),
         (["uptrain", "--runs", "DIR", "--seeds", "9"], "is no run folder"),
-        (
-            ["compare-engines", "--mha", "RUN", "--mhe", "RUN"],
-            "is not finished: it has no model.pt",
-        ),
+        (["serving", "--run", "RUN"], "is not finished: it has no model.pt"),
     ],
 )
 def test_runs_that_are_not_there_are_one_line(
