@@ -56,7 +56,7 @@ def test_a_file_comes_once(file: RemoteFile, server: Server, tmp_path: Path) -> 
 def test_many_files_are_one_step(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Debian has hundreds. One is there already; one's size is not known before it comes."""
+    """One is there already; one's size is not known before it comes."""
     monkeypatch.setattr(download, "MB", 1000)
     names = [f"{number}.deb" for number in range(4)]
     for name in names:

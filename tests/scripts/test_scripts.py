@@ -84,7 +84,7 @@ def test_a_commands_real_help_is_shown(environment: Path) -> None:
 
 
 #: What only some of the commands' work needs; the package can be installed without.
-_EXTRAS = "arpy polib zstandard submitit ctranslate2 tensorly tensorboard comet"
+_EXTRAS = "submitit ctranslate2 tensorly tensorboard comet"
 _HELP_WITHOUT = f"""
 import contextlib, importlib.abc, io, runpy, sys
 
@@ -118,10 +118,10 @@ def test_every_help_is_there_without_the_extras() -> None:
         for script in SCRIPTS
         for module in re.findall(r"^run -m (\S+)", (REPOSITORY / script).read_text(), re.MULTILINE)
     } - {"pytest"}
-    assert {"debian", "studies", "fairseq_mhe.cli"} <= modules
+    assert {"studies", "fairseq_mhe.cli"} <= modules
     lines = [*modules, *(f"studies {name}" for name in STUDIES)]
     lines += [f"fairseq_mhe.cli {name}" for name in cli.SUBCOMMANDS]
-    rooms = [str(REPOSITORY / room) for room in ("", "data-prep", "scripts")]
+    rooms = [str(REPOSITORY / room) for room in ("", "scripts")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms)}
     done = python(_HELP_WITHOUT, *lines, env=environment)
     assert done.returncode == 0, done.stderr

@@ -1,1 +1,0 @@
-"""An English-German corpus of the documentation and interfaces in Debian's packages."""

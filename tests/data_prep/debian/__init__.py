@@ -1,1 +1,0 @@
-"""Tests of the corpus of Debian's translations."""
