@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
-from fairseq_mhe.prepare.tokenise import TOKENIZERS, has_spaces
+from fairseq_mhe.prepare.tokenise import TOKENIZERS, has_spaces, restored_by_moses
 
 SPLITS = ("train", "valid", "test")
 ORIGINAL = "original"  # folder of the output where the scripts of known corpora put what they fetch
@@ -50,8 +50,8 @@ class SubwordOptions:
     """The options that every corpus has.
 
     ``vocab_size`` is the number of merges for BPE (as "32K BPE" means) and of pieces for
-    SentencePiece. ``workers`` has no influence on what is written. What ``subword`` and
-    ``tokenizer`` leave open, `round_trip.settled` chooses.
+    SentencePiece. ``workers`` has no influence on what is written. `with_defaults` fills in
+    ``subword`` and ``tokenizer`` where they are empty.
     """
 
     subword: str = option(
@@ -64,8 +64,8 @@ class SubwordOptions:
     model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
     tokenizer: str = option(
         "",
-        "word tokeniser before the subwords (default: moses for bpe, where it can be undone; none "
-        "for sentencepiece)",
+        "word tokeniser before the subwords (default: moses for bpe; none for sentencepiece, and "
+        "for languages that Moses' rules do not serve)",
         choices=TOKENIZERS,
     )
     max_dropped: float = option(
@@ -203,6 +203,20 @@ def check(config: PrepareConfig) -> None:
         limit = getattr(config, option_name)
         if limit is not None and limit < 1:
             raise UserError(f"the {name} is {limit}; it must be at least 1")
+
+
+def with_defaults(config: PrepareConfig) -> PrepareConfig:
+    """``config`` with a tokeniser and a kind of subwords that suit its languages.
+
+    What the user chose stays.
+    """
+    tokenizer, subword = config.tokenizer, config.subword
+    if not tokenizer:
+        serves = not config.unspaced and restored_by_moses(config.target_lang)
+        tokenizer = "moses" if serves and subword != "sentencepiece" else "none"
+    if not subword:
+        subword = "sentencepiece" if config.unspaced or tokenizer == "none" else "bpe"
+    return replace(config, tokenizer=tokenizer, subword=subword)
 
 
 def check_hold_out(held_out: Collection[str], hold_out: int | None, part: str) -> None:

@@ -24,12 +24,18 @@ from fairseq_mhe.prepare.clean import (
     options_of,
     usual_ratio,
 )
-from fairseq_mhe.prepare.config import SPLITS, Inputs, PrepareConfig, check, input_files
+from fairseq_mhe.prepare.config import (
+    SPLITS,
+    Inputs,
+    PrepareConfig,
+    check,
+    input_files,
+    with_defaults,
+)
 from fairseq_mhe.prepare.last_steps import learn, make_binary, subword_version, versions
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
-from fairseq_mhe.prepare.round_trip import settled
 from fairseq_mhe.prepare.text import (
     SUFFIXES,
     Block,
@@ -111,7 +117,7 @@ class _Preparation:
         }
         size = sum(map(_expanded_size, sides))
         for split in SPLITS:
-            # Without what is switched off: what was made before there were such options is valid.
+            # Only what is switched on: the manifest stays short.
             given = asdict(options_of(self.config, split)).items()
             options[split] = {name: value for name, value in given if value is not False}
         made_from = {
@@ -236,11 +242,8 @@ def prepare(
     """
     check(config)
     files = input_files(config)
-    config, found = settled(config, files)
+    config = with_defaults(config)
     top = _heading(config)
-    if found:
-        say(f"{found}{'' if config.tokenizer == 'moses' else ': too little, no tokeniser is used'}")
-        top["round_trip"] = asdict(found)
     if source:
         top["source"] = source
     with open_manifest(config.out, top, config.cores) as steps:

@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.config import PrepareConfig, with_defaults
 from fairseq_mhe.prepare.pipeline import prepare
 
 
@@ -58,3 +58,26 @@ def test_all_cores_work_unless_told() -> None:
         PrepareConfig((Path("a"),), Path("b"), Path("c"), "en", "de", Path("out"), workers=3).cores
         == 3
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"target_lang": "fr"}, ("moses", "bpe")),
+        ({"target_lang": "fr", "subword": "sentencepiece"}, ("none", "sentencepiece")),
+        ({"target_lang": "fr", "tokenizer": "none"}, ("none", "sentencepiece")),
+        ({"target_lang": "fr", "tokenizer": "none", "subword": "bpe"}, ("none", "bpe")),
+        ({"source_lang": "ja"}, ("none", "sentencepiece")),
+        ({"target_lang": "zh_CN"}, ("none", "sentencepiece")),
+        ({"target_lang": "zh", "tokenizer": "moses"}, ("moses", "sentencepiece")),
+        ({"target_lang": "my", "subword": "bpe"}, ("none", "bpe")),
+        ({"target_lang": "ko"}, ("none", "sentencepiece")),
+        ({"target_lang": "ar", "tokenizer": "moses"}, ("moses", "bpe")),
+        ({"source_lang": "ar"}, ("moses", "bpe")),
+    ],
+)
+def test_what_is_left_open_goes_with_the_languages(
+    config: PrepareConfig, change: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    found = with_defaults(replace(config, **change))
+    assert (found.tokenizer, found.subword) == expected

@@ -11,6 +11,7 @@ from fairseq_mhe.prepare.tokenise import (
     WordwiseMoses,
     detokeniser,
     punctuation_normaliser,
+    restored_by_moses,
     tokeniser,
 )
 
@@ -52,6 +53,30 @@ def test_moses_gives_nearly_every_line_of_the_corpus_back(corpus: dict[str, Pair
         back = [detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in lines]
         same = sum(a == b for a, b in zip(lines, back, strict=True))
         assert same > 0.965 * len(lines)
+
+
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [
+        ("am", "ሰላም፣ እንዴት ነህ።"),
+        ("ar", "مرحبا، كيف حالك؟"),
+        ("bo", "བཀྲ་ཤིས་བདེ་ལེགས།"),
+        ("ca", "L'aigua és bona. D'on ets?"),
+        ("de", "Wie geht es? Gut, danke (sehr)."),
+        ("el", "Τι κάνεις; Καλά, ευχαριστώ."),  # noqa: RUF001
+        ("fr_CA", "L'eau n'est pas froide, merci."),
+        ("hi", "यह एक घर है। मैं वहाँ जाता हूँ।"),
+        ("ko", "서울(Seoul)에서 안녕이라고 했다."),
+        ("ta", "நீங்கள் எப்படி இருக்கிறீர்கள்? நன்றி."),
+        ("th", "สวัสดีครับ อยู่ที่ไหน"),
+        ("uk", "Об'єкт здоров'я, п'ять."),  # noqa: RUF001
+        ("vi", "Bạn khỏe không? Cảm ơn."),
+        ("zh_CN", "他说：你好，世界！"),  # noqa: RUF001
+    ],
+)
+def test_the_languages_that_moses_does_not_restore(lang: str, line: str) -> None:
+    back = detokeniser("moses", lang)(tokeniser("moses", lang)(line))
+    assert restored_by_moses(lang) == (back == line)
 
 
 NASTY = "".join([*"aZ5ß .,'`\"-()/&%:;„“…«»", "\u2019", "\u2013", "\u00a0", "\u200b", "\u00ad"])

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.prepare.config import PrepareConfig, input_files
+from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.corpora import own_text
 from fairseq_mhe.prepare.progress import Report
-from fairseq_mhe.prepare.round_trip import settled
 
 
 def words(config: PrepareConfig, *more: str) -> list[str]:
@@ -80,15 +79,6 @@ def test_every_option_is_handed_on(
         )
     ]
     assert capsys.readouterr().out == f"{config.out}\n"
-
-
-@pytest.mark.parametrize(("subword", "tokenizer"), [("bpe", "moses"), ("sentencepiece", "none")])
-def test_the_tokeniser_goes_with_the_subwords(
-    config: PrepareConfig, seen: list[PrepareConfig], subword: str, tokenizer: str
-) -> None:
-    cli.main(words(config, "--subword", subword))
-    found, _ = settled(seen[0], input_files(seen[0]))
-    assert found.tokenizer == tokenizer
 
 
 def test_bad_input_is_one_line_and_exit_status_2(
