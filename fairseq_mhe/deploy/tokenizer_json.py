@@ -15,7 +15,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
-from fairseq_mhe.prepare.merges import END_OF_WORD
+from fairseq_mhe.prepare.subword import END_OF_WORD
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 if TYPE_CHECKING:  # an extra that need not be installed
