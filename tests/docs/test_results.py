@@ -1,7 +1,8 @@
-"""What lies in results/: runs without the text of corpora, which is not ours to pass on."""
+"""What lies in results/: tables that the README names, and runs without the text of corpora."""
 
 from __future__ import annotations
 
+import re
 import tarfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 RESULTS = Path(__file__).parents[2] / "results"
 ARCHIVES = sorted(RESULTS.glob("*/runs.tar.xz"))
-#: Of a corpus, beside hypotheses of our own.
+#: Of a corpus, beside hypotheses of our own; it is not ours to pass on.
 TEXTS = {"sources.txt", "references.txt", "references.tokens.txt"}
 
 
@@ -20,3 +21,13 @@ def test_kept_runs_hold_no_text_of_a_corpus(archive: Path) -> None:
     assert "config.json" in names
     assert not names & TEXTS, "pack what fairseq-mhe keep has made, before a table is made of it"
     assert not any(name.endswith((".pt", ".lock")) for name in names)
+
+
+def test_the_readme_has_a_line_for_each_folder() -> None:
+    page = (RESULTS / "README.md").read_text(encoding="utf-8")
+    folders = [path for path in sorted(RESULTS.iterdir()) if path.is_dir()]
+    assert sorted(re.findall(r"^\| `([\w-]+)` \|", page, flags=re.M)) == [
+        folder.name for folder in folders
+    ]
+    for folder in folders:
+        assert {".md", ".json"} <= {path.suffix for path in folder.iterdir()}, folder.name
