@@ -2,8 +2,6 @@
 
 import argparse
 import importlib.util
-import shutil
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,19 +9,10 @@ from typing import Any
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.build import build_on_meta
-from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.recipes import Recipe, recipe
-from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import bleu_tokeniser
-from fairseq_mhe.runs.training import trained
-
-#: Bytes of a checkpoint for each parameter: float32 weights and Adam's two moments.
-_CHECKPOINT_BYTES = 12
-#: fairseq's own symbols in a dictionary, which its file does not name.
-_SPECIAL_SYMBOLS = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,35 +117,3 @@ def check_tensorboard(wanted: bool) -> None:
         raise UserError(
             "--tensorboard needs TensorBoard: pip install tensorboard, or leave the option out"
         )
-
-
-def check_disk(runs: Sequence[Run], data: DataFolder) -> None:
-    """See that the checkpoints of all that is not trained yet have room.
-
-    Raises:
-        UserError: they have not.
-    """
-    waiting = [run for run in runs if not trained(run)]
-    if not waiting:
-        return
-    needed = sum(_checkpoints_bytes(run, data) for run in waiting)
-    folder = waiting[0].folder.parent
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise UserError(
-            f"the checkpoints of {len(waiting)} trainings need about {needed / 1e9:,.1f} GB, and "
-            f"{folder} has {free / 1e9:,.1f} GB free: make room, or train fewer cells at a "
-            "time"
-        )
-
-
-def _checkpoints_bytes(run: Run, data: DataFolder) -> int:
-    """What a training's checkpoints will still take."""
-    with data.dictionary(0).open("rb") as dictionary:
-        symbols = sum(1 for _ in dictionary) + _SPECIAL_SYMBOLS
-    attention = run.settings["attention"]
-    chosen = {f"{place}_attention": kind for place, kind in attention.items()}
-    model = build_on_meta(run.row, attention["encoder"], symbols, **chosen)
-    kept = run.training.average + 1 + 3  # the last, the best, and one that is being written
-    present = sum(path.stat().st_size for path in run.checkpoints.glob("*.pt"))
-    return max(0, kept * _CHECKPOINT_BYTES * total_parameters(model) - present)

@@ -59,7 +59,6 @@ def run(args: argparse.Namespace) -> None:
                 training = recipe.training
                 batch = training.arithmetic(device.workers)
                 lines.append(f"  {recipe.row}: {training.updates:,} updates, {batch}")
-            cells.check_disk(waiting, table_run.data)
             say("\n".join(lines))
             table_run.work(device, after=lambda: table_run.tabulate(title, PAPER))
         table_run.tabulate(title, PAPER)

@@ -42,7 +42,6 @@ def run(args: argparse.Namespace) -> None:
         wanted, [kind], [args.seed], data, out, args.precision == precision.AUTO
     )
     with only_one(run.folder):
-        cells.check_disk([run], data)
         updates = f"{wanted.training.updates:,} updates"
         where = device.describe(run.training.precision)
         say(f"{run.name}: {updates} {where}; {arithmetic}")

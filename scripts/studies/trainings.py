@@ -128,7 +128,6 @@ def _work(
     together = device.slots * len(next(iter(runs.values())))
     for start in range(0, len(waiting), together):
         part = waiting[start : start + together]
-        cells.check_disk(part, study.data)
         names = ", ".join(run.name for run in part)
         say(f"{len(waiting) - start} of {len(every)} models to do, now {names}")
         TableRun([part], study.data, study.out, study.subset, args.tensorboard).work(device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 from collections import namedtuple
 from pathlib import Path
 from typing import cast
@@ -13,11 +12,9 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import run_name
-from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
-from fairseq_mhe.runs.run import open_run
-from tests.fixtures.runs import settings
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -74,24 +71,6 @@ def test_kinds_are_checked() -> None:
     assert cells.kind("mhe_add") == "mhe_add"
     with pytest.raises(UserError, match="unknown attention 'mhe'; choose of: mha, "):
         cells.kind("mhe")
-
-
-def test_a_disk_that_is_too_small_is_said_before_training(
-    miniature: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A tiny model with a small dictionary has about a million parameters: 12 MB a checkpoint, 6 of
-    them are kept.
-    """
-    data = open_prepared(miniature)
-    runs = [open_run(tmp_path / kind, settings(kind), {}) for kind in ("mha", "mhe_mul")]
-    cells.check_disk(runs, data)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 50_000_000))
-    with pytest.raises(
-        UserError, match=r"of 2 trainings need about 0\.1 GB, and .* has 0\.1 GB free"
-    ):
-        cells.check_disk(runs, data)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 400_000_000))
-    cells.check_disk(runs, data)
 
 
 def test_tensorboard_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

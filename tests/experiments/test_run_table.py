@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -325,39 +324,6 @@ def test_bad_input_is_one_line_before_anything_is_trained(
     assert last.startswith("fairseq-mhe run-table: error: ")
     assert not list(tmp_path.glob("*/train.log"))
     assert snapshot(table) == before
-
-
-Usage = namedtuple("Usage", "total used free")
-
-
-def test_a_disk_that_is_too_small_is_said_before_training(
-    miniature: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 10**8))
-    assert cli.main(["run-table", *table_words(miniature, tmp_path)]) == 2
-    error = capsys.readouterr().err
-    assert re.fullmatch(
-        r"fairseq-mhe run-table: error: the checkpoints of 4 trainings need about \d\.\d GB, .*\n",
-        error,
-    )
-    assert not list(tmp_path.glob("*/train.log"))
-
-
-def test_kept_runs_need_no_room(
-    miniature: Path,
-    table: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """They have no checkpoints and get none."""
-    assert cli.main(["keep", str(table / "tiny-mha-seed1"), "--out", str(tmp_path)]) == 0
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(10**9, 0, 10))
-    assert cli.main(["run-table", *table_words(miniature, tmp_path, rows=("tiny",))]) == 2
-    assert "the checkpoints of 1 trainings need about" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
