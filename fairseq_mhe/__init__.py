@@ -17,9 +17,8 @@ if importlib.util.find_spec("fairseq") is not None:
             optimizer,
             words_task,
         )
-        from fairseq_mhe.models.checkpoint_options import check_transformer
 
-    fairseq_fixes.apply(check_transformer)
+    fairseq_fixes.apply()
 
 if TYPE_CHECKING:
     from fairseq_mhe.deploy.translator import Translator as Translator

@@ -5,13 +5,14 @@ does not show. tests/test_fairseq_fixes.py fails for a fix that is no longer nee
 """
 
 import argparse
+import ast
 import contextlib
 import functools
 import importlib.util
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,24 +22,20 @@ import torch
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint, why_unreadable
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.literals import read_plain_options
 
 
-def apply(check: Callable[[Path, dict[str, Any]], None]) -> None:
-    """Apply the fixes that hold for the whole process; called when the user-dir is imported.
-
-    ``check``: refuses the content of a checkpoint that no model can be built from.
-    """
+def apply() -> None:
+    """Apply the fixes that hold for the whole process; called when the user-dir is imported."""
     if "fairseq_cli" in sys.modules:  # else the program is a host's, whose filters are its own
         quieten_start_up()
-    _load_checkpoints_safely(check)
+    _load_checkpoints_safely()
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
     _mask_whole_words()
     _name_numpys_long()
     _keep_full_precision()
     _keep_layers_of_the_other_side()
-    read_plain_options(_refusal)
+    _read_options_without_running_them()
 
 
 @contextlib.contextmanager
@@ -89,7 +86,7 @@ def quieten_start_up() -> None:
     ignore(message=r"'pin_memory' argument is set as true but no accelerator is found")
 
 
-def _load_checkpoints_safely(check: Callable[[Path, dict[str, Any]], None]) -> None:
+def _load_checkpoints_safely() -> None:
     """Let fairseq read its checkpoints in torch's weights-only mode; refuse others in one line.
 
     fairseq calls ``torch.load`` without ``weights_only``, which since torch 2.6 refuses the
@@ -104,7 +101,7 @@ def _load_checkpoints_safely(check: Callable[[Path, dict[str, Any]], None]) -> N
         file, whole = Path(path), False
         try:
             if file.exists():  # else fairseq may know how to fetch it
-                check(file, read_checkpoint(file))
+                read_checkpoint(file)
                 whole = True
             with warnings.catch_warnings(action="ignore"):  # of a foreign pickle
                 return load(path, *args, **kwargs)
@@ -134,6 +131,25 @@ def _load_checkpoints_safely(check: Callable[[Path, dict[str, Any]], None]) -> N
 def _refusal(message: object) -> ErrorExit | UserError:
     """The end of a command of fairseq's; in a host program, an error that it can catch."""
     return ErrorExit(message) if "fairseq_cli" in sys.modules else UserError(message)
+
+
+def _read_options_without_running_them() -> None:
+    """Give fairseq's modules an ``eval`` that reads Python literals and runs no code.
+
+    fairseq gives options to Python's eval, those of a checkpoint among them.
+    """
+
+    def evaluate(text: str) -> Any:
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            raise _refusal(
+                f"{text!r:.60} is no number, list or other plain value, and is not run as code"
+            ) from None
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fairseq."):
+            vars(module)["eval"] = evaluate
 
 
 def _keep_the_last_batch() -> None:

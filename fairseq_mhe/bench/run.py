@@ -23,7 +23,6 @@ from fairseq_mhe.bench.worker import OK, Worker, workers
 from fairseq_mhe.common.arguments import as_words, at_least, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_writable, read_json, write_json, write_text
-from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.models.architectures import sizes
@@ -35,11 +34,6 @@ BENCHMARKS: dict[str, type[Benchmark]] = {
     "training": TrainingBenchmark,
     "generation": GenerationBenchmark,
 }
-
-#: What is measured so far, and of what.
-_VARIANT = {"status": str, "?seconds": {str: [float]}, "?relative": ({"median": float}, None)}
-_CELL = {"cell": {}, "date": str, "load_average": float, "variants": {str: _VARIANT}}
-_PARTIAL = Form({"header": {}, "cells": [_CELL]}, "delete it and measure anew")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,7 +133,7 @@ def _entries_so_far(partial: Path, header: Mapping[str, Any]) -> list[dict[str, 
     """
     if not partial.exists():
         return []
-    before = read_json(partial, _PARTIAL)
+    before = read_json(partial)
     cells: list[dict[str, Any]] = before["cells"]
     return cells if before["header"] == json.loads(json.dumps(header)) else []
 

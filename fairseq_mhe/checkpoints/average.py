@@ -8,14 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.safe_load import (
-    SOURCES,
-    load_checkpoint,
-    provenance,
-    save_checkpoint,
-    updates_made,
-)
-from fairseq_mhe.common.checkpoint_files import model_options
+from fairseq_mhe.checkpoints.safe_load import SOURCES, provenance, save_checkpoint, updates_made
+from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output
 
@@ -44,11 +38,11 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     """
     if not paths:
         raise UserError("nothing to average: give one checkpoint or more")
-    newest = max(paths, key=lambda path: updates_made(load_checkpoint(path)))
-    state = load_checkpoint(newest)
+    newest = max(paths, key=lambda path: updates_made(read_checkpoint(path)))
+    state = read_checkpoint(newest)
     sums: dict[str, Tensor] = {}
     for path in paths:
-        other = load_checkpoint(path)
+        other = read_checkpoint(path)
         _check_same_model(state, newest, other, path)
         _check_linear(other, path)
         for name, value in other["model"].items():
@@ -77,7 +71,7 @@ def saved_checkpoints(folder: Path) -> list[Path]:
     for path in sorted(folder.glob("checkpoint*.pt"), reverse=True):
         if path.name.startswith(("checkpoint_best", "checkpoint.best_")):
             continue
-        state = load_checkpoint(path)
+        state = read_checkpoint(path)
         if SOURCES not in state:
             by_updates[updates_made(state)] = path
     if not by_updates:

@@ -1,7 +1,8 @@
 """A checkpoint of a Transformer, stock or ours, as a model in memory, and back."""
 
 import argparse
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,16 @@ from torch import Tensor, nn
 from fairseq_mhe.checkpoints.safe_load import (
     PROVENANCE,
     SOURCES,
-    load_checkpoint,
     plain,
     provenance,
     save_checkpoint,
     updates_made,
 )
-from fairseq_mhe.common.checkpoint_files import model_options
+from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.models.build import without_memory
-from fairseq_mhe.models.checkpoint_options import check_transformer
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, build_ours, family_of
 from fairseq_mhe.models.options import OPTIONS, kinds
 from fairseq_mhe.models.rows import nearest_row
@@ -101,7 +100,7 @@ def open_source(path: Path) -> Source:
     Raises:
         UserError: it cannot be read safely, or is of another model.
     """
-    return source_of(path, load_checkpoint(path))
+    return source_of(path, read_checkpoint(path))
 
 
 def source_of(path: Path, state: dict[str, Any]) -> Source:
@@ -110,16 +109,12 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
     Raises:
         UserError: it is of another model, or its options and weights do not fit together.
     """
-    options, stock = _understood(path, state)
-    family = family_of(options)
-    task = family.task(*family.words(state["model"]))
-    try:
-        model = build_ours(options, task)
+    with _named(path):
+        options, stock = _understood(state)
+        family = family_of(options)
+        model = build_ours(options, family.task(*family.words(state["model"])))
         config = argparse.Namespace(**{**options, "arch": family.name})
         model.load_state_dict(dict(state["model"]), model_cfg=config)
-    except (UserError, ErrorExit) as error:
-        reason = error.message if isinstance(error, ErrorExit) else error
-        raise UserError(f"{path}: {reason}") from None
     for side in {"encoder", "decoder"} & set(family.places):  # pruned on loading
         stack = model.get_submodule(side)
         layers = getattr(stack, "sentence_encoder", stack).layers
@@ -133,10 +128,10 @@ def open_on_meta(path: Path) -> nn.Module:
     Raises:
         UserError: as `open_source`.
     """
-    state = load_checkpoint(path)
-    options, _ = _understood(path, state)
-    family = family_of(options)
-    with without_memory():
+    state = read_checkpoint(path)
+    with _named(path), without_memory():
+        options, _ = _understood(state)
+        family = family_of(options)
         return build_ours(options, family.task(*family.words(state["model"])))
 
 
@@ -201,14 +196,24 @@ def _save(
     save_checkpoint(state, path)
 
 
-def _understood(path: Path, state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the checkpoint in the error where its options and weights make no model."""
+    try:
+        yield
+    except (UserError, ErrorExit) as error:
+        reason = error.message if isinstance(error, ErrorExit) else error
+        raise UserError(f"{path}: {reason}") from None
+    except Exception as error:  # fairseq does not check options
+        raise UserError(
+            f"no model can be made of {path}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _understood(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Every option of our model for what was saved, and whether it is of fairseq's own."""
     given = model_options(state)
-    try:
-        family = family_of(given)
-    except UserError as error:
-        raise UserError(f"{path} holds {error}") from None
-    check_transformer(path, state)
+    family = family_of(given)
     return _options(given, family), family.is_stock(given)
 
 

@@ -10,15 +10,8 @@ import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.safe_load import (
-    PROVENANCE,
-    SOURCES,
-    load_checkpoint,
-    plain,
-    provenance,
-    updates_made,
-)
-from fairseq_mhe.common.checkpoint_files import model_options
+from fairseq_mhe.checkpoints.safe_load import PROVENANCE, SOURCES, plain, provenance, updates_made
+from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError, one_line
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
@@ -66,7 +59,7 @@ def inspect(path: Path) -> Summary:
     Raises:
         UserError: it cannot be read safely.
     """
-    state = load_checkpoint(path)
+    state = read_checkpoint(path)
     options = model_options(state)
     architecture = str(options.get("arch") or options.get("_name") or "unknown")
     model = str(ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture))

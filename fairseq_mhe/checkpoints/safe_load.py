@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from fairseq_mhe.common.checkpoint_files import all_text, read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 
@@ -15,31 +14,6 @@ from fairseq_mhe.common.files import atomic_path
 PROVENANCE = "fairseq_mhe"
 #: The key under which an averaged checkpoint names its sources.
 SOURCES = "averaged_from"
-_MARKS = "{path} has a mark {mark!r} that none of our commands wrote so: use another checkpoint"
-
-
-def load_checkpoint(path: Path) -> dict[str, Any]:
-    """A checkpoint as fairseq saved it, on the CPU; its tensors are read when they are used.
-
-    Raises:
-        UserError: as `read_checkpoint`, or the marks of our own commands in it are not theirs.
-    """
-    state = read_checkpoint(path)
-    made = state.get(PROVENANCE)
-    while made is not None:
-        if not isinstance(made, dict):
-            raise UserError(_MARKS.format(path=path, mark=PROVENANCE))
-        source = made.get("source") or {}
-        attention = source.get("attention") or {} if isinstance(source, dict) else None
-        for part in (attention, made.get("versions") or {}):
-            texts = isinstance(part, dict) and all_text(part) and all_text(part.values())
-            if not texts:
-                raise UserError(_MARKS.format(path=path, mark=PROVENANCE))
-        made = made.get("before")
-    sources = state.get(SOURCES, [])
-    if not isinstance(sources, list) or not all_text(sources):
-        raise UserError(_MARKS.format(path=path, mark=SOURCES))
-    return state
 
 
 def updates_made(state: dict[str, Any]) -> int:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.forms import Form, fault
 
 GB = 10**9
 
@@ -122,30 +121,17 @@ def sha256_of_all(paths: Sequence[Path], at_once: int) -> dict[Path, str]:
         return dict(zip(paths, threads.map(sha256, paths), strict=True))
 
 
-#: A JSON object of which no more is asked.
-_OBJECT = Form({}, "delete it, or put back what it was")
-
-
-def read_json(path: Path, form: Form = _OBJECT) -> Any:
-    """A value of a form, from a JSON file.
+def read_json(path: Path) -> Any:
+    """The value that a JSON file holds.
 
     Raises:
-        UserError: the file cannot be read, or holds something else; the line says what and where,
-            and what to do.
+        UserError: the file is missing, cannot be read, or is not JSON.
     """
     check_input(path, "give another path")
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-        problem = fault(value, form.shape)
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except RecursionError:
-        problem = "it is nested too deep"
-    except ValueError as error:
-        problem = f"it is no JSON ({error})"
-    if problem:
-        raise UserError(f"cannot read {path}: {problem}; {form.advice}")
-    return value
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}; restore it, or delete it") from error
 
 
 def check_input(path: Path, advice: str) -> None:

@@ -13,14 +13,9 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
-from fairseq_mhe.common.forms import Form
 
 #: What a killed process may leave: the parts of `files.atomic_path`, and folders of this prefix.
 WORK_PREFIX = ".fairseq-mhe-work-"
-_STATUS = Form(
-    {"state": str, "steps": {str: {"key": str, "seconds": float}}},
-    "delete it and give the command that made it again, which does the steps anew",
-)
 _LEFTOVER = re.compile(rf"\..+\.\d+\.part|{re.escape(WORK_PREFIX)}.*")
 
 
@@ -40,11 +35,11 @@ class Steps:
         """The content of status.json.
 
         Raises:
-            UserError: it cannot be read, or holds something else.
+            UserError: it cannot be read.
         """
         if not self._path.exists():
             return {"state": "new", "steps": {}}
-        found: dict[str, Any] = read_json(self._path, _STATUS)
+        found: dict[str, Any] = read_json(self._path)
         return found
 
     def done(self, name: str, inputs: Mapping[str, Any], outputs: Sequence[Path]) -> bool:

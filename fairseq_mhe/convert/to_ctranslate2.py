@@ -18,7 +18,6 @@ from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
-from fairseq_mhe.common.integers import tell_of_ctranslate2
 from fairseq_mhe.convert.difference import BEAM, quiet_fairseq, search
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.options import add_data, add_json
@@ -251,8 +250,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Convert, compare, and say how many translations are the same."""
-    if args.quantization.startswith("int8"):
-        tell_of_ctranslate2(cpu=True)
     with quiet_fairseq():
         source = open_source(args.checkpoint)
         source.only_translation("CTranslate2's converter")

@@ -11,79 +11,42 @@ Whatever its format, a bundle has
 - the weights and dictionaries of its format. There is no pickle among them.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256, write_json, write_text
-from fairseq_mhe.common.forms import Form
-from fairseq_mhe.prepare.subword import SUBWORDS
 from fairseq_mhe.prepare.text_processing import TextProcessing, processing_of
-from fairseq_mhe.prepare.tokenise import ESCAPED, TOKENIZERS
 from fairseq_mhe.runs.recipes import Decoding
 
 VERSION = 1
 CONFIG, CHECKSUMS, CARD, EXAMPLE = "bundle.json", "SHA256SUMS", "README.md", "example.py"
 #: What to do where a bundle is damaged.
 ADVICE = "get the bundle again, or export the model again"
-_LANGUAGE = re.compile("[A-Za-z_]+")
-_FORM = Form(
-    {
-        "bundle": int,
-        "format": str,
-        "text": {
-            "source_lang": _LANGUAGE,
-            "target_lang": _LANGUAGE,
-            "tokenizer": (*TOKENIZERS, ESCAPED),
-            "subword": SUBWORDS,
-            "?punctuation": bool,
-            "?lowercase": bool,
-        },
-        "decoding": {"beam": int, "lenpen": float, "max_len_a": float, "max_len_b": int}
-        | {"max_tokens": int},
-        "positions": [int, int],
-        "facts": dict,
-    },
-    ADVICE,
-)
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle whose files were found to be those that were written."""
+    """A bundle whose files were found to be those that were written.
+
+    ``format``: whose weights it holds, of `formats.FORMATS`; ``text``: what is done to text;
+    ``decoding``: how the model was decoded when it was scored; ``positions``: the most tokens of a
+    source and of a target, their ends included; ``facts``: about the model, for its card.
+    """
 
     folder: Path
-    config: Mapping[str, Any]
-
-    @property
-    def format(self) -> str:
-        """Whose weights it holds, of `formats.FORMATS`."""
-        return self.config["format"]
+    format: str
+    text: TextProcessing
+    decoding: Decoding
+    positions: tuple[int, int]
+    facts: Mapping[str, Any]
 
     @property
     def languages(self) -> tuple[str, str]:
         """Source and target."""
-        return self.config["text"]["source_lang"], self.config["text"]["target_lang"]
-
-    @cached_property
-    def text(self) -> TextProcessing:
-        """What is done to text."""
-        return processing_of(self.config["text"], self.folder)
-
-    @property
-    def decoding(self) -> Decoding:
-        """How the model was decoded when it was scored."""
-        return Decoding(**self.config["decoding"])
-
-    @property
-    def positions(self) -> tuple[int, int]:
-        """The most tokens of a source and of a target, their ends included."""
-        source, target = self.config["positions"]
-        return source, target
+        return self.text.languages
 
 
 def is_bundle(folder: Path) -> bool:
@@ -107,15 +70,21 @@ def open_bundle(folder: Path) -> Bundle:
     """
     if not is_bundle(folder):
         raise UserError(f"{folder} is no bundle: it has no {CONFIG}; make one with export")
-    config = read_json(folder / CONFIG, Form({}, ADVICE))
-    version = config.get("bundle")
-    if isinstance(version, int) and version > VERSION:
-        raise UserError(
-            f"{folder} is a bundle of layout {version}, newer than this fairseq-mhe, which reads "
-            f"up to {VERSION}: install a newer fairseq-mhe, or export the model again"
-        )
-    _check_files(folder)
-    return Bundle(folder, read_json(folder / CONFIG, _FORM))
+    config = read_json(folder / CONFIG)
+    try:
+        if config["bundle"] > VERSION:
+            raise UserError(
+                f"{folder} is a bundle of layout {config['bundle']}, newer than this fairseq-mhe, "
+                f"which reads up to {VERSION}: install a newer fairseq-mhe, or export the model "
+                "again"
+            )
+        _check_files(folder)
+        text = processing_of(config["text"], folder)
+        decoding = Decoding(**config["decoding"])
+        source, target = config["positions"]
+        return Bundle(folder, config["format"], text, decoding, (source, target), config["facts"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{folder / CONFIG} is damaged ({error}): {ADVICE}") from None
 
 
 def _check_files(folder: Path) -> None:

@@ -10,7 +10,6 @@ import torch
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.forms import Form
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, check_installed, convert
 from fairseq_mhe.deploy.bundle import ADVICE
 from fairseq_mhe.deploy.engine import Engine, Hypothesis, most_subwords
@@ -73,7 +72,7 @@ class CTranslate2Engine(Engine):
         """
         for name in _VOCABULARIES:
             if (folder / name).is_file():
-                words = len(read_json(folder / name, Form([str], ADVICE)))
+                words = len(read_json(folder / name))
                 result = self._translator.translate_batch(
                     [["<unk>"]], beam_size=1, max_decoding_length=1, return_logits_vocab=True
                 )

@@ -43,7 +43,7 @@ class DemoModel:
             )
         trained = fairseq_format.read(bundle)
         self.languages = bundle.languages
-        self.facts = bundle.config["facts"]
+        self.facts = bundle.facts
         self.attention = trained.source.attention_words
         self._trained: Trained = trained
         #: A page's tabs are threads, and what a map is drawn of is taken from the model itself.

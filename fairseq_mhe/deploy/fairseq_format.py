@@ -11,8 +11,7 @@ from fairseq_mhe.checkpoints.checkpoint import source_of
 from fairseq_mhe.checkpoints.safe_load import plain
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
-from fairseq_mhe.common.forms import Form
-from fairseq_mhe.deploy.bundle import ADVICE, Bundle
+from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.options import MODEL_NAME
 
@@ -55,7 +54,7 @@ def read(bundle: Bundle) -> Trained:
         UserError: safetensors is not installed, or the files do not fit together.
     """
     path = bundle.folder / WEIGHTS
-    options = {**read_json(bundle.folder / OPTIONS, Form({}, ADVICE)), "_name": MODEL_NAME}
+    options = {**read_json(bundle.folder / OPTIONS), "_name": MODEL_NAME}
     source = source_of(path, {"args": None, "cfg": {"model": options}, "model": _weights(path)})
     first, second = (_dictionary(bundle.folder, language) for language in bundle.languages)
     for side, dictionary, words in zip(SIDES, (first, second), source.words, strict=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.integers import exact_in_ctranslate2
+from fairseq_mhe.common.system import cpu_flags
 from fairseq_mhe.deploy import fairseq_format
 from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
@@ -66,12 +66,22 @@ def _engine_of(trained: Trained, engine: str, int8: bool, cpu: bool, threads: in
         return CTranslate2Engine.converted(trained, int8, cpu, threads)
     on_cpu = cpu or not torch.cuda.is_available()  # where CTranslate2 was measured to be faster
     serves = importlib.util.find_spec("ctranslate2") is not None
-    if engine == AUTO and on_cpu and serves and (exact_in_ctranslate2() or not int8):
+    if engine == AUTO and on_cpu and serves and (not int8 or exact_int8()):
         try:
             return CTranslate2Engine.converted(trained, int8, cpu, threads)
         except UserError:
             pass  # it has no form for this model
     return FairseqEngine(trained, int8, cpu)
+
+
+def exact_int8() -> bool:
+    """Whether CTranslate2 adds products of 8-bit integers up without cutting them off.
+
+    On x86 without VNNI, oneDNN adds two products up in 16 bits
+    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html).
+    """
+    flags = cpu_flags()
+    return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))
 
 
 def _engine_in(bundle: Bundle, engine: str, int8: bool, cpu: bool, threads: int | None) -> Engine:

@@ -14,10 +14,8 @@ import torch
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.common.integers import tell_of_ctranslate2
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.convert.difference import quiet_fairseq
-from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
 from fairseq_mhe.deploy.loading import AUTO, ENGINES
 from fairseq_mhe.deploy.translator import LongSentenceError, Translation, Translator
 from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
@@ -90,8 +88,6 @@ def run(args: argparse.Namespace) -> int | None:
             cpu=args.cpu,
             threads=args.threads,
         )
-        if args.int8 and translator.engine == CTranslate2Engine.name:
-            tell_of_ctranslate2(args.cpu)
         try:
             with _output(args.out) as stream:
                 _translate(translator, paths, total, Writer(stream, args.nbest), args)

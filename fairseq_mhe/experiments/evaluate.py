@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
@@ -12,7 +13,6 @@ from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.runs import comet, devices, pipeline, scoring
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.run import Run, read_run
-from fairseq_mhe.runs.run_files import read_result
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,9 +47,9 @@ def show(run: Run, subset: str, as_json: bool = False) -> None:
     """Print the scores that a run has."""
     scores, with_comet = run.subset(subset) / "scores.json", None
     if (run.subset(subset) / comet.FILE).exists():
-        with_comet = read_result(run.subset(subset) / comet.FILE)
+        with_comet = read_json(run.subset(subset) / comet.FILE)
     if as_json:
-        print(json.dumps({**read_result(scores), "comet": with_comet}, indent=2))
+        print(json.dumps({**read_json(scores), "comet": with_comet}, indent=2))
         return
     print("\n".join(scoring.described(scoring.read_scores(scores))))
     if with_comet:

@@ -9,7 +9,6 @@ from typing import Any
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
-from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.rows import nearest_row
@@ -20,11 +19,6 @@ from fairseq_mhe.runs.language_recipes import finetuning
 from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, trained
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.task_scores import score_task
-
-_SCORED = Form(
-    {"task": str, "examples": {str: int}, "scores": {str: Number}, "model": str},
-    "delete it and give the same command again, which scores anew",
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +127,7 @@ def finished_scores(folder: Path) -> dict[str, Any] | None:
     path = folder / SCORES
     if not path.exists():
         return None
-    found: dict[str, Any] = read_json(path, _SCORED)
+    found: dict[str, Any] = read_json(path)
     return found
 
 

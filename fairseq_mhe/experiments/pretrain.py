@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.files import output_folder, read_json, write_json
-from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.models.families import ROBERTA, language_archs
@@ -25,11 +24,6 @@ KNOWN = [
     for arch, family in language_archs().items()
     if arch.removeprefix(f"{family.name}_") in PRETRAINING
 ]
-
-_SCORED = Form(
-    {"nats": Number, "subwords": int, "of": str},
-    "delete it and give the same command again, which scores anew",
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -134,7 +128,7 @@ def nats_in(folder: Path) -> float | None:
     """The loss that a run folder's scores.json says, None where there is none."""
     if not (folder / SCORES).exists():
         return None
-    return float(read_json(folder / SCORES, _SCORED)["nats"])
+    return float(read_json(folder / SCORES)["nats"])
 
 
 def recipe_of(args: argparse.Namespace) -> Pretraining:
@@ -154,7 +148,7 @@ def recipe_of(args: argparse.Namespace) -> Pretraining:
 
 def _tell(run: LanguageRun) -> None:
     """Print the loss on the validation text."""
-    found = read_json(run.folder / SCORES, _SCORED)
+    found = read_json(run.folder / SCORES)
     of = found["of"].removeprefix("all ").replace("subwords", "subword")
     rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
     rows.append((f"perplexity of a {of}", f"{perplexity_of(found['nats']):.2f}"))

@@ -10,28 +10,10 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, read_json, sha256_of_all, write_json
-from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.steps import WORK_PREFIX, Steps, only_one
 
 MANIFEST = "manifest.json"
 _FORMAT = 1
-_STEP = {"made_from": {}, "counts": {}, "files": {str: {"bytes": int, "sha256": str}}}
-_COUNTED = {str: {"found": int, "?known": int}}
-_FORM = Form(
-    {
-        "format": _FORMAT,
-        "state": str,
-        **dict.fromkeys(("?form", "?source_lang", "?target_lang", "?subword", "?tokenizer"), str),
-        **{"?text": str, "?block": int},
-        "?lines": {str: int},
-        "?source": {"?lines": _COUNTED, "?known_lines": {str: int}},
-        "steps": {
-            "?clean": {**_STEP, "counts": {str: {"read": int, "kept": int, str: int}}},
-            str: _STEP,
-        },
-    },
-    "delete it and prepare its folder again",
-)
 
 #: What a manifest says in "form" -> what its folder holds.
 _HELD = {None: "parallel text", "text": "running text", "task": "a task"}
@@ -49,13 +31,13 @@ def read_manifest(data: Path) -> dict[str, Any]:
     path = data / MANIFEST
     if not path.exists():
         raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare")
-    manifest: dict[str, Any] = read_json(path, _FORM)
+    manifest: dict[str, Any] = read_json(path)
+    if manifest.get("format") != _FORMAT:
+        raise UserError(f"{path} was made by another version of fairseq-mhe; prepare it again")
     for step in manifest["steps"].values():
         for name in map(Path, step["files"]):
             if name.is_absolute() or ".." in name.parts:
-                raise UserError(
-                    f"cannot read {path}: {name} lies outside of its folder; {_FORM.advice}"
-                )
+                raise UserError(f"{path} names {name}, outside of its folder; prepare it again")
     return manifest
 
 

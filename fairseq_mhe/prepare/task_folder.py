@@ -10,7 +10,6 @@ from fairseq.data import Dictionary
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256, write_json
-from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
@@ -36,11 +35,6 @@ _OFFICIAL = "official.json"
 #: The folder of marked spans, and the end of its files' names.
 SPANS = "spans"
 _AGAIN = "prepare the task again into another folder"
-_FACTS = Form({"labels": [str], "groups": [str], "?candidates": [str]}, _AGAIN)
-_CONTEXT = {"text": str, "begins": [int], "ends": [int]}
-_WINDOWS = Form(
-    {"contexts": [_CONTEXT], "questions": [str], "articles": [int], "windows": [[int]]}, _AGAIN
-)
 
 
 @dataclass(frozen=True)
@@ -72,8 +66,7 @@ class TaskFolder:
     def examples(self, subset: str) -> dict[str, Any]:
         """Labels, groups and candidates of a scored set, in order; of SQuAD, `Inputs.facts`."""
         path = self.folder / "raw" / f"{subset}.{_EXAMPLES}"
-        form = _WINDOWS if self.task.form == ANSWERS else _FACTS
-        found: dict[str, Any] = read_json(path, form)
+        found: dict[str, Any] = read_json(path)
         return found
 
     def official(self, subset: str) -> Path:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.report.results import BASELINE, Cell, baselines, comet_model, label
 from fairseq_mhe.runs.precision import FLOAT32, told
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.run_files import read_result
 from fairseq_mhe.runs.scoring import RESAMPLES, read_scores
 
 Summary = dict[str, Any]
@@ -64,7 +64,7 @@ def paper_notes(cells: Sequence[Cell], summaries: Sequence[Summary]) -> list[str
 
 def _measured(cells: Sequence[Cell]) -> tuple[str, str]:
     """How the speeds of training and of translation were measured, each way of them."""
-    trained = {read_result(run.metrics)["measured"] for cell in cells for run in cell.runs}
+    trained = {read_json(run.metrics)["measured"] for cell in cells for run in cell.runs}
     generated = {v["measured"] for cell in cells for v in cell.values("generation")}
     return "; ".join(sorted(trained)), "; ".join(sorted(generated))
 
@@ -100,7 +100,7 @@ def training_notes(cells: Sequence[Cell]) -> list[str]:
     for run in runs:
         if given := read_scores(run.subset(cells[0].subset) / "scores.json").given_tokens:
             notes.append(f"{run.name}, on the tokens of the given text: {given}.")
-    ended = [(run.name, read_result(run.metrics).get("ended_by_patience")) for run in runs]
+    ended = [(run.name, read_json(run.metrics).get("ended_by_patience")) for run in runs]
     early = [f"{name} after {updates:,} updates" for name, updates in ended if updates]
     if early:
         notes.append(f"Ended by patience: {', '.join(early)}.")

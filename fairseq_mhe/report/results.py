@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.precision import told
 from fairseq_mhe.runs.run import Run, read_run
-from fairseq_mhe.runs.run_files import read_result
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
 #: The kind that the others are compared with.
@@ -36,7 +36,7 @@ class Cell:
 
     def values(self, name: str) -> list[dict[str, Any]]:
         """Every seed's "scores" or "generation"."""
-        return [read_result(run.subset(self.subset) / f"{name}.json") for run in self.runs]
+        return [read_json(run.subset(self.subset) / f"{name}.json") for run in self.runs]
 
     def lines(self, name: str, seed: int = 0) -> list[str]:
         """The "sources", "references" or "hypotheses" of the so manyth seed."""
@@ -112,7 +112,7 @@ def comet_model(cells: Sequence[Cell]) -> str | None:
     found: dict[str, Path] = {}
     for path in (run.subset(cell.subset) / comet.FILE for cell in cells for run in cell.runs):
         if path.exists():
-            found.setdefault(str(read_result(path)["model"]), path)
+            found.setdefault(str(read_json(path)["model"]), path)
     if len(found) > 1:
         (one, at), (other, there), *_ = found.items()
         raise UserError(
@@ -180,7 +180,7 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
     given = [score["given_tokens"] for score in scores if score.get("given_tokens")]
     every_has_it = len(tokenised) == len(scores)
-    metrics = [read_result(run.metrics) for run in cell.runs]
+    metrics = [read_json(run.metrics) for run in cell.runs]
     speeds = [found["tokens_per_second"] for found in metrics]
     known_speeds = [speed for speed in speeds if speed is not None]
     losses = [lowest_loss(found) for found in metrics if found["valid"]]
@@ -188,7 +188,7 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
         "row": cell.row,
         "attention": cell.kind,
         "seeds": [run.seed for run in cell.runs],
-        **read_result(cell.runs[0].counts),
+        **read_json(cell.runs[0].counts),
         "bleu": _mean(cell.bleus()),
         "bleu_confidence": _mean([score["bleu"]["confidence"] for score in scores]),
         "bleu_deviation": deviation(cell.bleus()),
@@ -235,7 +235,7 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     row, training = sizes(cell.row), cell.runs[0].training
     printed = published(cell.row, cell.kind)
     found = [run.subset(cell.subset) / comet.FILE for run in cell.runs]
-    scores = [read_result(path)["score"] for path in found if path.exists()]
+    scores = [read_json(path)["score"] for path in found if path.exists()]
     return {
         "layers": 2 * row.layers,
         "width": row.embed_dim,

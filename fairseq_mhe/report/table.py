@@ -12,13 +12,11 @@ from rich.table import Table
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json, write_json, write_text
-from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.tables import Column, Look, align, column, csv_text
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.notes import Summary, paper_notes, quickstart_notes, training_notes
 from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
 from fairseq_mhe.report.significance import LEAST_BASELINE, too_weak
-from fairseq_mhe.runs.run_files import read_result
 
 #: Sample translations shown, and the seed that draws them.
 _SAMPLES, _SAMPLES_SEED = 10, 1
@@ -49,21 +47,6 @@ _QUICKSTART_COLUMNS = (
     column(_P, "p_value", ".4f"),
     column("training tokens/s", "tokens_per_second", ",.0f"),
     column("generation sentences/s", "sentences_per_second", ",.1f"),
-)
-#: What they are written of, in table.json.
-_TABLE = Form(
-    [
-        {
-            **dict.fromkeys(("row", "attention", "signature"), str),
-            **dict.fromkeys(
-                ("attention_parameters", "total_parameters", "kv_bytes_per_token"), int
-            ),
-            **dict.fromkeys(("bleu", "bleu_confidence", "chrf", "sentences_per_second"), float),
-            **dict.fromkeys(("bleu_deviation", "prr", "p_value"), (float, None)),
-            "tokens_per_second": (Number, None),
-        }
-    ],
-    "delete it and give the same command again, which makes the table anew",
 )
 #: The published table, with the paper's numbers.
 _PAPER_COLUMNS: tuple[Column, ...] = (
@@ -181,7 +164,7 @@ def write_table(
     if preset.paper and len({cell.row for cell in cells}) > 1:
         plots.plot_rows(summaries, output, title)
     else:
-        curves = [(label(cell, cells), read_result(cell.runs[0].metrics)) for cell in cells]
+        curves = [(label(cell, cells), read_json(cell.runs[0].metrics)) for cell in cells]
         plots.plot(summaries, curves, output, title)
     write_text(output / "samples.md", _samples(cells, title))
     if preset.paper:
@@ -205,7 +188,7 @@ def show_table(output: Path, title: str, console: Console, preset: Preset = QUIC
     if preset.paper or not console.is_terminal:
         print((output / "table.md").read_text(encoding="utf-8"), end="")
         return
-    summaries = read_json(output / "table.json", _TABLE)
+    summaries = read_json(output / "table.json")
     shown = Table("", title=title, show_header=False)
     for _ in summaries:
         shown.add_column(justify="right", overflow="fold")

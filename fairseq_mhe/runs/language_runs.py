@@ -9,31 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.checkpoints.safe_load import updates_made
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, write_json
-from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.language_recipes import shared_out
-from fairseq_mhe.runs.precision import FLOAT32, LANGUAGE_CONFIG, configuration
+from fairseq_mhe.runs.precision import FLOAT32, configuration
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, check_unclaimed, restore
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
-#: What is told of a pre-training's config.json.
-_PRETRAINING = Form(
-    {
-        **LANGUAGE_CONFIG.shape,
-        "recipe": {
-            **dict.fromkeys(("updates", "batch", "tokens"), int),
-            str: LANGUAGE_CONFIG.shape[str],
-        },
-    },
-    LANGUAGE_CONFIG.advice,
-)
 #: What a run folder says of its model's quality.
 SCORES = "scores.json"
 _LINE = re.compile(r"\| train_inner \| (\{.*\})\s*$")
@@ -100,7 +89,7 @@ def pretraining_notes(folders: Sequence[Path]) -> list[str]:
     """How the runs of such folders were pre-trained, and with what, in words."""
     made, used = [], []
     for folder in folders:
-        config = configuration(folder, _PRETRAINING)
+        config = configuration(folder)
         recipe = config["recipe"]
         how = (
             f"Pre-training: {recipe['updates']:,} updates of {recipe['batch']:,} blocks of "
@@ -206,7 +195,7 @@ class _Active:
         try:
             if self._trainers:
                 self._trainers.check(f"training {name}")
-            made = updates_made(load_checkpoint(self._run.checkpoint))
+            made = updates_made(read_checkpoint(self._run.checkpoint))
             if made < self._run.updates:
                 raise UserError(
                     f"training {name} ended after {made} of {self._run.updates} updates; its log: "

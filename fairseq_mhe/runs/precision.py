@@ -9,22 +9,12 @@ import torch
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.forms import Form, Number
 from fairseq_mhe.common.system import cpu_flags
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.runs.run import Run, read_run
 
 AUTO, FLOAT32 = "auto", "float32"
 PRECISIONS = (AUTO, FLOAT32, "bf16", "fp16")
-#: A language model's run's config.json.
-LANGUAGE_CONFIG = Form(
-    {
-        "?precision": PRECISIONS[1:],
-        "?versions": {str: str},
-        str: (str, bool, int, Number, dict, list, None),
-    },
-    "put back what it was, or remove its folder and make the run again",
-)
 #: Instructions by which a CPU multiplies matrices of bfloat16 faster than those of float32.
 _FAST_BF16 = frozenset(("avx512_bf16", "amx_bf16"))
 
@@ -76,9 +66,9 @@ def of_language_model(asked: str, gpu: bool, folder: Path) -> tuple[dict[str, st
     return ({}, words) if asked == FLOAT32 else ({"precision": asked}, [*words, f"--{asked}"])
 
 
-def configuration(folder: Path, form: Form = LANGUAGE_CONFIG) -> dict[str, Any]:
+def configuration(folder: Path) -> dict[str, Any]:
     """A language model's run's config.json; one that names no precision was trained in float32."""
-    return {"precision": FLOAT32, **read_json(folder / "config.json", form)}
+    return {"precision": FLOAT32, **read_json(folder / "config.json")}
 
 
 def fastest(gpu: bool) -> str:

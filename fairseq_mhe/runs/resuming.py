@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, save_checkpoint, updates_made
+from fairseq_mhe.checkpoints.safe_load import save_checkpoint, updates_made
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 
@@ -43,7 +44,7 @@ def restore(folder: Path, workers: int = 1, batch_size: int | None = None) -> in
     # checkpoint_last.pt first, so that it stays where another one has as many updates.
     for path in sorted(folder.glob("checkpoint*.pt"), key=lambda path: path.name != LAST):
         try:
-            updates = updates_made(load_checkpoint(path))
+            updates = updates_made(read_checkpoint(path))
         except UserError as error:
             if not _is_damaged(path):
                 raise UserError(f"training cannot go on: {error}") from error
@@ -53,7 +54,7 @@ def restore(folder: Path, workers: int = 1, batch_size: int | None = None) -> in
             newest, most = path, updates
     if newest is None:
         return 0
-    state = load_checkpoint(newest)
+    state = read_checkpoint(newest)
     if batch_size is not None:
         _check_batch_size(newest, state, batch_size)
     if not _reshard(state, workers, folder / LAST) and newest.name != LAST:
@@ -79,7 +80,7 @@ def check_unclaimed(folder: Path) -> None:
 
 def within_epoch(checkpoint: Path) -> bool:
     """Whether a checkpoint was saved before the end of its epoch."""
-    state = load_checkpoint(checkpoint).get("extra_state") or {}
+    state = read_checkpoint(checkpoint).get("extra_state") or {}
     return bool((state.get("train_iterator") or {}).get("iterations_in_epoch"))
 
 

@@ -13,7 +13,6 @@ from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.resuming import check_unclaimed
-from fairseq_mhe.runs.run_files import CONFIG
 
 _PRECISION = "precision"
 #: Of what settings leave out.
@@ -178,7 +177,7 @@ def plan_run(
     path = folder / "config.json"
     wanted = json.loads(json.dumps(settings))
     if path.exists():
-        config = read_json(path, CONFIG)
+        config = read_json(path)
         if any_precision:
             wanted["training"] = _in_precision_of(config["settings"], wanted["training"])
         if _goes_further(config["settings"], wanted):
@@ -214,7 +213,7 @@ def read_run(folder: Path) -> Run:
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is no run folder: it has no config.json")
-    return Run(folder, read_json(folder / "config.json", CONFIG))
+    return Run(folder, read_json(folder / "config.json"))
 
 
 def _in_precision_of(there: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,15 +14,17 @@ from sacrebleu.significance import PairedTest, Result
 
 from fairseq_mhe.common.arguments import seed
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.prepare.tokenise import has_spaces, tokeniser
-from fairseq_mhe.runs.run_files import TOKENISERS, read_result
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
 _COMPOUND = re.compile(r"(\S)-(\S)")
 #: Bootstrap resamples, for confidence intervals and p-values.
 RESAMPLES = 1000
 _SEED = 12345  # of resampling; sacreBLEU's
+#: sacreBLEU's tokenisers, of those that need no download: its signatures name them.
+TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 #: The languages for which sacreBLEU's default, 13a, is wrong.
 _OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
@@ -262,9 +264,9 @@ def read_scores(path: Path) -> Scores:
     """What ``scores.values()`` were written to.
 
     Raises:
-        UserError: the file cannot be read, or holds something else.
+        UserError: the file cannot be read.
     """
-    values = read_result(path)
+    values = read_json(path)
     tokenised = Score(**values["tokenised"]) if values.get("tokenised") else None
     given = values.get("given_tokens")
     if given:

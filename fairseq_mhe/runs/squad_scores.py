@@ -98,7 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
     right, found = right_answers(args.data), read_json(args.predictions)
-    if not all(isinstance(text, str) for text in found.values()):
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
         raise UserError(f"{args.predictions} is not a JSON object of question id: answer")
     values = squad_scores(found, right)
     if args.json:

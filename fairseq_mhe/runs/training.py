@@ -7,7 +7,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.checkpoints.safe_load import updates_made
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, write_json
 from fairseq_mhe.common.progress import Board
@@ -181,7 +182,7 @@ def _lines(run: Run) -> list[str]:
 
 def _write_metrics(run: Run, device: Device, patience: Patience) -> None:
     total = run.training.updates
-    made = updates_made(load_checkpoint(run.checkpoints / LAST))
+    made = updates_made(read_checkpoint(run.checkpoints / LAST))
     if made < total and not patience.is_over(made):
         raise UserError(
             f"training {run.name} ended after {made} of {total} updates; its log: {run.log}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import costs
 from fairseq_mhe.models.options import PLACES
@@ -13,7 +14,6 @@ from fairseq_mhe.report.plots import COLOURS, MARKS, pareto_front
 from fairseq_mhe.report.significance import adjusted, noise_of, retained
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.run_files import read_result
 from studies.budget_sizes import Size, by_option
 from studies.study import Report, Study, or_dash
 from studies.trainings import REFERENCE, Done, by_question, heading, of_unstable
@@ -70,7 +70,7 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
                 "question": variant.question,
                 "attention": variant.attention,
                 "options": list(variant.options),
-                **read_result(runs[0].counts),
+                **read_json(runs[0].counts),
                 "multiply_adds": _multiply_adds(runs[0]),
                 **study.losses(runs),
                 **study.over_seeds(runs),

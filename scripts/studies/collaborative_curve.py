@@ -16,13 +16,13 @@ from matplotlib.figure import Figure
 
 from fairseq_mhe.common.arguments import positive, positive_list, some_of
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.to_collaborative import report, to_collaborative
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.report.plots import DASHES, look
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.run_files import read_result
 from studies import study as shared
 from studies.study import Report, Study
 
@@ -134,7 +134,7 @@ def _report(
         bleu[name], parameters[name] = {}, {}
         for dim, point in series.items():
             bleu[name][dim] = study.bleu(point)
-            parameters[name][dim] = read_result(point.counts)["attention_parameters"]
+            parameters[name][dim] = read_json(point.counts)["attention_parameters"]
     reference, conversions = study.bleu(mha), {}
     for dim in args.dims:
         if conversion := study.conversion(_folder(mha, dim)):
@@ -151,7 +151,7 @@ def _report(
         tables.append((told, *_layers(conversions)))
     tuned = shared.share(mha.training, args.fraction, args.lr)
     results = {
-        "source": {"run": mha.name, "bleu": reference, **read_result(mha.counts)},
+        "source": {"run": mha.name, "bleu": reference, **read_json(mha.counts)},
         "dims": args.dims,
         "bleu": bleu,
         "attention_parameters": parameters,

@@ -19,7 +19,6 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
-from fairseq_mhe.common.forms import Form
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.convert.to_collaborative import report, to_collaborative
 from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, plan
@@ -35,11 +34,6 @@ from fairseq_mhe.runs.task_scores import score_task
 from studies.conversions import convert_once
 from studies.study import Report, Study
 
-_CONFIG = Form(
-    {"task": str, "seed": int, "start": str, "data": dict},
-    "name a run folder that finetune has made",
-)
-_SCORED = Form({"score": float}, "delete it and give the same command again, which scores anew")
 _SERIES = ("decomposed", "fine-tuned again")
 
 
@@ -108,7 +102,7 @@ def _own(folder: Path, tasks: Mapping[str, TaskFolder]) -> _Tuned:
     Raises:
         UserError: it is not finished, or its task is not given, or another form of it.
     """
-    config = read_json(folder / "config.json", _CONFIG)
+    config = read_json(folder / "config.json")
     scores = finished_scores(folder)
     if scores is None:
         raise UserError(f"{folder} has no scores yet: finish it with fairseq-mhe finetune")
@@ -170,7 +164,7 @@ def _score(made: LanguageRun, task: TaskFolder, gpu: bool) -> float:
 
     inputs = {"model": sha256(made.checkpoint), "task": task.scored}
     Steps(made.folder).perform("score", inputs, [path], score)
-    return float(read_json(path, _SCORED)["score"])
+    return float(read_json(path)["score"])
 
 
 def _report(

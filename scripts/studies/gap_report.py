@@ -9,11 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy import stats
 
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.report.significance import Noise, adjusted, compare_seeds, noise_of, retained
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.run_files import read_result
 from studies.gap_variants import MHA, MHE, QUESTIONS, is_mhe
 from studies.study import Report, Study, or_dash
 from studies.trainings import Done, by_question, heading, of_unstable
@@ -69,7 +69,7 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
             "attention": variant.attention,
             "options": list(variant.options),
             "changes": dict(variant.changes),
-            **read_result(runs[0].counts),
+            **read_json(runs[0].counts),
             **study.over_seeds(runs),
             "unstable": False,
             **_retained(study, runs, mha),

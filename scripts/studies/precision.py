@@ -13,11 +13,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.report.plots import COLOURS
 from fairseq_mhe.report.significance import Noise, noise_of
 from fairseq_mhe.runs.precision import AUTO, FLOAT32
 from fairseq_mhe.runs.recipes import Recipe
-from fairseq_mhe.runs.run_files import read_result
 from studies import trainings
 from studies.study import Report, Study, or_dash
 from studies.trainings import REFERENCE, Done, Variant, everywhere
@@ -77,7 +77,7 @@ def summarise(study: Study, done: Done) -> list[dict[str, Any]]:
     """One object for each variant: its losses and scores."""
     found = []
     for variant, runs in done.items():
-        speeds = [read_result(run.metrics)["tokens_per_second"] or 0.0 for run in runs]
+        speeds = [read_json(run.metrics)["tokens_per_second"] or 0.0 for run in runs]
         found.append(
             {
                 "attention": runs[0].kind,

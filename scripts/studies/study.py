@@ -15,7 +15,14 @@ from matplotlib.figure import Figure
 
 from fairseq_mhe.common.arguments import number, positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, output_folder, sha256, write_json, write_text
+from fairseq_mhe.common.files import (
+    atomic_path,
+    output_folder,
+    read_json,
+    sha256,
+    write_json,
+    write_text,
+)
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.system import installed, machine, software
@@ -31,7 +38,6 @@ from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import Run, open_run, read_run, settings_of
-from fairseq_mhe.runs.run_files import read_result
 from fairseq_mhe.runs.scoring import bleu_tokeniser
 from studies.conversions import conversion_report, convert_once
 
@@ -136,7 +142,7 @@ class Study:
 
     def losses(self, runs: Sequence[Run]) -> dict[str, Any]:
         """Their lowest validation losses, in the same way."""
-        losses = [lowest_loss(read_result(run.metrics)) for run in runs]
+        losses = [lowest_loss(read_json(run.metrics)) for run in runs]
         return {
             "losses": losses,
             "loss": round(statistics.mean(losses), 4),

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from fairseq_mhe.attention import kinds_from_heads
 from fairseq_mhe.common.arguments import positive_list, some_of
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
@@ -26,7 +27,6 @@ from fairseq_mhe.report.plots import COLOURS, look
 from fairseq_mhe.report.significance import retained
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.run import Run, read_run, run_name
-from fairseq_mhe.runs.run_files import read_result
 from studies import study as shared
 from studies.study import Report, Study, or_dash
 
@@ -162,7 +162,7 @@ def _summary(study: Study, kind: str, way: str, runs: Sequence[Run], best: float
     return {
         "attention": kind,
         "way": way,
-        "attention_parameters": read_result(runs[0].counts)["attention_parameters"],
+        "attention_parameters": read_json(runs[0].counts)["attention_parameters"],
         "updates": runs[0].training.updates,
         **found,
         "prr": retained(mean, best),

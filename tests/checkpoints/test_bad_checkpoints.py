@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
 import pytest
 import torch
+from fairseq import checkpoint_utils
 
 from fairseq_mhe import cli
+from fairseq_mhe.common.errors import ErrorExit
+from fairseq_mhe.models.build import make_task
 from tests.checkpoints.test_safe_load import Malicious
 from tests.fixtures.checkpoints import flat_options, save
 from tests.fixtures.models import make_model
+
+State = dict[str, Any]
 
 #: Every command that reads a checkpoint, with IN, OUT and DATA to be filled in.
 COMMANDS = {
@@ -71,54 +77,62 @@ def test_a_truncated_checkpoint(
     assert "half.pt is truncated or no fairseq checkpoint" in refuse(command, path)
 
 
-def foreign(path: Path, what: str) -> Path:
-    """A readable file that is no Transformer of ours or fairseq's."""
-    model = make_model(attention="mha").state_dict()
-    cfg = {"model": flat_options(attention="mha")}
-    contents = {
-        "lstm": {
-            "args": argparse.Namespace(arch="lstm_wiseman_iwslt_de_en"),
-            "model": {"encoder.lstm": torch.ones(1)},
-        },
-        "no options": {"model": model},
-        "language model": {"cfg": {"model": {"_name": "fconv_lm"}}, "model": model},
-        "no encoder": {
-            "cfg": cfg,
-            "model": {n: v for n, v in model.items() if not n.startswith("encoder")},
-        },
-        "half of its weights": {
-            "cfg": cfg,
-            "model": {n: v for n, v in model.items() if ".self_attn." not in n},
-        },
-        "other sizes": {
-            "cfg": {"model": {**cfg["model"], "encoder_attention": "mqa"}},
-            "model": model,
-        },
-        "an unknown kind": {"cfg": {"model": {**cfg["model"], "attention": "mla"}}, "model": model},
-    }
-    torch.save(contents[what], path)
-    return path
+def of_another_kind(**options: Any) -> Callable[[State], None]:
+    """Changes options of the model, and no weight."""
+    return lambda state: state["cfg"]["model"].update(options)
 
 
-WHY = {
-    "lstm": "architecture 'lstm_wiseman_iwslt_de_en'",
-    "no options": "architecture None",
-    "language model": "architecture 'fconv_lm'",
-    "no encoder": "no token embeddings",
-    "half of its weights": "is absent in the checkpoint",
-    "other sizes": "the checkpoint is not of this model",
-    "an unknown kind": "unknown attention 'mla'",
+def without(part: str) -> Callable[[State], None]:
+    """Takes away the weights whose names have ``part``."""
+
+    def change(state: State) -> None:
+        state["model"] = {name: w for name, w in state["model"].items() if part not in name}
+
+    return change
+
+
+#: How a checkpoint is changed -> what the line says then.
+FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
+    "options as text": (lambda state: state.update(cfg="transformer"), "no fairseq checkpoint"),
+    "a weight of text": (lambda state: state["model"].update(w="heavy"), "no fairseq checkpoint"),
+    "no options": (lambda state: state.pop("cfg"), "architecture None"),
+    "lstm": (of_another_kind(_name="lstm"), "architecture 'lstm'"),
+    "half of its weights": (without(".self_attn."), "is absent in the checkpoint"),
+    "other sizes": (of_another_kind(encoder_attention="mqa"), "is not of this model"),
+    "an unknown kind": (of_another_kind(attention="mlp"), "unknown attention 'mlp'"),
+    "heads as text": (of_another_kind(encoder_attention_heads="four"), "no model can be made of"),
+    "no heads": (of_another_kind(decoder_attention_heads=0), "must both be positive"),
 }
 
 
-@pytest.mark.parametrize("what", WHY)
-@pytest.mark.parametrize(
-    "command", [name for name in COMMANDS if name not in ("inspect", "average")]
-)
+def foreign(path: Path, what: str) -> str:
+    """Writes a readable file that is no Transformer of ours or fairseq's; what the line says."""
+    state = {
+        "cfg": {"model": flat_options(attention="mha")},
+        "model": make_model(attention="mha").state_dict(),
+    }
+    change, why = FOREIGN[what]
+    change(state)
+    torch.save(state, path)
+    return why
+
+
+@pytest.mark.parametrize("what", FOREIGN)
 def test_a_foreign_checkpoint(
-    command: str, what: str, refuse: Callable[[str, Path], str], tmp_path: Path
+    what: str, refuse: Callable[[str, Path], str], tmp_path: Path
 ) -> None:
-    path = foreign(tmp_path / "foreign.pt", what)
-    line = refuse(command, path)
-    assert WHY[what] in line
+    """By one command for all that make a model of it."""
+    path = tmp_path / "foreign.pt"
+    why = foreign(path, what)
+    line = refuse("fold", path)
+    assert why in line
     assert str(path) in line
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_foreign_checkpoint_that_fairseq_loads(what: str, tmp_path: Path) -> None:
+    path = tmp_path / "foreign.pt"
+    foreign(path, what)
+    with pytest.raises(ErrorExit, match=str(path)) as refused:
+        checkpoint_utils.load_model_ensemble([str(path)], task=make_task(44))
+    assert str(refused.value).isprintable()

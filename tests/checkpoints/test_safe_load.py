@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, save_checkpoint, updates_made
-from fairseq_mhe.common.checkpoint_files import model_options
+from fairseq_mhe.checkpoints.safe_load import save_checkpoint, updates_made
+from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError
 
 
@@ -38,7 +38,7 @@ def whole(path: Path) -> Path:
 
 
 def test_a_checkpoint_with_options_in_a_namespace_loads(tmp_path: Path) -> None:
-    state = load_checkpoint(whole(tmp_path / "a.pt"))
+    state = read_checkpoint(whole(tmp_path / "a.pt"))
     assert model_options(state) == {"arch": "transformer_mhe_tiny", "attention": "mha"}
     assert updates_made(state) == 7
     assert torch.equal(state["model"]["w"], torch.ones(300, 300))
@@ -51,7 +51,7 @@ def test_the_format_before_torch_1_6_loads(tmp_path: Path) -> None:
         path,
         _use_new_zipfile_serialization=False,
     )
-    assert model_options(load_checkpoint(path)) == {"arch": "x"}
+    assert model_options(read_checkpoint(path)) == {"arch": "x"}
 
 
 @pytest.mark.parametrize("new_format", [True, False])
@@ -60,7 +60,7 @@ def test_foreign_code_is_refused_and_not_run(tmp_path: Path, new_format: bool) -
     state = {"model": {}, "extra_state": Malicious(proof)}
     torch.save(state, path, _use_new_zipfile_serialization=new_format)
     with pytest.raises(UserError, match="foreign code") as refused:
-        load_checkpoint(path)
+        read_checkpoint(path)
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not proof.exists()
@@ -72,7 +72,7 @@ def test_a_bare_pickle_is_refused_and_not_run(tmp_path: Path) -> None:
     proof, path = tmp_path / "it-ran", tmp_path / "bad.pt"
     path.write_bytes(pickle.dumps({"model": Malicious(proof)}, protocol=2))
     with pytest.raises(UserError):
-        load_checkpoint(path)
+        read_checkpoint(path)
     assert not proof.exists()
 
 
@@ -81,7 +81,7 @@ def test_a_truncated_checkpoint_is_refused_in_one_line(tmp_path: Path, kept: int
     path = whole(tmp_path / "a.pt")
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(UserError, match="truncated") as refused:
-        load_checkpoint(path)
+        read_checkpoint(path)
     assert "\n" not in str(refused.value)
 
 
@@ -89,13 +89,13 @@ def test_a_truncated_checkpoint_is_refused_in_one_line(tmp_path: Path, kept: int
 def test_what_is_no_fairseq_checkpoint_is_refused(tmp_path: Path, content: object) -> None:
     torch.save(content, tmp_path / "a.pt")
     with pytest.raises(UserError, match="no fairseq checkpoint"):
-        load_checkpoint(tmp_path / "a.pt")
+        read_checkpoint(tmp_path / "a.pt")
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "nothing.pt", tmp_path):
         with pytest.raises(UserError, match=r"give the path of a fairseq checkpoint"):
-            load_checkpoint(path)
+            read_checkpoint(path)
 
 
 def test_the_same_content_gives_the_same_bytes_in_any_process(

@@ -13,8 +13,8 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import Source
-from fairseq_mhe.common.integers import exact_in_ctranslate2
 from fairseq_mhe.convert import to_ctranslate2
+from fairseq_mhe.deploy.loading import exact_int8
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import make_model
 
@@ -68,7 +68,7 @@ def test_translations_are_the_same(
 
 
 where_exact = pytest.mark.skipif(
-    not exact_in_ctranslate2(), reason="CTranslate2 may cut 8-bit products off on this processor"
+    not exact_int8(), reason="CTranslate2 may cut 8-bit products off on this processor"
 )
 
 
@@ -102,22 +102,6 @@ def test_int8_computes_what_its_rounded_weights_say(
         scores.append([score for line in scored for score in line.log_probs])
     apart = [abs(a - b) for a, b in zip(*scores, strict=True)]
     assert 0 < sum(apart) / len(apart) < 0.02  # inputs are rounded to 8 bits
-
-
-@pytest.mark.parametrize(("quantization", "told"), [("int8", True), ("float32", False)])
-def test_int8_that_may_be_cut_off_is_told(
-    tmp_path: Path,
-    data: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    quantization: str,
-    told: bool,
-) -> None:
-    monkeypatch.setattr("fairseq_mhe.common.integers.exact_in_ctranslate2", lambda: False)
-    path = save(tmp_path / "a.pt", trained(**PLAIN), **PLAIN)
-    words = ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
-    assert cli.main([*words, "--sentences", "1", "--quantization", quantization]) == 0
-    assert ("which has no VNNI" in capsys.readouterr().err) == told
 
 
 def test_shared_heads_are_stored_once(

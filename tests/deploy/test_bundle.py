@@ -74,26 +74,25 @@ def test_a_newer_layout_is_refused(bundle: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["bundle", "format", "text", "decoding", "positions", "facts"])
-def test_a_damaged_description_is_refused(bundle: Path, key: str) -> None:
+def test_a_description_without_a_part_is_refused(bundle: Path, key: str) -> None:
     described_anew(bundle, without=key)
-    with pytest.raises(UserError, match=rf"bundle\.json: it has no '{key}'; get the bundle again"):
+    with pytest.raises(UserError, match=rf"bundle\.json is damaged \('{key}'\): get the bundle"):
         open_bundle(bundle)
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        ({"decoding": {"beam": 5}}, "decoding has no 'lenpen'"),
-        ({"positions": [64]}, "positions has 1 values, not 2"),
-        ({"text": {**TEXT, "source_lang": "../en"}}, "text.source_lang is '../en', not text like"),
-        ({"text": {**TEXT, "subword": "words"}}, "text.subword is 'words', not \"bpe\" or"),
+        ({"decoding": {"beam": 5}}, "bundle.json is damaged"),
+        ({"positions": [64]}, "bundle.json is damaged"),
+        ({"text": {**TEXT, "subword": "pieces"}}, "no 'pieces'"),
     ],
 )
 def test_a_description_of_another_form_is_refused(
     bundle: Path, change: dict[str, Any], fault: str
 ) -> None:
     described_anew(bundle, **change)
-    with pytest.raises(UserError, match=re.escape(f"bundle.json: {fault}")):
+    with pytest.raises(UserError, match=re.escape(fault)):
         open_bundle(bundle)
 
 

@@ -165,7 +165,7 @@ def test_what_a_person_says_of_the_data_is_in_the_card(tmp_path: Path) -> None:
 
 
 def test_facts_of_a_bundle_are_those_of_its_run(exported: Path) -> None:
-    known = open_bundle(exported).config["facts"]
+    known = open_bundle(exported).facts
     assert known["attention"] == dict.fromkeys(("encoder", "decoder", "cross"), "mhe_mul")
     assert known["scores"]["sentences"] == 20
     assert known["data"]["fingerprint"] == trained().data.fingerprint  # type: ignore[union-attr]

@@ -205,21 +205,6 @@ def test_a_run_is_translated_with_its_data_folder(
     assert capsys.readouterr().out.splitlines() == hypotheses("mha")
 
 
-@pytest.mark.parametrize(("words", "told"), [(["--int8"], True), ([], False)])
-def test_int8_that_may_be_cut_off_is_told(
-    words: list[str],
-    told: bool,
-    text: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("fairseq_mhe.common.integers.exact_in_ctranslate2", lambda: False)
-    run = ["translate", str(run_of("mha")), str(text), "--data", str(MADE / "data"), "--cpu"]
-    for engine, of_engine in (("ctranslate2", told), ("fairseq", False)):
-        assert cli.main([*run, "--engine", engine, *words]) == 0
-        assert ("which has no VNNI" in capsys.readouterr().err) == of_engine
-
-
 def test_output_is_utf_8_whatever_the_terminal(
     brief: Path, text: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

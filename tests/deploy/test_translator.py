@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from fairseq_mhe.checkpoints.checkpoint import Source
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, save_checkpoint
+from fairseq_mhe.checkpoints.safe_load import save_checkpoint
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import ctranslate2_engine
 from fairseq_mhe.deploy.export import export
@@ -105,11 +106,15 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
             Translator.load(exported, engine="ctranslate2", int8=int8, cpu=True, threads=1)
 
 
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize(
+    ("flags", "exact"),
+    [("fma avx2", False), ("avx2 avx512f", False), ("avx2 avx_vnni", True), ("", True)],
+)
 def test_by_itself_int8_is_not_one_that_may_be_cut_off(
-    exact: bool, monkeypatch: pytest.MonkeyPatch
+    flags: str, exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairseq_mhe.deploy.loading.exact_in_ctranslate2", lambda: exact)
+    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    monkeypatch.setattr("fairseq_mhe.deploy.loading.cpu_flags", lambda: set(flags.split()))
     for int8 in (False, True):
         found = Translator.load(run_of("mhe_mul"), data=MADE / "data", int8=int8, cpu=True)
         assert found.engine == ("ctranslate2" if exact or not int8 else "fairseq")
@@ -198,7 +203,7 @@ def test_lines_are_cut_between_sentences_only(line: str, longest: int, parts: li
 def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engine: str) -> None:
     """The model never comes to an end, and the limit of its decoding is 200 subwords."""
     pytest.importorskip(engine, reason=f"{engine} is not installed")
-    state = load_checkpoint(run_of("mhe_mul") / "model.pt")
+    state = read_checkpoint(run_of("mhe_mul") / "model.pt")
     state["cfg"]["model"]["max_target_positions"] = 16
     save_checkpoint(state, tmp_path / "few.pt")
     few = {"data": MADE / "data", "engine": engine, "cpu": True, "threads": 1}

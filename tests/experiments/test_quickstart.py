@@ -18,7 +18,8 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from fairseq_mhe import cli
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.checkpoints.safe_load import updates_made
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.table import QUICKSTART
 from tests.fixtures.processes import kill
@@ -94,10 +95,10 @@ def test_training_sees_every_sentence(finished: Finished) -> None:
 def test_the_averages_are_the_last_checkpoints_mean(finished: Finished) -> None:
     out = finished.out
     for kind in KINDS:
-        state = load_checkpoint(run_folder(out, kind) / "model.pt")
+        state = read_checkpoint(run_folder(out, kind) / "model.pt")
         assert len(state["averaged_from"]) == 5
         sources = [
-            load_checkpoint(run_folder(out, kind) / "checkpoints" / name)
+            read_checkpoint(run_folder(out, kind) / "checkpoints" / name)
             for name in state["averaged_from"]
         ]
         updates = [updates_made(source) for source in sources]
@@ -173,7 +174,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(
             "it began anew"
         )
         expected, found = (
-            load_checkpoint(run_folder(out, kind) / "model.pt")["model"]
+            read_checkpoint(run_folder(out, kind) / "model.pt")["model"]
             for out in (whole, tmp_path)
         )
         assert all(torch.equal(found[name], value) for name, value in expected.items())
@@ -198,7 +199,7 @@ def test_a_poisoned_checkpoint_is_refused_in_one_line(finished: Finished, tmp_pa
     """
     out = finished.out
     proof = tmp_path / "it-ran"
-    state = load_checkpoint(run_folder(out, "mha") / "model.pt")
+    state = read_checkpoint(run_folder(out, "mha") / "model.pt")
     torch.save({**state, "extra_state": Poison(proof)}, tmp_path / "model.pt")
     words = [
         str(out / "data-limit200" / "bin"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
@@ -14,10 +12,8 @@ from fairseq import checkpoint_utils
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from fairseq_mhe import cli
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from tests.checkpoints.test_bad_checkpoints import COMMANDS
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import make_model
 
@@ -42,7 +38,7 @@ def refusals(path: Path) -> list[str]:
     """What our loader and fairseq's say of a file: nothing, or a line each."""
     found = []
     for load, refusal in (
-        (load_checkpoint, UserError),
+        (read_checkpoint, UserError),
         (checkpoint_utils.load_checkpoint_to_cpu, ErrorExit),
     ):
         try:
@@ -99,40 +95,3 @@ def test_anything(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "short.pt"
     path.write_bytes(content)
     assert len(refusals(path)) == 2
-
-
-def cut_zip(whole: dict[str, bytes]) -> bytes:
-    return whole["zip"][:3000]
-
-
-def cut_older(whole: dict[str, bytes]) -> bytes:
-    return whole["older"][:3000]
-
-
-def pickle_cut(whole: dict[str, bytes]) -> bytes:
-    """A whole zip file whose pickle ends early."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(whole["zip"])) as given_, zipfile.ZipFile(made, "w") as written:
-        for name in given_.namelist():
-            data = given_.read(name)
-            written.writestr(name, data[: len(data) // 2] if name.endswith("data.pkl") else data)
-    return made.getvalue()
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("make", [cut_zip, cut_older, pickle_cut])
-def test_every_command(
-    command: str,
-    make: Callable[[dict[str, bytes]], bytes],
-    whole: dict[str, bytes],
-    data: Path,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    path = tmp_path / "bad.pt"
-    path.write_bytes(make(whole))
-    places = {"IN": str(path), "OUT": str(tmp_path / "out"), "DATA": str(data)}
-    assert cli.main([places.get(word, word) for word in COMMANDS[command]]) == 2
-    error = capfd.readouterr().err
-    assert error.startswith(f"fairseq-mhe {command}: error: {path} is truncated or no fairseq")
-    assert error.count("\n") == 1

@@ -128,9 +128,9 @@ def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", r"cannot read .*manifest\.json: it is no JSON"),
-        ("[]", "it is a list, not an object; delete it and prepare its folder again"),
-        ('{"format": 99}', "format is 99, not 1; delete it and"),
+        ("{", r"cannot read .*manifest\.json: Expecting property name"),
+        ('{"format": 99}', r"manifest\.json was made by another version of fairseq-mhe; prepare"),
+        ('{"format": 1, "steps": {"a": {"files": {"../x": {}}}}}', r"names \.\./x, outside of its"),
     ],
 )
 def test_a_damaged_manifest_is_told(tmp_path: Path, content: str, message: str) -> None:

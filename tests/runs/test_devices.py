@@ -14,8 +14,9 @@ import pytest
 import torch
 from rich.console import Console
 
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint, updates_made
+from fairseq_mhe.checkpoints.safe_load import updates_made
 from fairseq_mhe.common.allocator import with_huge_pages
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
@@ -135,7 +136,7 @@ def alone(miniature: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
-    state = load_checkpoint(run.checkpoints / LAST)
+    state = read_checkpoint(run.checkpoints / LAST)
     assert updates_made(state) == 6
     return state["model"]
 
@@ -157,7 +158,7 @@ def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Run, tmp_pa
     together = train(miniature, tmp_path, TWO)
     assert_same_training(alone, together)
     assert "2 processes a model" in read_json(together.metrics)["measured"]
-    state = load_checkpoint(together.checkpoints / LAST)
+    state = read_checkpoint(together.checkpoints / LAST)
     assert state["cfg"]["distributed_training"]["distributed_world_size"] == 2
 
 
@@ -165,7 +166,7 @@ def test_begun_by_one_process_two_go_on_with_it(
     miniature: Path, alone: Run, tmp_path: Path
 ) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
-    position = load_checkpoint(middle)["extra_state"]["train_iterator"]
+    position = read_checkpoint(middle)["extra_state"]["train_iterator"]
     assert position["iterations_in_epoch"] > 0, (
         "in the middle of an epoch, or nothing would be shown"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.checkpoints.safe_load import load_checkpoint
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
@@ -180,7 +180,7 @@ def test_from_data_to_the_report_each_model_once(
     assert "One seed: nothing can be said of noise." in screen.out
     assert (out / "gap.png").read_bytes().startswith(b"\x89PNG")
     options = {
-        name: load_checkpoint(out / f"tiny-{name}-seed1" / "model.pt")["cfg"]
+        name: read_checkpoint(out / f"tiny-{name}-seed1" / "model.pt")["cfg"]
         for name in ("init-head", "decay-1")
     }
     assert options["init-head"]["model"]["shared_projection_init"] == "head"

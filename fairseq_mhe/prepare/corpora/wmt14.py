@@ -15,7 +15,6 @@ import sacrebleu
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256
-from fairseq_mhe.common.forms import Form
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import merges
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus, with_known
@@ -26,13 +25,6 @@ from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import aligned_lines, read_lines, side_path, write_lines
 
 _NEWSTEST = {"newstest2013": "wmt13", "newstest2014": "wmt14/full"}  # ours -> sacreBLEU's name
-_CATALOGUE = Form(
-    {
-        "corpora": [{"url": str, "size": int, "sha256": str, "prefix": str, "lines": int}],
-        "newstest": {str: int},
-    },
-    "give a catalogue of archives",
-)
 _EXTRACTED = 1.2  # bytes of both sides for each byte of an archive, with some to spare
 
 
@@ -110,10 +102,13 @@ def read_catalogue(path: Path | str) -> Catalogue:
     Raises:
         UserError: the file cannot be read, or something is missing in it.
     """
-    content = read_json(Path(path), _CATALOGUE)
+    content = read_json(Path(path))
     names = ("url", "size", "sha256", "prefix", "lines")
-    parts = (_part(*(entry[name] for name in names)) for entry in content["corpora"])
-    return Catalogue(tuple(parts), content["newstest"])
+    try:
+        parts = tuple(_part(*(entry[name] for name in names)) for entry in content["corpora"])
+        return Catalogue(parts, content["newstest"])
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} is no catalogue of archives: {error!r}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
