@@ -317,8 +317,8 @@ def _version(mask: Mask | None) -> object:
     return object() if mask.is_inference() else mask._version
 
 
-#: Masks of a step: the encoder's, which cross-attention shares, and the decoder's.
-@functools.lru_cache(maxsize=2)
+#: A training has two, the encoder's and the decoder's; a search has one in each layer.
+@functools.lru_cache(maxsize=32)
 def _additive_mask(
     key_padding_mask: Tensor | None,
     attn_mask: Mask | None,

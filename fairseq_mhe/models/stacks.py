@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import (
@@ -96,6 +97,43 @@ class Encoder(TransformerEncoderBase):
         """Called by fairseq's constructor."""
         return _wrapped(EncoderLayer(cfg, return_fc=self.return_fc), cfg)
 
+    def forward_scriptable(
+        self,
+        src_tokens: Tensor,
+        src_lengths: Tensor | None = None,
+        return_all_hiddens: bool = False,
+        token_embeddings: Tensor | None = None,
+    ) -> dict[str, list[Any]]:
+        """As fairseq's; called by its :meth:`forward`.
+
+        On a GPU nothing is asked, where fairseq asks in each layer whether anything is padded: each
+        time it would wait until the GPU has done all work before.
+        """
+        if not src_tokens.is_cuda:
+            return super().forward_scriptable(
+                src_tokens, src_lengths, return_all_hiddens, token_embeddings
+            )
+        padding = src_tokens.eq(self.padding_idx)  # (B, S)
+        x, embedding = self.forward_embedding(src_tokens, token_embeddings)  # (B, S, C)
+        x = x.masked_fill(padding.unsqueeze(-1), 0).transpose(0, 1)  # (S, B, C)
+        states, results = [x], []
+        for layer in self.layers:
+            out = layer(x, encoder_padding_mask=padding)
+            x, result = out if isinstance(out, tuple) else (out, None)
+            states.append(x)
+            results.append(result)
+        if self.layer_norm is not None:
+            x = self.layer_norm(x)
+        return {
+            "encoder_out": [x],
+            "encoder_padding_mask": [padding],
+            "encoder_embedding": [embedding],
+            "encoder_states": states if return_all_hiddens else [],
+            "fc_results": results if return_all_hiddens else [],
+            "src_tokens": [],
+            "src_lengths": [padding.logical_not().sum(dim=1, dtype=torch.int32).unsqueeze(1)],
+        }
+
     def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
         """Follow beam search without copying the output for each hypothesis.
 
@@ -134,6 +172,7 @@ class Decoder(TransformerDecoderBase):
         #: alignments.
         self.need_attn_in_training = False
         self._causal = CausalMask(0)
+        self._cross_self_attention = self.cross_self_attention
 
     def build_decoder_layer(
         self, cfg: TransformerConfig, no_encoder_attn: bool = False
@@ -149,14 +188,31 @@ class Decoder(TransformerDecoderBase):
         return self._causal
 
     def extract_features(
-        self, *args: Any, alignment_layer: int | None = None, **kwargs: Any
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, Any] | None = None,
+        incremental_state: Any = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's, without weights that nobody wants: (B, T, C), {"attn", "inner_states"}."""
         wanted = self.need_attn_in_training if self.training else self.need_attn
         none = alignment_layer is None and not wanted
         if none:
             alignment_layer = NO_LAYER
-        x, extra = super().extract_features(*args, alignment_layer=alignment_layer, **kwargs)
+        # By this fairseq takes a mask of padding without asking the GPU whether anything is padded:
+        # `CausalMask` asks, once.
+        whole = prev_output_tokens.is_cuda and incremental_state is None
+        self.cross_self_attention: bool = self._cross_self_attention or whole
+        x, extra = super().extract_features(
+            prev_output_tokens,
+            encoder_out,
+            incremental_state,
+            full_context_alignment,
+            alignment_layer,
+            alignment_heads,
+        )
         # fairseq's scorer of given translations adds up whatever is in the list.
         return x, {**extra, "attn": None} if none else extra
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from fairseq import optim, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.optim.fp16_optimizer import FP16Optimizer
 from omegaconf import DictConfig
 from torch import nn
 
@@ -47,44 +46,79 @@ def step(model: nn.Module, cfg: DictConfig) -> Any:
 
 
 def trained(optimizer: Any, model: nn.Module, updates: range) -> list[torch.Tensor]:
-    """The parameters after updates with gradients that depend on the number of the update alone."""
+    """The parameters after updates with gradients that depend on the number of the update alone,
+    and the norms of these.
+    """
+    norms = []
     for number in updates:
         drawn = torch.Generator().manual_seed(number)
         parameters = list(model.parameters())
         gradients = [torch.randn(p.shape, generator=drawn).to(p) for p in parameters]
         optimizer.zero_grad()
-        optimizer.backward(sum((p * g).sum() for p, g in zip(parameters, gradients, strict=True)))
+        # The first parameter gets no gradient in one of them.
+        used = list(zip(parameters, gradients, strict=True))[number == 2 :]
+        optimizer.backward(sum((p * g).sum() for p, g in used))
+        optimizer.multiply_grads(20)
+        norms.append(torch.as_tensor(optimizer.clip_grad_norm(1000.0)).float())
         optimizer.step()
         optimizer.set_lr(0.001 * (number + 1))
-    return [parameter.detach().clone() for parameter in model.parameters()]
+    return [*(parameter.detach().clone() for parameter in model.parameters()), *norms]
 
 
-@pytest.mark.parametrize("more", [[], ["--bf16", "--cpu"]])
-def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(more: list[str]) -> None:
-    """All differ in rounding and the place of eps: 1e-8 beside gradients of about 1."""
+def built(cfg: DictConfig, model: nn.Module) -> Any:
+    """The optimizer as fairseq's trainer makes it."""
+    parameters = list(model.parameters())
+    if cfg.common.bf16 or cfg.common.fp16:
+        return optim.FP16Optimizer.build_optimizer(cfg, parameters)
+    return optim.build_optimizer(cfg.optimizer, parameters)
+
+
+#: Options and type of the weights. fairseq lays --fp16's weights in one tensor on GPUs only.
+PRECISIONS: dict[str, tuple[list[str], torch.dtype]] = {
+    "float32": ([], torch.float32),
+    "bf16": (["--bf16", "--cpu"], torch.bfloat16),
+    "fp16": (["--fp16", "--fp16-no-flatten-grads"], torch.float16),
+    "fp16, flat": (["--fp16"], torch.float16),
+}
+
+
+@pytest.mark.parametrize(
+    ("precision", "gpu"),
+    [("float32", False), ("bf16", False), *((precision, True) for precision in PRECISIONS)],
+)
+def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
+    precision: str, gpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All differ in rounding and the place of eps: 1e-8 beside gradients of about 1.
+
+    What a GPU takes instead is computed on the CPU.
+    """
+    more, dtype = PRECISIONS[precision]
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
     found = []
     for names in (("adam", "adam"), ("adam_fused", "adam_fused"), ("adam", "adam_fused")):
-        model, saved = make_model(attention="mhe_mul"), None
-        model = model.bfloat16() if more else model
+        model, saved = make_model(attention="mhe_mul").to(dtype), None
         for name, updates in zip(names, (range(3), range(3, 6)), strict=True):
             cfg = configuration(name, "--weight-decay", "0.1", "--adam-betas", "(0.9, 0.98)", *more)
-            parameters = list(model.parameters())
-            optimizer = (
-                FP16Optimizer.build_optimizer(cfg, parameters)
-                if more
-                else optim.build_optimizer(cfg.optimizer, parameters)
-            )
-            if saved:
-                optimizer.load_state_dict(saved)
-            values = trained(optimizer, model, updates)
+            with monkeypatch.context() as patch:
+                ours = gpu and name == "adam_fused"
+                patch.setattr(torch.Tensor, "is_cuda", property(lambda self, is_=ours: is_))
+                optimizer = built(cfg, model)
+                if saved:
+                    optimizer.load_state_dict(saved)
+                values = trained(optimizer, model, updates)
             saved = optimizer.state_dict()
         found.append(values)
     start = list(make_model(attention="mhe_mul").parameters())
-    for theirs, ours, went_on, first in zip(*found, start, strict=True):
+    tolerance = {"rtol": 2 * torch.finfo(dtype).eps, "atol": 1e-4}
+    if dtype == torch.float32:
+        tolerance = {"rtol": 1e-5, "atol": 1e-6}
+    for theirs, fused, went_on, first in zip(*found, start, strict=False):
         assert (theirs - first).abs().max() > 0.01
-        tolerance = {"rtol": 2**-7, "atol": 1e-4} if more else {"rtol": 1e-5, "atol": 1e-6}
-        torch.testing.assert_close(ours, theirs, **tolerance)
+        torch.testing.assert_close(fused, theirs, **tolerance)
         torch.testing.assert_close(went_on, theirs, **tolerance)
+    for theirs, fused in zip(*(values[-3:] for values in found[:2]), strict=True):  # the norms
+        torch.testing.assert_close(fused, theirs, rtol=1e-5, atol=0)
 
 
 def test_only_head_embeddings_decay_by_their_own_rate() -> None:
@@ -122,7 +156,7 @@ def test_it_goes_on_from_a_checkpoint() -> None:
 def test_in_bfloat16_the_full_precision_copies_are_told_apart_too() -> None:
     model = make_model(attention="mhe_mul").bfloat16()
     cfg = configuration("adam_mhe", "--head-embedding-weight-decay", "2", "--bf16", "--cpu")
-    optimizer = FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
+    optimizer = optim.FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
     rest, embeddings = optimizer.param_groups
     assert (len(embeddings["params"]), embeddings["weight_decay"]) == (18, 2.0)
     assert all(parameter.dtype == torch.float32 for parameter in embeddings["params"])

@@ -43,6 +43,19 @@ def test_mha_with_biases_is_fairseqs_transformer(normalize_before: bool) -> None
         assert [h["tokens"].tolist() for h in one] == [h["tokens"].tolist() for h in other]
 
 
+def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its encoder and its masks ask nothing; computed on the CPU."""
+    stock, ours = make_model("transformer"), make_model(attention="mha", attention_bias=True)
+    ours.load_state_dict(stock.state_dict())
+    batch = make_batch()
+    expected, memory = stock(**batch)[0], stock.encoder(batch["src_tokens"], None, True)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
+    found, ours_memory = ours(**batch)[0], ours.encoder(batch["src_tokens"], None, True)
+    torch.testing.assert_close(found[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
+    assert memory.keys() == ours_memory.keys()
+    torch.testing.assert_close(ours_memory, memory, rtol=0, atol=2e-5)
+
+
 def test_each_place_has_its_kind() -> None:
     model = make_model(attention="mha", encoder_attention="mhe_add", cross_attention="mhe_mul")
     assert {type(layer.self_attn) for layer in model.encoder.layers} == {MHEAdd}
