@@ -59,18 +59,9 @@ class DataFolder:
         return self.folder / "raw" / f"{subset}.{self.languages[side]}"
 
     def detokenise(self, lines: Iterable[str], side: int = 1) -> list[str]:
-        """Subwords, as hypotheses have them, as text that a person writes, which is what is scored.
-
-        Raises:
-            UserError: the manifest names another segmentation.
-        """
+        """Subwords, as hypotheses have them, as plain text, which is what is scored."""
         manifest, language = self.manifest, self.languages[side]
-        try:
-            return plain_text(lines, manifest["subword"], manifest["tokenizer"], language)
-        except KeyError as error:
-            raise UserError(
-                f"the manifest does not say how to undo the segmentation: {error}"
-            ) from None
+        return plain_text(lines, manifest["subword"], manifest["tokenizer"], language)
 
     def given_tokens(self, lines: Iterable[str]) -> list[str] | None:
         """Subwords as the tokens of a text that was given tokenised, on which others score.
@@ -97,9 +88,9 @@ class DataFolder:
                 f"{self.folder} has no manifest that says how its text was made: "
                 "give a folder of fairseq-mhe prepare"
             )
-        options = self.manifest.get("options") or {}
+        settings = {**self.manifest["options"], **self.manifest}
         try:
-            return processing_of({**options, **self.manifest}, self.folder / "subword")
+            return processing_of(settings, self.folder / "subword")
         except UserError as error:
             raise UserError(
                 f"{error}: prepare {self.folder} again, which makes what is missing"

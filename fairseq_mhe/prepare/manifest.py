@@ -10,11 +10,11 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, read_json, sha256_of_all, write_json
+from fairseq_mhe.common.folder_version import FOLDER_VERSION, check_folder_version
 from fairseq_mhe.common.steps import WORK_PREFIX, Steps, only_one
 
 MANIFEST = "manifest.json"
-_FORMAT = 1
-
+_PREPARE_AGAIN = "prepare it again, into a new folder"
 #: What a manifest says in "form" -> what its folder holds.
 _HELD = {None: "parallel text", "text": "running text", "task": "a task"}
 
@@ -25,19 +25,18 @@ def read_manifest(data: Path) -> dict[str, Any]:
     """The manifest of a prepared data folder.
 
     Raises:
-        UserError: it is missing, damaged, of another format, or names files outside of the folder,
+        UserError: it is missing, damaged, of another version, or names files outside of the folder,
             which a step that is done again would delete.
     """
     path = data / MANIFEST
     if not path.exists():
         raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare")
     manifest: dict[str, Any] = read_json(path)
-    if manifest.get("format") != _FORMAT:
-        raise UserError(f"{path} was made by another version of fairseq-mhe; prepare it again")
+    check_folder_version(data, manifest, _PREPARE_AGAIN)
     for step in manifest["steps"].values():
         for name in map(Path, step["files"]):
             if name.is_absolute() or ".." in name.parts:
-                raise UserError(f"{path} names {name}, outside of its folder; prepare it again")
+                raise UserError(f"{path} names {name}, outside of its folder: {_PREPARE_AGAIN}")
     return manifest
 
 
@@ -69,7 +68,8 @@ class Manifest(Steps):
         if (held := found.get("form")) != heading.get("form"):
             raise UserError(f"{folder} holds {_HELD.get(held, held)}: name another --out")
         steps = found["steps"]
-        self.content = {"format": _FORMAT, "state": "unfinished", **heading, "steps": steps}
+        version = {"folder_version": FOLDER_VERSION}
+        self.content = {**version, "state": "unfinished", **heading, "steps": steps}
 
     def status(self) -> dict[str, Any]:
         """The manifest."""

@@ -15,13 +15,7 @@ from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare.binarise import binarise_with
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
-from fairseq_mhe.prepare.manifest import (
-    MANIFEST,
-    Counts,
-    check_complete,
-    open_manifest,
-    read_manifest,
-)
+from fairseq_mhe.prepare.manifest import Counts, check_complete, open_manifest, read_manifest
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, TASKS, Task
@@ -78,7 +72,7 @@ def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished.
 
     Raises:
-        UserError: it is none, or unfinished, or its manifest is not whole.
+        UserError: it is none, or unfinished.
     """
     place = folder.resolve()
     manifest = read_manifest(place)
@@ -89,10 +83,7 @@ def open_task(folder: Path) -> TaskFolder:
     task = TASKS[manifest["task"]]
     train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
     scored = key({name: value for name, value in files.items() if name not in train})
-    try:
-        block, text, training = manifest["block"], manifest["text"], manifest["lines"][TRAIN]
-    except KeyError as error:
-        raise UserError(f"{place / MANIFEST} has no {error}: {_AGAIN}") from None
+    block, text, training = manifest["block"], manifest["text"], manifest["lines"][TRAIN]
     return TaskFolder(place, task, block, text, training, key(train), scored)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.folder_version import FOLDER_VERSION
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data, open_prepared
 from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
@@ -49,11 +50,6 @@ def test_whatever_a_model_says_one_line_comes_back(line: str, subword: str, toke
     assert len(data.detokenise([" ".join(line.split())])) == 1
 
 
-def test_unknown_segmentation_is_refused() -> None:
-    with pytest.raises(UserError, match="does not say how"):
-        segmented_by("characters", "none", "de").detokenise(["a"])
-
-
 def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
     found = open_data(data)
     assert found == DataFolder(data, ("en", "de"))
@@ -63,7 +59,7 @@ def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
 def test_a_prepared_folder(tmp_path: Path, data: Path) -> None:
     shutil.copytree(data, tmp_path / "bin")
     steps = {
-        "format": 1,
+        "folder_version": FOLDER_VERSION,
         "state": "complete",
         "source_lang": "en",
         "target_lang": "de",

@@ -11,6 +11,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.folder_version import FOLDER_VERSION
 from fairseq_mhe.common.steps import WORK_PREFIX
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
 
@@ -128,9 +129,12 @@ def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", r"cannot read .*manifest\.json: Expecting property name"),
-        ('{"format": 99}', r"manifest\.json was made by another version of fairseq-mhe; prepare"),
-        ('{"format": 1, "steps": {"a": {"files": {"../x": {}}}}}', r"names \.\./x, outside of its"),
+        ("{", r"cannot read .*manifest\.json: "),
+        ('{"format": 1}', "was made by another version of fairseq-mhe: prepare it again"),
+        (
+            f'{{"folder_version": {FOLDER_VERSION}, "steps": {{"a": {{"files": {{"../x": 1}}}}}}}}',
+            r"names \.\./x, outside of its folder",
+        ),
     ],
 )
 def test_a_damaged_manifest_is_told(tmp_path: Path, content: str, message: str) -> None:

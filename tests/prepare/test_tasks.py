@@ -185,19 +185,6 @@ def test_a_folder_of_another_kind_is_not_written_over(language_text: Path, tmp_p
     assert {path: path.read_bytes() for path in text.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("name", ["block", "text", "lines"])
-def test_a_manifest_that_lacks_something_is_told(
-    name: str, language_text: Path, tmp_path: Path
-) -> None:
-    source = put(tmp_path / "in", "rte", dict.fromkeys(("train", "dev"), official("rte", "")))
-    out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=64)
-    manifest = json.loads((out / "manifest.json").read_text())
-    del manifest[name]
-    (out / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=rf"manifest.json has no '{name}': prepare the task again"):
-        open_task(out)
-
-
 def test_a_task_has_one_folder(language_text: Path, tmp_path: Path) -> None:
     made = []
     for number, name in enumerate(("rte", "cola", "rte")):

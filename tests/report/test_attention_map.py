@@ -24,6 +24,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.folder_version import FOLDER_VERSION
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_bpe_model, segment
 from fairseq_mhe.prepare.tokenise import tokeniser
@@ -65,11 +66,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> DataFolder:
         dictionary.save(str(folder / "bin" / f"dict.{lang}.txt"))
     languages = {"source_lang": "en", "target_lang": "de"}
     manifest = {
-        "format": 1,
+        "folder_version": FOLDER_VERSION,
         "state": "complete",
         **languages,
         "subword": "bpe",
         "tokenizer": "moses",
+        "options": {},
         "steps": {},
     }
     write_json(folder / "manifest.json", manifest)
