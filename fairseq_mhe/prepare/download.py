@@ -39,11 +39,6 @@ class RemoteFile:
         return self.saved_as or urlsplit(self.url).path.rsplit("/", 1)[-1]
 
 
-def obtain(file: RemoteFile, folder: Path, report: Report, mirror: str | None = None) -> Path:
-    """`obtain_all` for one file."""
-    return obtain_all([file], folder, report, mirror)[0]
-
-
 def obtain_all(
     files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None = None
 ) -> list[Path]:

@@ -14,8 +14,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.steps import locked
 from fairseq_mhe.prepare import download
-from fairseq_mhe.prepare.download import BLOCK, RemoteFile, obtain, obtain_all
-from fairseq_mhe.prepare.progress import silent
+from fairseq_mhe.prepare.download import BLOCK, RemoteFile, obtain_all
+from fairseq_mhe.prepare.progress import Report, silent
 from tests.fixtures.miniature import Server, serve
 
 CONTENT = bytes(range(256)) * 2000
@@ -36,6 +36,10 @@ def file(server: Server, tmp_path: Path) -> RemoteFile:
     return RemoteFile(
         f"{server.url}/file.tgz", len(CONTENT), sha256(tmp_path / "served" / "file.tgz")
     )
+
+
+def obtain(file: RemoteFile, folder: Path, report: Report, mirror: str | None = None) -> Path:
+    return obtain_all([file], folder, report, mirror)[0]
 
 
 def names(folder: Path) -> list[str]:
