@@ -69,10 +69,6 @@ class Steps:
         self.finish(name, inputs, time.monotonic() - start, made)
         return True
 
-    def forget(self) -> None:
-        """Take no step as done: what all rest on is about to be made of other inputs."""
-        self._update(steps={})
-
     def begin(self, name: str) -> None:
         """Note that a step is running."""
         self._update(state="running", step=name)

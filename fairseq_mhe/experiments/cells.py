@@ -88,7 +88,7 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
     training = training.batched(batch_tokens, max_tokens)
     if not args.max_tokens:
         training = training.shared_by(args.gpus or args.processes or 1)
-    chosen = precision.chosen(args.precision, devices.on_gpu(args), args.out)
+    chosen = precision.chosen(args.precision, devices.on_gpu(args))
     return replace(found, training=replace(training, precision=chosen))
 
 

@@ -16,7 +16,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning, trained_on
 from fairseq_mhe.runs.language_recipes import finetuning
-from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, trained
+from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, language_settings, trained
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.task_scores import score_task
 
@@ -75,9 +75,9 @@ def plan(
     recipe = finetuning(nearest_row(source.options).name, data.task.name)
     recipe = replace(recipe, epochs=epochs or recipe.epochs)
     folder = output_folder(out / run_name(model, data, number))
-    further, flags = precision.of_language_model(where.precision, devices.on_gpu(where), folder)
-    run = plan_finetuning(source, data, recipe, number, folder, further)
-    return finetuning_of(run, source, data, flags)
+    numbers = precision.chosen(where.precision, devices.on_gpu(where))
+    run = plan_finetuning(source, data, recipe, number, folder, numbers)
+    return finetuning_of(run, source, data)
 
 
 def _whole(run: Path) -> Path:
@@ -148,13 +148,13 @@ def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
     Raises:
         UserError: they were not, so that numbers of theirs do not belong into one row or column.
     """
-    first, *others = map(precision.configuration, runs)
+    first, *others = map(language_settings, runs)
     for run, config in zip(runs[1:], others, strict=True):
-        for name in sorted({**first, **config}.keys() - {*but, "versions"}):
+        for name in sorted({**first, **config}.keys() - set(but)):
             if config.get(name) != first.get(name):
                 raise UserError(
-                    f"{run} has {name} {config.get(name)!r:.60}, and {runs[0]} has "
-                    f"{first.get(name)!r:.60}: numbers of both make no table; take one away"
+                    f"{run} has {name} {config.get(name)}, and {runs[0]} has {first.get(name)}: "
+                    "numbers of both make no table; take one away"
                 )
 
 
@@ -168,7 +168,7 @@ def scored(folder: Path, task: TaskFolder) -> bool:
     if scores is None:
         return False
     check_made_of(folder, trained_on(task), task.folder)
-    return bool(scores.get("data", task.scored) == task.scored)
+    return bool(scores["data"] == task.scored)
 
 
 def check_made_of(run: Path, data: Any, place: Path) -> None:
@@ -177,17 +177,18 @@ def check_made_of(run: Path, data: Any, place: Path) -> None:
     Raises:
         UserError: it is not.
     """
-    if precision.configuration(run).get("data") != data:
+    if language_settings(run)["data"] != data:
         told = "give the data that it was made of, or another --out"
         raise UserError(f"{run} is not of {place}: {told}")
 
 
 def _score(run: LanguageRun, data: TaskFolder, gpu: bool) -> dict[str, Any]:
-    """Predict every example, once of a model and of data, and write predictions and scores."""
-    made_of = {"model": sha256(run.checkpoint), "data": data.scored}
-    found = finished_scores(run.folder) or {}
-    if not made_of.items() <= found.items():
-        counts, values = score_task(run, data, gpu)
-        found = {"task": data.task.name, "examples": counts, "scores": values, **made_of}
-        write_json(run.folder / SCORES, found)
+    """Predict every example, once of scored examples, and write predictions and scores."""
+    found = finished_scores(run.folder)
+    if found and found["data"] == data.scored:
+        return found
+    counts, values = score_task(run, data, gpu)
+    found = {"task": data.task.name, "examples": counts, "scores": values}
+    found |= {"model": sha256(run.checkpoint), "data": data.scored}
+    write_json(run.folder / SCORES, found)
     return found

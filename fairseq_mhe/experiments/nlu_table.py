@@ -36,10 +36,9 @@ from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_t
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.language_table import language_tables, perplexity_table
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
-from fairseq_mhe.runs import devices, slurm
+from fairseq_mhe.runs import devices, precision, slurm
 from fairseq_mhe.runs.language_recipes import Pretraining
-from fairseq_mhe.runs.language_runs import each_once, pretraining_notes
-from fairseq_mhe.runs.precision import configuration
+from fairseq_mhe.runs.language_runs import each_once, language_settings, pretraining_notes
 from fairseq_mhe.runs.task_scores import commonest_score
 
 #: The paper's, in its order.
@@ -105,13 +104,14 @@ def _check_text(tasks: Sequence[TaskFolder], data: TextFolder) -> None:
 
 def _words(args: argparse.Namespace, kind: str) -> list[str]:
     """The words after ``fairseq-mhe`` of the job of one kind."""
-    how = ("epochs", "updates", "tokens", "batch", "precision")
+    how = ("epochs", "updates", "tokens", "batch")
     where = ("gpus", "processes", "cpu")
     options = {
         "data": args.data.resolve(),
         "out": args.out.resolve(),
         "kinds": [kind],
         "seeds": args.seeds,
+        "precision": precision.chosen(args.precision, devices.on_gpu(args)),
         **{name: getattr(args, name) for name in (*how, *where)},
     }
     tasks = [str(folder.resolve()) for folder in args.tasks]
@@ -245,7 +245,7 @@ class LanguageTable:
         told = []
         for kind in kinds:
             runs = [run for task in self.tasks for run in self._runs(kind, task)]
-            found = dict.fromkeys(configuration(run)["precision"] for run in runs)
+            found = dict.fromkeys(language_settings(run)["precision"] for run in runs)
             told.append((f"in {' and '.join(found)}", kind))
         return f"Fine-tuning: {'; '.join(each_once(told))}."
 

@@ -71,8 +71,6 @@ def pretrain(
 ) -> list[LanguageRun]:
     """Train models in ``out``, side by side, or go on, or find them trained; and score them.
 
-    What was kept without its model has its scores, and is left as it is.
-
     ``where``: the options of `devices`, and ``precision``.
 
     Raises:
@@ -81,25 +79,24 @@ def pretrain(
     folders = [output_folder(pretrained(arch, kind, number, out)) for kind, number in models]
     waiting = sum(not (folder / SCORES).exists() for folder in folders)
     device = devices.asked_for(where, models=max(1, waiting))
+    numbers = precision.chosen(where.precision, device.gpu)
     trainings, runs = [], []
     for (kind, number), folder in zip(models, folders, strict=True):
-        further, flags = precision.of_language_model(where.precision, device.gpu, folder)
         settings = {
             "arch": arch,
             "attention": kind,
             "data": data.fingerprint,
             "recipe": recipe.settings(),
             "seed": number,
-            **further,
+            "precision": numbers,
         }
         run = LanguageRun(folder, settings, recipe.updates)
         runs.append(run)
         words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
-        words += _words(arch, recipe, further.get("precision", precision.FLOAT32))
-        words += [*recipe.flags(), *flags]
+        words += _words(arch, recipe, numbers)
+        words += [*recipe.flags(), *precision.flags(numbers)]
         interval = max(1, recipe.updates // 10)
         trainings.append(Training(run, words, interval, recipe.batch, recipe.mini))
-    trainings = [training for training in trainings if not training.run.kept()]
     with trained(trainings, device):
         for training in trainings:
             path = training.run.folder / SCORES

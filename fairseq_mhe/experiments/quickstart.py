@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     out = output_folder(args.out)
     started, steps = time.monotonic(), itertools.count(1)
     gpu = torch.cuda.is_available() and not args.cpu
-    numbers = precision.chosen(args.precision, gpu, out)
+    numbers = precision.chosen(args.precision, gpu)
     training = replace(QUICKSTART.training.shortened(args.updates), precision=numbers)
     recipe = replace(QUICKSTART, training=training)
     device = choose_device(len(args.attention), gpu)
@@ -74,8 +74,7 @@ def run(args: argparse.Namespace) -> None:
             HomeAssistant(out=folder, limit=args.limit).prepare(report)
         data = open_prepared(folder)
         table_run = TableRun([], data, out, args.subset)
-        as_begun = args.precision == precision.AUTO
-        table_run.open([recipe], args.attention, [args.seed], as_begun)
+        table_run.open([recipe], args.attention, [args.seed])
         table_run.work(device, begin)
         title = _title(args, data)
         table_run.tabulate(title, QUICKSTART_TABLE)

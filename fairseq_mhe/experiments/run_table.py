@@ -42,14 +42,12 @@ def run(args: argparse.Namespace) -> None:
         for recipe in recipes:
             training = recipe.training
             print(f"{recipe.row}: {training.arithmetic(args.gpus or args.processes or 1)}")
-        table_run.open(recipes, kinds, seeds, args.precision == precision.AUTO)
+        table_run.open(recipes, kinds, seeds)
         slurm.submit(table_run.runs, args)
         return
     with only_one(table_run.out, below=False):
-        table_run.open(recipes, kinds, seeds, args.precision == precision.AUTO)
+        table_run.open(recipes, kinds, seeds)
         title = _title(args, table_run.data, recipes)
-        if not args.finished_only:
-            table_run.rescore()
         waiting = table_run.waiting()
         if waiting and not args.finished_only:
             device = devices.asked_for(args, len(waiting))

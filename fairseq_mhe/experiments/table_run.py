@@ -9,18 +9,16 @@ from typing import TypeVar
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import TRAINING, Board
-from fairseq_mhe.common.steps import Steps, only_one
-from fairseq_mhe.common.system import installed
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.time_left import WholeJob
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.table import Preset, write_table
-from fairseq_mhe.runs import kept, pipeline
+from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.scoring import bootstrap_seed, other_seed
 from fairseq_mhe.runs.training import trained
 
 Job = TypeVar("Job")
@@ -53,26 +51,15 @@ class TableRun:
             written in.
         """
         cells.check_subset(data, subset, tokenise)
-        bootstrap_seed()
         cells.check_tensorboard(tensorboard)
         self.groups, self.data, self.out = groups, data, output_folder(out)
         self.subset, self.tensorboard, self.tokenise = subset, tensorboard, tokenise
 
-    def open(
-        self,
-        recipes: Iterable[Recipe],
-        kinds: Iterable[str],
-        seeds: Sequence[int],
-        any_precision: bool = False,
-    ) -> None:
-        """The runs of a table, to be made or gone on with by `work`; a group for each row.
-
-        ``any_precision``: those that are there go on in the precision that they began with.
-        """
+    def open(self, recipes: Iterable[Recipe], kinds: Iterable[str], seeds: Sequence[int]) -> None:
+        """The runs of a table, to be made or gone on with by `work`; a group for each row."""
         kinds = list(kinds)
         self.groups = [
-            pipeline.plan_runs(recipe, kinds, seeds, self.data, self.out, any_precision)
-            for recipe in recipes
+            pipeline.plan_runs(recipe, kinds, seeds, self.data, self.out) for recipe in recipes
         ]
 
     @property
@@ -108,12 +95,13 @@ class TableRun:
             UserError: another process is at work in one of the run folders, or a step failed.
         """
         with contextlib.ExitStack() as opened:
-            self._lock(opened)
+            for run in self.runs:
+                opened.enter_context(only_one(run.folder))
             job = self._job()
             names = [run.name for run in self.runs]
             board = opened.enter_context(Board(names=names, job=job))
-            for name in self._rescore():
-                board.finish(name)
+            for run in self.finished():
+                board.finish(run.name)
             waiting = [[r for r in group if not self._scored(r)] for group in self.groups]
             for wave in waves(waiting, device.slots):
                 begin("train")
@@ -131,28 +119,6 @@ class TableRun:
                 job.translated(len(wave), time.monotonic() - begun)
                 after()
 
-    def rescore(self) -> None:
-        """Score what is translated anew where tokeniser, seed or sacreBLEU was another one.
-
-        Raises:
-            UserError: another process is at work in one of the run folders.
-        """
-        with contextlib.ExitStack() as opened:
-            self._lock(opened)
-            list(self._rescore())
-
-    def _lock(self, opened: contextlib.ExitStack) -> None:
-        for run in self.runs:
-            opened.enter_context(only_one(run.folder))
-
-    def _rescore(self) -> Iterator[str]:
-        """The names of those that were translated; a run kept without its model can be scored."""
-        for run in self.runs:
-            if pipeline.scored(run, self.subset):
-                kept.complete(run, self.data, self.subset)
-                pipeline.score(run, self.subset, self.tokenise)
-                yield run.name
-
     def _job(self) -> WholeJob:
         """All that is not finished, for the time that it still takes."""
         waiting = self.waiting()
@@ -163,7 +129,7 @@ class TableRun:
         return job
 
     def tabulate(self, title: str, preset: Preset) -> None:
-        """Write the table of what is finished, unless it is of these very results already.
+        """Write the table of what is finished.
 
         Raises:
             UserError: nothing is finished.
@@ -171,20 +137,9 @@ class TableRun:
         finished = self.finished()
         if not finished:
             raise UserError(f"no cell of {self.out} is finished yet: there is nothing to tabulate")
-        scores = {run.name: kept.checksums(run, self.subset) for run in finished}
         unfinished = [run.name for run in self.waiting()]
-        inputs = {"scores": scores, "runs": list(scores), "title": title}
-        inputs |= {**other_seed(), "version": installed(("fairseq-mhe",))}
-        if unfinished:
-            inputs["unfinished"] = unfinished
-
-        def action() -> None:
-            for run in finished:
-                kept.complete(run, self.data, self.subset)
-            found = gather((run.folder for run in finished), self.subset)
-            write_table(found, self.out, title, preset, unfinished)
-
-        Steps(self.out).perform("table", inputs, [self.out / name for name in preset.files], action)
+        found = gather((run.folder for run in finished), self.subset)
+        write_table(found, self.out, title, preset, unfinished)
 
 
 def waves(groups: Iterable[Sequence[Job]], slots: int) -> Iterator[list[Job]]:

@@ -10,7 +10,7 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate, show
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.runs import devices, kept, pipeline, precision, scoring
+from fairseq_mhe.runs import devices, pipeline, scoring
 from fairseq_mhe.runs.recipes import RECIPES
 
 
@@ -38,21 +38,14 @@ def run(args: argparse.Namespace) -> None:
     elif args.bleu_tokenizer:
         raise UserError("--bleu-tokenizer is of scoring: give --evaluate too, or leave it out")
     out = output_folder(args.out)
-    (run,) = pipeline.plan_runs(
-        wanted, [kind], [args.seed], data, out, args.precision == precision.AUTO
-    )
+    (run,) = pipeline.plan_runs(wanted, [kind], [args.seed], data, out)
     with only_one(run.folder):
         updates = f"{wanted.training.updates:,} updates"
         where = device.describe(run.training.precision)
         say(f"{run.name}: {updates} {where}; {arithmetic}")
-        if args.evaluate and pipeline.scored(run, args.subset):  # perhaps kept without its model
-            kept.complete(run, data, args.subset)
-            pipeline.score(run, args.subset, args.bleu_tokenizer)
-        else:
-            with Board("updates") as board:
-                pipeline.train([run], data, device, board, args.tensorboard)
-            if args.evaluate:
-                evaluate(run, data, args.subset, device.alone(), args.bleu_tokenizer)
+        with Board("updates") as board:
+            pipeline.train([run], data, device, board, args.tensorboard)
         if args.evaluate:
+            evaluate(run, data, args.subset, device.alone(), args.bleu_tokenizer)
             show(run, args.subset)
     print(run.folder)

@@ -176,7 +176,6 @@ def lowest_loss(metrics: Mapping[str, Any]) -> float:
 
 def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     scores, generations = cell.values("scores"), cell.values("generation")
-    # Older runs have no tokenised BLEU.
     tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
     given = [score["given_tokens"] for score in scores if score.get("given_tokens")]
     every_has_it = len(tokenised) == len(scores)

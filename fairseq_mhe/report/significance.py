@@ -12,7 +12,7 @@ from sacrebleu.significance import PairedTest, Result
 from scipy import stats
 
 from fairseq_mhe.report.published import prr
-from fairseq_mhe.runs.scoring import RESAMPLES, bootstrap_seed, check_counts
+from fairseq_mhe.runs.scoring import RESAMPLES, SEED, check_counts
 
 #: The chance of calling a model unstable whose seeds differ no more than others'.
 UNSTABLE = 0.01
@@ -74,7 +74,7 @@ def compare_seeds(
     replacement (which gives a mean over few seeds its unbiased variance: Rao and Wu 1988); the rule
     that makes a p-value of the resampled differences is sacreBLEU's. So both the sentences and the
     seeds that happened to be chosen count as chance. With one training each the p-value is that of
-    sacreBLEU's own paired bootstrap. The random seed is sacreBLEU's: $SACREBLEU_SEED or 12345.
+    sacreBLEU's own paired bootstrap. The random seed is sacreBLEU's default.
 
     Args:
         systems: the hypotheses of each training of the system.
@@ -87,7 +87,7 @@ def compare_seeds(
     """
     for hypotheses in (*systems, *baselines):
         check_counts(hypotheses, references)
-    random = np.random.default_rng(bootstrap_seed())
+    random = np.random.default_rng(SEED)
     chosen = random.multinomial(  # (RESAMPLES, sentences): how often each sentence is drawn
         len(references), np.full(len(references), 1 / len(references)), size=RESAMPLES
     )

@@ -168,9 +168,7 @@ def write_table(
         plots.plot(summaries, curves, output, title)
     write_text(output / "samples.md", _samples(cells, title))
     if preset.paper:
-        # Older runs have not all of the names.
-        every = dict.fromkeys(name for summary in summaries for name in summary)
-        names = [*(name for name in every if name != "seeds"), "seeds"]
+        names = [*(name for name in summaries[0] if name != "seeds"), "seeds"]
         values = [{**s, "seeds": " ".join(map(str, s["seeds"]))} for s in summaries]
         write_text(output / "table.csv", csv_text(values, names))
         told = (title, "Needs \\usepackage{booktabs}.", *notes)

@@ -1,6 +1,5 @@
 """Fine-tune a masked language model on a task."""
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from fairseq_mhe.models.rows import nearest_row, training_flags
 from fairseq_mhe.prepare.data_folder import model_dictionary
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS
+from fairseq_mhe.runs import precision
 from fairseq_mhe.runs.language_recipes import Finetuning
 from fairseq_mhe.runs.language_runs import LanguageRun, Training
 from fairseq_mhe.runs.predictions import head_of
@@ -53,14 +53,9 @@ def _positions(source: Source) -> int:
 
 
 def plan_finetuning(
-    source: Source,
-    data: TaskFolder,
-    recipe: Finetuning,
-    seed: int,
-    folder: Path,
-    further: Mapping[str, Any],
+    source: Source, data: TaskFolder, recipe: Finetuning, seed: int, folder: Path, numbers: str
 ) -> LanguageRun:
-    """The run of a model, task and seed; ``further``: settings."""
+    """The run of a model, task and seed; ``numbers``: the precision of its training."""
     settings = {
         "task": data.task.name,
         "data": trained_on(data),
@@ -69,7 +64,7 @@ def plan_finetuning(
         "row": nearest_row(source.options).name,
         "recipe": vars(recipe),
         "seed": seed,
-        **further,
+        "precision": numbers,
     }
     return LanguageRun(folder, settings, recipe.updates(data.training))
 
@@ -79,10 +74,8 @@ def trained_on(data: TaskFolder) -> dict[str, Any]:
     return {"text": data.text, "train": data.fingerprint, "block": data.block}
 
 
-def finetuning_of(
-    run: LanguageRun, source: Source, data: TaskFolder, flags: Sequence[str]
-) -> Training:
-    """What trains a run of `plan_finetuning`; ``flags``: further words for fairseq-train."""
+def finetuning_of(run: LanguageRun, source: Source, data: TaskFolder) -> Training:
+    """What trains a run of `plan_finetuning`."""
     recipe, task = Finetuning(**run.settings["recipe"]), data.task
     words = [str(data.binary), *_asked(task.form), *training_flags(source.options)]
     classes = 2 if task.form == ANSWERS else len(task.labels or "1")
@@ -92,7 +85,7 @@ def finetuning_of(
     words += ["--valid-subset", ",".join(data.subsets), "--seed", str(run.settings["seed"])]
     words += ["--finetune-from-model", str(source.path.resolve()), *recipe.flags(data.training)]
     # The language model's head gets no gradient.
-    words += ["--find-unused-parameters", *flags]
+    words += ["--find-unused-parameters", *precision.flags(run.precision)]
     return Training(run, words, interval=run.updates, batch=recipe.batch, most=recipe.batch)
 
 

@@ -12,15 +12,16 @@ from typing import Any
 from fairseq_mhe.checkpoints.safe_load import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_output, check_writable, write_json
+from fairseq_mhe.common.files import check_output, check_writable, read_json, write_json
+from fairseq_mhe.common.folder_version import FOLDER_VERSION, check_folder_version
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.language_recipes import shared_out
-from fairseq_mhe.runs.precision import FLOAT32, configuration
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.resuming import LAST, check_unclaimed, restore
+from fairseq_mhe.runs.run import TRAIN_AGAIN, check_same_settings
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
 #: What a run folder says of its model's quality.
@@ -41,8 +42,8 @@ class LanguageRun:
 
     @property
     def precision(self) -> str:
-        """The numbers of its training; settings say nothing of float32."""
-        return str(self.settings.get("precision", FLOAT32))
+        """The numbers of its training."""
+        return str(self.settings["precision"])
 
     @property
     def checkpoint(self) -> Path:
@@ -50,29 +51,40 @@ class LanguageRun:
         return self.folder / "checkpoints" / LAST
 
     def trained(self) -> bool:
-        """Whether it was trained to its end with these settings."""
-        return Steps(self.folder).done("train", self.settings, [self.checkpoint])
-
-    def kept(self) -> bool:
-        """Whether it is so and scored, but kept without its model (`kept.keep_language_run`)."""
-        made = Steps(self.folder).done("train", self.settings, [])
-        return made and (self.folder / SCORES).exists() and not self.checkpoint.exists()
+        """Whether it was trained to its end, perhaps in a folder that has no model any more."""
+        return Steps(self.folder).done("train", self.settings, [])
 
     def claim(self) -> None:
-        """Write config.json, or see that it is of the same settings."""
+        """Write config.json, or see that it has the same settings.
+
+        Raises:
+            UserError: as `run.plan_run`.
+        """
         path = self.folder / "config.json"
         if path.exists():
-            found = configuration(self.folder)
-            wanted = {"precision": self.precision, **json.loads(json.dumps(self.settings))}
-            for name in {**wanted, **found}:
-                if name != "versions" and found.get(name) != wanted.get(name):
-                    raise UserError(
-                        f"{self.folder} is a run with {name} {found.get(name)!r:.60}, not "
-                        f"{wanted.get(name)!r:.60}: name another --out"
-                    )
+            wanted = json.loads(json.dumps(self.settings))
+            check_same_settings(self.folder, language_settings(self.folder), wanted)
             return
         check_unclaimed(self.folder)
-        write_json(path, {**self.settings, "versions": versions()})
+        facts = {"folder_version": FOLDER_VERSION, "versions": versions()}
+        write_json(path, {**self.settings, **facts})
+
+
+def language_config(folder: Path) -> dict[str, Any]:
+    """A language model's run's config.json.
+
+    Raises:
+        UserError: it cannot be read, or is of another version.
+    """
+    config: dict[str, Any] = read_json(folder / "config.json")
+    check_folder_version(folder, config, TRAIN_AGAIN)
+    return config
+
+
+def language_settings(folder: Path) -> dict[str, Any]:
+    """What of `language_config` decides the result."""
+    config = language_config(folder)
+    return {k: value for k, value in config.items() if k not in ("folder_version", "versions")}
 
 
 def each_once(told: Iterable[tuple[str, str]]) -> list[str]:
@@ -89,14 +101,14 @@ def pretraining_notes(folders: Sequence[Path]) -> list[str]:
     """How the runs of such folders were pre-trained, and with what, in words."""
     made, used = [], []
     for folder in folders:
-        config = configuration(folder)
+        config = language_config(folder)
         recipe = config["recipe"]
         how = (
             f"Pre-training: {recipe['updates']:,} updates of {recipe['batch']:,} blocks of "
             f"{recipe['tokens']:,} subwords, in {config['precision']}"
         )
         made.append((how, folder.name))
-        used.append(", ".join(f"{name} {of}" for name, of in config.get("versions", {}).items()))
+        used.append(", ".join(f"{name} {of}" for name, of in config["versions"].items()))
     return [f"{line}." for line in (*each_once(made), *dict.fromkeys(used)) if line]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import open_on_meta
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import key
@@ -18,7 +19,6 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import comet, generation, scoring, training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe, recipe
-from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.run import Run, plan_run, run_name, settings_of
 
 #: What fairseq calls the checkpoint of an epoch's end.
@@ -26,16 +26,9 @@ _EPOCHS = re.compile(r"checkpoint\d+\.pt")
 
 
 def plan_runs(
-    wanted: Recipe,
-    kinds: Iterable[str],
-    seeds: Sequence[int],
-    data: DataFolder,
-    folder: Path,
-    any_precision: bool = False,
+    wanted: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: DataFolder, folder: Path
 ) -> list[Run]:
     """A run below ``folder`` for every kind of attention with every seed, by one recipe.
-
-    ``any_precision``: as `plan_run`.
 
     Raises:
         UserError: one is there and of other settings.
@@ -48,9 +41,7 @@ def plan_runs(
                 wanted.row, attention, seed, wanted.training.settings(), data.identity
             )
             name = run_name(wanted.row, attention, seed)
-            runs.append(
-                plan_run(folder / name, settings, {"data": str(data.folder)}, any_precision)
-            )
+            runs.append(plan_run(folder / name, settings, {"data": str(data.folder)}))
     return runs
 
 
@@ -65,9 +56,6 @@ def train(
     for run in runs:
         training.training_arguments(run, data, device, tensorboard)
     for run in runs:
-        made = run.steps.status()["steps"].get("train")
-        if made and (made["key"] != key(run.settings) or not (run.checkpoints / LAST).exists()):
-            _forget(run)
         run.keep()
     training.train(runs, data, device, board, tensorboard)
     for run in runs:
@@ -76,16 +64,12 @@ def train(
         count(run, {"model": run.key("average")})
 
 
-def _forget(run: Run) -> None:
-    """Remove what a training made that goes further, or whose checkpoints are gone: it would pass
-    for what this one makes.
-    """
-    for path in (run.metrics, run.counts, run.model, *run.folder.glob("*/scores.json")):
-        path.unlink(missing_ok=True)
-    run.steps.forget()
-
-
 def _average(run: Run) -> None:
+    if not run.checkpoints.exists():
+        raise UserError(
+            f"{run.folder} has no {run.model.name} and no checkpoints to make it of (fairseq-mhe "
+            "keep leaves both out): use the folder that was trained, or train in another --out"
+        )
     saved = saved_checkpoints(run.checkpoints)
     if run.training.patience:  # the mean is of epochs, and the last update may be within one
         saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
@@ -147,10 +131,8 @@ def score(run: Run, subset: str, tokenise: str | None = None) -> None:
     inputs = {
         "translations": run.key(f"generate {subset}"),
         "sacrebleu": metadata.version("sacrebleu"),
+        "tokeniser": tokenise,
     }
-    if tokenise != "13a":  # which there was alone once
-        inputs["tokeniser"] = tokenise
-    inputs |= scoring.other_seed()
     run.steps.perform(f"score {subset}", inputs, [folder / "scores.json"], action)
 
 
@@ -159,8 +141,5 @@ def scored(run: Run, subset: str, tokenise: str | None = None) -> bool:
     scores, steps = run.subset(subset) / "scores.json", run.steps.status()["steps"]
     if f"score {subset}" not in steps or not scores.is_file():
         return False
-    further = run.training.patience and "train" in steps
-    if further and steps["train"]["key"] != key(run.settings):
-        return False  # it is to go further
     found = scoring.tokeniser_in(scoring.read_scores(scores).bleu.signature) if tokenise else None
     return found == tokenise

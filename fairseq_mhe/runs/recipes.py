@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
@@ -64,17 +64,13 @@ class Training:
         return self.max_tokens * self.batches
 
     def settings(self) -> dict[str, Any]:
-        """The recipe as a run's settings keep it.
-
-        A field with a default is left out where it has that value, so that a field that is new to
-        this class does not make runs of before it look like runs of other settings.
-        """
-        return {f.name: value for f in fields(self) if (value := vars(self)[f.name]) != f.default}
+        """The recipe as a run's settings keep it."""
+        return asdict(self)
 
     def shortened(self, updates: int) -> Training:
         """The same recipe over another number of updates: the warm-up keeps its share.
 
-        Where patience may end it anyway, the number is a limit, and all before it stays the same.
+        Where patience may end a training earlier, ``updates`` is a limit, and the warm-up stays.
         """
         if self.patience:
             return replace(self, updates=updates)

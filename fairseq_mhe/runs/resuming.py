@@ -78,12 +78,6 @@ def check_unclaimed(folder: Path) -> None:
         )
 
 
-def within_epoch(checkpoint: Path) -> bool:
-    """Whether a checkpoint was saved before the end of its epoch."""
-    state = read_checkpoint(checkpoint).get("extra_state") or {}
-    return bool((state.get("train_iterator") or {}).get("iterations_in_epoch"))
-
-
 def _check_batch_size(checkpoint: Path, state: Mapping[str, Any], batch_size: int) -> None:
     config = state.get("cfg") or {}
     before = (config.get("dataset") or {}).get("batch_size")

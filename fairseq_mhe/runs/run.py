@@ -2,21 +2,21 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
+from fairseq_mhe.common.folder_version import FOLDER_VERSION, check_folder_version
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.resuming import check_unclaimed
 
-_PRECISION = "precision"
-#: Of what settings leave out.
-_DEFAULTS = {each.name: each.default for each in fields(Training) if each.default is not MISSING}
+#: What to do with a folder of another version.
+TRAIN_AGAIN = "choose another --out and train again, or use that version"
 
 
 @dataclass(frozen=True)
@@ -61,16 +61,7 @@ class Run:
         return Training(**self.settings["training"])
 
     def place(self, name: str) -> Path:
-        """Where its "data" or "start" lay.
-
-        Raises:
-            UserError: config.json does not say.
-        """
-        if name not in self.config["surroundings"]:
-            raise UserError(
-                f"{self.folder / 'config.json'} does not say where its {name} lies: put back what "
-                "it was, or give the command that trains it again"
-            )
+        """Where its "data" or "start" lay."""
         return Path(self.config["surroundings"][name])
 
     @property
@@ -155,47 +146,35 @@ def settings_of(
     return {**settings, "options": list(options)} if options else settings
 
 
-def plan_run(
-    folder: Path,
-    settings: Mapping[str, Any],
-    surroundings: Mapping[str, Any],
-    any_precision: bool = False,
-) -> Run:
-    """A run that is to be made, or gone on with where one of the same settings is there.
-
-    Where patience may end a training, its updates are a limit, and a larger one lets it go on.
+def plan_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
+    """Open the run folder, or plan a new one; refuse a folder with other settings.
 
     A new run is not written until its work begins (`Run.keep`), so that a command that is refused
     leaves nothing that the next one has to fit.
 
     ``surroundings``: what may change from start to start, such as where the data lies.
-    ``any_precision``: one that is there goes on in the precision that it began with.
 
     Raises:
-        UserError: the folder is of other settings, or has checkpoints of unknown ones.
+        UserError: the folder has other settings, is of another version, or has checkpoints and no
+            config.json.
     """
     path = folder / "config.json"
     wanted = json.loads(json.dumps(settings))
     if path.exists():
-        config = read_json(path)
-        if any_precision:
-            wanted["training"] = _in_precision_of(config["settings"], wanted["training"])
-        if _goes_further(config["settings"], wanted):
-            return Run(folder, {**config, "settings": wanted, "surroundings": dict(surroundings)})
-        if config["settings"] != wanted:
-            difference = _difference(config["settings"], wanted)
-            raise UserError(
-                f"{folder} was made with other settings ({difference}): "
-                "choose another --out, or remove that folder"
-            )
+        config = _read_config(folder)
+        check_same_settings(folder, config["settings"], wanted)
         run = Run(folder, {**config, "surroundings": dict(surroundings)})
         if run.config != config:
             run.keep()
         return run
     check_unclaimed(folder)
-    return Run(
-        folder, {"settings": wanted, "surroundings": dict(surroundings), "versions": versions()}
-    )
+    config = {
+        "folder_version": FOLDER_VERSION,
+        "settings": wanted,
+        "surroundings": dict(surroundings),
+        "versions": versions(),
+    }
+    return Run(folder, config)
 
 
 def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
@@ -209,36 +188,39 @@ def read_run(folder: Path) -> Run:
     """A run folder that exists.
 
     Raises:
-        UserError: it is no run folder.
+        UserError: it is no run folder, or of another version.
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is no run folder: it has no config.json")
-    return Run(folder, read_json(folder / "config.json"))
+    return Run(folder, _read_config(folder))
 
 
-def _in_precision_of(there: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a training in the precision of the settings that are there."""
-    found = {name: value for name, value in training.items() if name != _PRECISION}
-    if _PRECISION in there["training"]:
-        found[_PRECISION] = there["training"][_PRECISION]
-    return found
+def _read_config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = read_json(folder / "config.json")
+    check_folder_version(folder, config, TRAIN_AGAIN)
+    return config
 
 
-def _goes_further(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    """Whether ``new`` is ``old`` with a larger limit of updates, before which nothing differs."""
-    more = new["training"]["updates"]
-    if not new["training"].get("patience") or old["training"]["updates"] >= more:
-        return False
-    return {**old, "training": {**old["training"], "updates": more}} == new
+def check_same_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """See that a run folder has the settings that a command asks for.
+
+    Raises:
+        UserError: some settings differ; the line names each with both values.
+    """
+    if differences := _differences(old, new):
+        raise UserError(
+            f"{folder} has other settings ({'; '.join(differences)}): "
+            "give the same options again, choose another --out, or remove that folder"
+        )
 
 
-def _difference(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> str:
-    """The first setting that differs, with both values."""
-    for name in [*old, *new]:
-        before, now = (of.get(name, _DEFAULTS.get(name)) for of in (old, new))
-        if before == now:
-            continue
+def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The settings that differ, each as "name: old value, now new value"."""
+    differences = []
+    for name in dict.fromkeys([*old, *new]):
+        before, now = old.get(name), new.get(name)
         if isinstance(before, dict) and isinstance(now, dict):
-            return _difference(before, now, f"{prefix}{name} ")
-        return f"{prefix}{name}: {before!s:.12}, now {now!s:.12}"  # no more than a hash's beginning
-    return "unreadable"
+            differences += _differences(before, now, f"{prefix}{name} ")
+        elif before != now:
+            differences.append(f"{prefix}{name}: {before}, now {now}")
+    return differences

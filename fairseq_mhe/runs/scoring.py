@@ -1,8 +1,7 @@
 """Detokenised text against references with sacreBLEU; every number with what it means."""
 
-import os
 import re
-from argparse import ArgumentParser, ArgumentTypeError
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +11,6 @@ from sacrebleu.metrics import BLEU, CHRF
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest, Result
 
-from fairseq_mhe.common.arguments import seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.prepare.text import read_lines
@@ -20,9 +18,8 @@ from fairseq_mhe.prepare.tokenise import has_spaces, tokeniser
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
 _COMPOUND = re.compile(r"(\S)-(\S)")
-#: Bootstrap resamples, for confidence intervals and p-values.
-RESAMPLES = 1000
-_SEED = 12345  # of resampling; sacreBLEU's
+#: Bootstrap resamples, for confidence intervals and p-values, and their random seed, sacreBLEU's.
+RESAMPLES, SEED = 1000, 12345
 #: sacreBLEU's tokenisers, of those that need no download: its signatures name them.
 TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
 #: The languages for which sacreBLEU's default, 13a, is wrong.
@@ -170,7 +167,6 @@ def _bootstrapped(
     hypotheses: Sequence[str], references: Sequence[str], metrics: dict[str, Metric]
 ) -> dict[str, list[str | Result]]:
     """One system's scores with their intervals."""
-    bootstrap_seed()  # read by sacreBLEU, which does not check it
     return PairedTest([("system", hypotheses)], metrics, [references], "bs", RESAMPLES)()[1]
 
 
@@ -181,27 +177,6 @@ def _score(metric: BLEU | CHRF, name: str, results: Mapping[str, Sequence[str | 
     return Score(
         round(result.score, 4), round(float(result.ci or 0), 4), str(metric.get_signature())
     )
-
-
-def other_seed() -> dict[str, Any]:
-    """What resampling adds to what scores and tables are made from: nothing, or another seed."""
-    found = bootstrap_seed()
-    return {} if found == _SEED else {"seed": found}
-
-
-def bootstrap_seed() -> int | None:
-    """The seed of sacreBLEU's resampling, $SACREBLEU_SEED or 12345; ``none``: another every time.
-
-    Raises:
-        UserError: the variable is neither ``none`` nor what numpy takes.
-    """
-    text = os.environ.get("SACREBLEU_SEED", str(_SEED))
-    if text.lower() == "none":
-        return None
-    try:
-        return seed(text)
-    except ArgumentTypeError as error:
-        raise UserError(f"$SACREBLEU_SEED: {error}; unset it, or give a number or none") from None
 
 
 def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:

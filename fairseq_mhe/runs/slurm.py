@@ -76,7 +76,8 @@ def train_words(run: Run, args: argparse.Namespace) -> list[str]:
     words += ["--evaluate", "--subset", args.subset]
     words += ["--data", str(args.data.resolve()), "--out", str(args.out.resolve())]
     numbers = ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes")
-    options = {name: getattr(args, name) for name in (*numbers, "bleu_tokenizer", "precision")}
+    options = {name: getattr(args, name) for name in (*numbers, "bleu_tokenizer")}
+    options["precision"] = run.training.precision
     for option, value in options.items():
         if value is not None:
             words += [f"--{option.replace('_', '-')}", str(value)]

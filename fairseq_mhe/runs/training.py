@@ -16,10 +16,9 @@ from fairseq_mhe.models.architectures import arch_name
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.patience import Patience, saved_updates
 from fairseq_mhe.runs.processes import USER_DIR, real_warnings
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.resuming import LAST, restore, within_epoch
+from fairseq_mhe.runs.resuming import LAST, restore
 from fairseq_mhe.runs.run import Run, kind_name
 from fairseq_mhe.runs.trainers import Trainers, side_by_side
 
@@ -64,7 +63,7 @@ def training_arguments(
     # One more than the average needs, so that there is one to fall back to.
     kept = str(training.average + 1)
     if training.patience:
-        words += ["--keep-last-epochs", kept]
+        words += ["--patience", str(training.patience), "--keep-last-epochs", kept]
     else:
         words += ["--save-interval", _NEVER, "--validate-interval", _NEVER]
         words += ["--save-interval-updates", interval, "--validate-interval-updates", interval]
@@ -98,8 +97,8 @@ def train(
 
 
 def trained(run: Run) -> bool:
-    """Whether a run reached its last update and its results are there."""
-    return run.steps.done("train", run.settings, [run.checkpoints / LAST, run.metrics])
+    """Whether a run was trained to its end, perhaps in a folder without checkpoints any more."""
+    return run.steps.done("train", run.settings, [run.metrics])
 
 
 class _Training:
@@ -110,7 +109,6 @@ class _Training:
     ) -> None:
         self._run, self._device, self._board = run, device, board
         self._total = run.training.updates
-        self._patience, self._patience_is_over = Patience(run.training.patience), False
         self._started = time.monotonic()
         words = training_arguments(run, data, device, tensorboard)
         for path in (run.log, run.metrics, run.model, run.counts):
@@ -120,14 +118,8 @@ class _Training:
         board.add(run.name, self._total, done)
         run.steps.begin("train")
         self._trainers: Trainers | None = None
-        for line in _lines(run) if run.log.exists() else ():
-            self._look(line)
-        # Where a smaller limit ended it.
-        if run.training.patience and done and within_epoch(run.checkpoints / LAST):
-            self._patience.forget(done)
         # Killed after its last update: fairseq would make one more.
-        over = done >= self._total or self._patience.is_over(done)
-        if not over:
+        if done < self._total:
             headline = f"from update {done}, {device.describe(run.training.precision)}"
             self._trainers = Trainers(words, run.log, device, slot, headline)
 
@@ -138,29 +130,18 @@ class _Training:
         over = self._trainers.over()
         lines = self._trainers.new_lines()
         self._board.warn(self._run.name, real_warnings(lines))
-        for line in lines:
-            self._look(line)
-            saved = saved_updates(line)
-            if saved is not None and self._patience.is_over(saved):
-                self._patience_is_over = over = True
-                self.stop()
-        return over
-
-    def _look(self, line: str) -> None:
-        """Take note of a line of the log, and show how far it has come."""
-        for tag, values in _log_entries([line]):
-            if tag == "valid":
-                self._patience.see(values)
-            elif self._trainers:
+        for tag, values in _log_entries(lines):
+            if tag == "train_inner":
                 note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"
                 self._board.update(self._run.name, int(values["num_updates"]), note)
+        return over
 
     def finish(self) -> None:
         """See that it did its work, and write the metrics."""
         try:
-            if self._trainers and not self._patience_is_over:
+            if self._trainers:
                 self._trainers.check(f"training {self._run.name}")
-            _write_metrics(self._run, self._device, self._patience)
+            _write_metrics(self._run, self._device)
         except UserError as error:
             self._run.steps.fail("train", str(error))
             raise
@@ -175,19 +156,14 @@ class _Training:
             self._trainers.stop()
 
 
-def _lines(run: Run) -> list[str]:
-    """A run's log."""
-    return run.log.read_text(encoding="utf-8", errors="replace").split("\n")
-
-
-def _write_metrics(run: Run, device: Device, patience: Patience) -> None:
+def _write_metrics(run: Run, device: Device) -> None:
     total = run.training.updates
     made = updates_made(read_checkpoint(run.checkpoints / LAST))
-    if made < total and not patience.is_over(made):
+    if made < total and not run.training.patience:
         raise UserError(
             f"training {run.name} ended after {made} of {total} updates; its log: {run.log}"
         )
-    lines = _lines(run)
+    lines = run.log.read_text(encoding="utf-8", errors="replace").split("\n")
     measured = {"measured": _places(lines) or device.describe(run.training.precision)}
     ended = {"ended_by_patience": made} if made < total else {}
     write_json(run.metrics, {**learning_curve(lines), **measured, **ended})

@@ -29,7 +29,7 @@ from fairseq_mhe.report.language_table import with_deviation
 from fairseq_mhe.report.plots import look
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import trained_on
-from fairseq_mhe.runs.language_runs import LanguageRun
+from fairseq_mhe.runs.language_runs import LanguageRun, language_config
 from fairseq_mhe.runs.task_scores import score_task
 from studies.conversions import convert_once
 from studies.study import Report, Study
@@ -102,15 +102,14 @@ def _own(folder: Path, tasks: Mapping[str, TaskFolder]) -> _Tuned:
     Raises:
         UserError: it is not finished, or its task is not given, or another form of it.
     """
-    config = read_json(folder / "config.json")
+    config = language_config(folder)
     scores = finished_scores(folder)
     if scores is None:
         raise UserError(f"{folder} has no scores yet: finish it with fairseq-mhe finetune")
     if config["task"] not in tasks:
         raise UserError(f"{folder} is of {config['task']}: name its folder too, in --tasks")
     task = tasks[config["task"]]
-    # Older scores do not say of which examples they are.
-    if config["data"] != trained_on(task) or scores.get("data", task.scored) != task.scored:
+    if config["data"] != trained_on(task) or scores["data"] != task.scored:
         raise UserError(
             f"{folder} was trained or scored on other examples than {task.folder} has: name the "
             "folder of its examples in --tasks, or give its finetune command again"

@@ -14,7 +14,7 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.report.significance import UNSTABLE, Noise
-from fairseq_mhe.runs import devices, kept, pipeline
+from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run, plan_run, settings_of
 from studies.study import Report, Study, Table
@@ -75,10 +75,6 @@ def run(
     study = Study(out, data, args.subset, devices.on_gpu(args), args.typed)
     with only_one(out, below=False):  # others may evaluate the runs, whose folders have own locks
         runs = {variant: [_open(study, recipe, variant, n) for n in seeds] for variant in every}
-        for of_variant in runs.values():
-            for found in of_variant:
-                if pipeline.scored(found, study.subset):  # perhaps kept without the text
-                    kept.complete(found, data, study.subset)
         if not args.finished_only:
             _work(study, recipe, runs, args, report)
         if not _report(study, recipe, runs, report, show=True):
@@ -138,16 +134,10 @@ def _work(
 
 
 def _tidy(run: Run) -> None:
-    """Remove the numbered checkpoints of a scored run: with many runs they would fill the disk.
-
-    Those of a run that patience may end stay: with a larger limit of updates it goes further, and
-    its model is then the mean of epochs before this one, too.
-    """
-    numbered = ("checkpoint_*_*.pt", "checkpoint[0-9]*.pt")
-    for names in () if run.training.patience else numbered:
+    """Remove the checkpoints of a scored run but the last: with many runs they fill the disk."""
+    for names in ("checkpoint_*_*.pt", "checkpoint[0-9]*.pt", "checkpoint_best.pt"):
         for path in run.checkpoints.glob(names):
             path.unlink()
-    (run.checkpoints / "checkpoint_best.pt").unlink(missing_ok=True)
 
 
 def heading(

@@ -24,6 +24,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.table import QUICKSTART
 from tests.fixtures.processes import kill
 from tests.fixtures.trained import (
+    FLOAT32,
     QUICKSTART_UPDATES,
     Finished,
     quickstart,
@@ -130,13 +131,13 @@ def test_other_settings_in_the_same_folder_are_refused(
         "200",
         "--updates",
         str(QUICKSTART_UPDATES + 1),
-        "--cpu",
+        *FLOAT32,
         "--out",
         str(out),
     ]
     assert cli.main(words) == 2
     last = capsys.readouterr().err.strip().split("\n")[-1]
-    assert "was made with other settings (training updates: 20, now 21)" in last
+    assert "has other settings (training updates: 20, now 21)" in last
     assert snapshot(out) == before
 
 

@@ -299,7 +299,7 @@ def test_the_papers_rows_can_be_named(
         (["--finished-only"], "is finished yet: there is nothing to tabulate"),
         (
             ["--updates", "9", "--out", "TABLE"],
-            f"was made with other settings (training updates: {TABLE_UPDATES}, now 9)",
+            f"has other settings (training updates: {TABLE_UPDATES}, now 9)",
         ),
     ],
 )

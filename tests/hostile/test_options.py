@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ import torch
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from fairseq_mhe import cli
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.optimizer import AdamMHE
@@ -23,7 +21,6 @@ from fairseq_mhe.runs.processes import Child
 from fairseq_mhe.runs.run import open_run
 from tests.fixtures.models import make_model
 from tests.fixtures.runs import settings
-from tests.fixtures.small_runs import MADE
 
 
 def test_a_model_that_was_trained_with_some_layers_is_loaded_again() -> None:
@@ -49,24 +46,6 @@ def test_a_decay_that_lets_weights_grow_is_refused(decay: float) -> None:
     cfg = SimpleNamespace(head_embedding_weight_decay=decay)
     with pytest.raises(ErrorExit, match=r"--head-embedding-weight-decay \S+: give 0 or more"):
         AdamMHE(cfg, make_model(attention="mhe_mul").parameters())  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("value", ["abc", "", "-1", "1.5", str(2**32)])
-def test_sacrebleus_seed_is_checked(
-    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SACREBLEU_SEED", value)
-    (tmp_path / "text").write_text("ein Satz mit fünf Wörtern\n")
-    line = ["score", "--reference", str(tmp_path / "text"), "--hypothesis", str(tmp_path / "text")]
-    assert cli.main(line) == 2
-    assert capsys.readouterr().err.startswith(
-        f"fairseq-mhe score: error: $SACREBLEU_SEED: {value!r} is no whole number"
-    )
-    data = shutil.copytree(MADE / "data", tmp_path / "data")
-    line = ["run-table", "--rows", "tiny", "--cpu", "--data", str(data), "--out", str(tmp_path)]
-    assert cli.main(line) == 2
-    assert "$SACREBLEU_SEED" in capsys.readouterr().err, "before anything is trained"
-    assert not list(tmp_path.glob("*/train.log"))
 
 
 @pytest.mark.parametrize("name", ["train.log", "metrics.json", "model.pt", "counts.json"])

@@ -1,4 +1,4 @@
-"""The precision is what is fast here, or what was asked for, or what a folder began with."""
+"""The precision is what was asked for, or what is fast on this machine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ import pytest
 import torch
 
 from fairseq_mhe.common import system
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs import precision
-from fairseq_mhe.runs.language_runs import LanguageRun
-from fairseq_mhe.runs.precision import AUTO, chosen, fastest, of_language_model, told
-from fairseq_mhe.runs.recipes import QUICKSTART
-from fairseq_mhe.runs.run import open_run, plan_run
+from fairseq_mhe.runs.precision import AUTO, chosen, fastest, told
+from fairseq_mhe.runs.run import open_run
 from fairseq_mhe.runs.training import training_arguments
 from tests.fixtures.runs import settings
 from tests.runs.test_training import CPU, DATA
@@ -51,49 +48,18 @@ def test_a_gpu_trains_in_half_precision(
     assert fastest(gpu=True) == expected
 
 
-def test_a_folder_goes_on_as_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "fastest", lambda gpu: "bf16")
-    assert chosen(AUTO, False, tmp_path) == "bf16"
-    assert chosen("fp16", False, tmp_path) == "fp16"
-    LanguageRun(tmp_path / "a", {"recipe": {}}, 1).claim()
-    assert chosen(AUTO, False, tmp_path) == "bf16", "that is a run of another sort"
-    made = open_run(tmp_path / "r", settings(), {})  # in float32, as all were once
-    assert chosen(AUTO, False, tmp_path) == "float32"
-    faster = settings(precision="bf16")
-    with pytest.raises(UserError, match=r"\(training precision: float32, now bf16\)"):
-        plan_run(made.folder, faster, {})
-    again = plan_run(made.folder, faster, {}, any_precision=True)
-    assert again.config == made.config
+def test_auto_is_what_is_fast_and_else_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "fastest", lambda gpu: "fp16" if gpu else "bf16")
+    assert [chosen(AUTO, gpu) for gpu in (True, False)] == ["fp16", "bf16"]
+    assert chosen("float32", True) == "float32"
 
 
-def test_a_language_models_folder_goes_on_as_it_began(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(precision, "fastest", lambda gpu: "bf16")
-    fast, plain = (
-        ({"precision": "bf16"}, ["--optimizer", "adam_fused", "--bf16"]),
-        ({}, ["--optimizer", "adam"]),
-    )
-    one, other = tmp_path / "one", tmp_path / "other"
-    assert of_language_model(AUTO, False, one) == fast
-    LanguageRun(one, {"recipe": {}, "seed": 1}, 1).claim()
-    assert of_language_model(AUTO, False, one) == of_language_model(AUTO, False, other) == plain
-    LanguageRun(other, {"recipe": {}, "seed": 1, **fast[0]}, 1).claim()
-    assert of_language_model(AUTO, False, other) == fast
-    assert of_language_model("float32", False, other) == plain
-    for folder, wanted, message in (
-        (other, {"seed": 1}, "'bf16', not 'float32'"),
-        (one, {"seed": 1, **fast[0]}, "'float32', not 'bf16'"),
-    ):
-        with pytest.raises(UserError, match=f"run with precision {message}: name another --out"):
-            LanguageRun(folder, wanted, 1).claim()
-    (one / "config.json").write_text('{"precision": 16}')
-    with pytest.raises(UserError, match=r"config\.json"):
-        of_language_model(AUTO, False, one)
+def test_fairseq_is_told_it_with_the_optimizer() -> None:
+    assert precision.flags("bf16") == ["--optimizer", "adam_fused", "--bf16"]
+    assert precision.flags("float32") == ["--optimizer", "adam"]
 
 
 def test_it_is_a_setting_that_fairseq_is_told(tmp_path: Path) -> None:
-    assert "precision" not in QUICKSTART.training.settings()
     run = open_run(tmp_path / "r", settings(precision="bf16"), {})
     words = training_arguments(run, DATA, CPU)
     assert ("--bf16" in words, "--cpu" in words) == (True, True)

@@ -100,20 +100,6 @@ def test_where_patience_may_end_it_fewer_updates_change_nothing_before() -> None
     assert training.shortened(2500) == replace(training, updates=2500)
 
 
-def test_the_quickstarts_settings_are_those_of_the_published_runs() -> None:
-    assert QUICKSTART.training.settings() == {
-        "updates": 3000,
-        "max_tokens": 1024,
-        "lr": 0.003,
-        "warmup_updates": 300,
-        "dropout": 0.1,
-        "label_smoothing": 0.1,
-        "weight_decay": 0.0,
-        "checkpoints": 15,
-        "average": 5,
-    }
-
-
 def test_settings_make_the_training_again() -> None:
     for found in RECIPES.values():
         assert type(found.training)(**found.training.settings()) == found.training
@@ -201,11 +187,6 @@ def test_fairseq_understands_the_decoding_options() -> None:
         wanted.max_tokens,
     )
     assert (args.max_len_a, args.max_len_b) == (wanted.max_len_a, wanted.max_len_b)
-
-
-def test_a_field_that_is_new_shows_in_the_settings_only_where_it_matters() -> None:
-    assert "batches" not in TRAINING.settings()
-    assert replace(TRAINING, batches=2).settings() == {**TRAINING.settings(), "batches": 2}
 
 
 def test_decay_of_head_embeddings_in_fp16_leaves_the_gradients_as_they_are() -> None:

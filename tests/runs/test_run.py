@@ -15,7 +15,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.steps import Steps, key, only_one
 from fairseq_mhe.runs.language_runs import LanguageRun
-from fairseq_mhe.runs.pipeline import scored
 from fairseq_mhe.runs.run import kind_name, open_run, plan_run, read_run, run_name
 from tests.fixtures.runs import settings
 
@@ -41,31 +40,17 @@ def test_the_same_settings_go_on_and_the_data_may_move(tmp_path: Path) -> None:
 def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Path) -> None:
     open_run(tmp_path / "r", settings(), {"data": "/here"})
     before = (tmp_path / "r" / "config.json").read_bytes()
-    with pytest.raises(
-        UserError, match=r"other settings \(training updates: 40, now 50\)"
-    ) as refused:
-        open_run(tmp_path / "r", settings(updates=50), {"data": "/there"})
+    data = {"languages": ["en", "de"], "fingerprint": "0" * 63 + "1"}
+    differences = (
+        "training updates: 40, now 50; training precision: float32, now bf16; "
+        f"data fingerprint: {'0' * 64}, now {'0' * 63}1"
+    )
+    other = {**settings(updates=50, precision="bf16"), "data": data}
+    with pytest.raises(UserError, match=rf"has other settings \({differences}\)") as refused:
+        open_run(tmp_path / "r", other, {"data": "/there"})
     assert str(tmp_path / "r") in str(refused.value)
     assert "\n" not in str(refused.value)
     assert (tmp_path / "r" / "config.json").read_bytes() == before
-
-
-def test_a_limit_of_updates_may_be_raised(tmp_path: Path) -> None:
-    """Where patience ends a training: the folder of the shorter one goes further, and only then."""
-    short, long = (settings(updates=updates, patience=10) for updates in (50, 80))
-    run = open_run(tmp_path / "r", short, {})
-    run.steps.finish("train", run.settings, 1.0)
-    run.steps.finish("score test", {}, 1.0)
-    write_json(run.subset("test") / "scores.json", {})
-    assert scored(run, "test")
-    further = plan_run(run.folder, long, {})
-    assert (further.training.updates, scored(further, "test")) == (80, False)
-    assert read_run(run.folder).config == run.config, "nothing is written before work begins"
-    further.keep()
-    with pytest.raises(UserError, match="training updates: 80, now 50"):
-        plan_run(run.folder, short, {})
-    with pytest.raises(UserError, match="seed: 1, now 2"):
-        plan_run(run.folder, settings(seed=2, updates=90, patience=10), {})
 
 
 def test_checkpoints_of_nobody_knows_what_are_not_gone_on_from(tmp_path: Path) -> None:
@@ -83,7 +68,36 @@ def test_checkpoints_of_nobody_knows_what_are_not_gone_on_from(tmp_path: Path) -
     plan_run(tmp_path, settings(), {})
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"settings": {"row": "tiny"'])
+@pytest.mark.parametrize("version", [None, 2])
+def test_a_run_of_another_version_is_refused_in_one_line(
+    tmp_path: Path, version: int | None
+) -> None:
+    run = open_run(tmp_path / "r", settings(), {})
+    language_run = LanguageRun(tmp_path / "l", {"seed": 1}, 1)
+    language_run.claim()
+    for folder in (run.folder, language_run.folder):
+        config = json.loads((folder / "config.json").read_text())
+        write_json(folder / "config.json", {**config, "folder_version": version})
+    told = "was made by another version of fairseq-mhe: choose another --out and train again"
+    with pytest.raises(UserError, match=f"{run.folder} {told}"):
+        read_run(run.folder)
+    with pytest.raises(UserError, match=told):
+        plan_run(run.folder, settings(), {})
+    with pytest.raises(UserError, match=f"{language_run.folder} {told}"):
+        language_run.claim()
+
+
+def test_a_language_models_run_has_its_settings_or_refuses_others(tmp_path: Path) -> None:
+    recipe = {"updates": 10, "tokens": 64}
+    LanguageRun(tmp_path, {"recipe": recipe, "seed": 1}, 1).claim()
+    LanguageRun(tmp_path, {"recipe": recipe, "seed": 1}, 1).claim()
+    other = {"recipe": {**recipe, "tokens": 32}, "seed": 1, "precision": "bf16"}
+    differences = "recipe tokens: 64, now 32; precision: None, now bf16"
+    with pytest.raises(UserError, match=rf"has other settings \({differences}\)"):
+        LanguageRun(tmp_path, other, 1).claim()
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"settings": {"row": "tiny"'])
 def test_a_damaged_config_is_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(UserError, match="cannot read"):

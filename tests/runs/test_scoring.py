@@ -17,7 +17,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.scoring import (
     bleu4,
     bleu_tokeniser,
-    bootstrap_seed,
     described,
     read_aligned,
     read_scores,
@@ -74,19 +73,6 @@ def test_the_version_in_a_signature_is_not_the_tokenisers_name() -> None:
 
 def test_a_perfect_translation_has_no_interval() -> None:
     assert score(REFERENCES, REFERENCES).bleu.confidence == 0
-
-
-def test_the_seed_of_the_resampling_is_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
-    assert bootstrap_seed() == 12345
-    for text, expected in (("7", 7), ("none", None), ("None", None)):
-        monkeypatch.setenv("SACREBLEU_SEED", text)
-        assert bootstrap_seed() == expected
-    monkeypatch.setenv("SACREBLEU_SEED", "abc")
-    with pytest.raises(
-        UserError, match=r"\$SACREBLEU_SEED: .*abc.*unset it, or give a number or none"
-    ):
-        bootstrap_seed()
 
 
 def test_the_fixed_seed_gives_the_same_numbers_each_time() -> None:

@@ -115,7 +115,7 @@ def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
     args = parser.parse_args(
         ["--data", str(tmp_path / "d"), "--out", str(tmp_path / "o"), *options]
     )
-    run = open_run(tmp_path / "r", settings("mhe_add", seed=3), {})
+    run = open_run(tmp_path / "r", settings("mhe_add", seed=3, precision="bf16"), {})
     words = slurm.train_words(run, args)
     assert words[:5] == ["train", "tiny", "mhe_add", "--seed", "3"]
     again = cli.build_parser("train").parse_args(words)

@@ -10,6 +10,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.folder_version import FOLDER_VERSION
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import TASKS
 from studies.collaborative_nlu import _check_one_model, _own
@@ -21,9 +22,9 @@ def tuned(folder: Path, start: str = "mha", **scored: Any) -> Path:
     """A finished run's folder."""
     data = {"text": "its text", "train": "its training", "block": 128}
     config = {"task": "rte", "seed": 1, "start": start, "data": data}
-    write_json(folder / "config.json", config)
+    write_json(folder / "config.json", {"folder_version": FOLDER_VERSION, **config})
     scores = {"task": "rte", "examples": {"dev": 5}, "scores": {"score": 60.0}, "model": "m"}
-    write_json(folder / "scores.json", {**scores, **scored})
+    write_json(folder / "scores.json", {**scores, "data": RTE.scored, **scored})
     return folder
 
 
@@ -51,5 +52,4 @@ def test_runs_are_of_the_tasks_examples(
 ) -> None:
     with pytest.raises(UserError, match="trained or scored on other examples than rte has"):
         _own(tuned(tmp_path / "run", **scored), {"rte": task})
-    for found in ({}, {"data": RTE.scored}):  # older runs do not say it
-        assert _own(tuned(tmp_path / "run", **found), {"rte": RTE}).score == 60
+    assert _own(tuned(tmp_path / "run"), {"rte": RTE}).score == 60

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,16 +66,6 @@ def test_a_model_has_the_options_of_the_run_that_it_is_like(
     assert wide.settings["options"] == ["--attention-head-dim", "19"]
     both = of_runs.model_of("both", run, "mqa", TRAINING, ["--collaborative-dim", "16"])
     assert both.settings["options"] == ["--attention-head-dim", "19", "--collaborative-dim", "16"]
-
-
-def test_a_run_that_does_not_say_where_its_data_lies_is_one_line(
-    make_run: Callable[..., Run], tmp_path: Path
-) -> None:
-    run = make_run("mha", 3)
-    del run.config["surroundings"]["data"]
-    args = argparse.Namespace(data=None, out=tmp_path / "out", subset="test", cpu=True, typed=[])
-    with pytest.raises(UserError, match="does not say where its data lies"):
-        study.open_study(args, run)
 
 
 def test_a_run_is_scored_in_a_folder_that_is_locked(

@@ -27,12 +27,11 @@ def finished_only() -> Callable[..., list[str]]:
     return words
 
 
-def test_runs_that_were_kept_without_their_text_are_reported(
+def test_kept_runs_are_reported(
     finished_only: Callable[..., list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
     assert cli.main(["keep", *(str(run_of(MADE, k)) for k in KINDS), "--out", str(out)]) == 0
-    assert not list(out.rglob("references.txt"))
     assert main(finished_only(out, "--cpu")) == 0, capsys.readouterr().err
     assert "mhe_mul" in (out / "gap.md").read_text()
 
@@ -48,16 +47,10 @@ def test_what_is_only_reported_needs_no_gpu_and_leaves_the_runs_to_others(
     assert of_another.exists()
 
 
-@pytest.mark.parametrize(("patience", "left"), [(0, ["last"]), (10, ["7", "8", "last"])])
-def test_epochs_that_a_longer_training_would_average_stay(
-    make_run: Callable[..., Run], patience: int, left: list[str]
-) -> None:
+def test_of_a_scored_runs_checkpoints_the_last_stays(make_run: Callable[..., Run]) -> None:
     run = make_run("mha", 3)
-    run.settings["training"]["patience"] = patience
     run.checkpoints.mkdir()
-    names = ["_last", "_best", *(("7", "8") if patience else ("_1_20", "_2_40"))]
-    for name in names:
+    for name in ("_last", "_best", "7", "_1_20"):
         (run.checkpoints / f"checkpoint{name}.pt").touch()
     trainings._tidy(run)
-    found = sorted(path.stem.removeprefix("checkpoint") for path in run.checkpoints.iterdir())
-    assert [name.removeprefix("_") for name in found] == left
+    assert [path.name for path in run.checkpoints.iterdir()] == ["checkpoint_last.pt"]
