@@ -15,16 +15,11 @@ With biases, the query's and key's leave one term that softmax does not ignore: 
 and is kept beside the key.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.cp import decompose
-from fairseq_mhe.attention.fitting import Fitted, Trained, root
-from fairseq_mhe.attention.heads import Heads, projected, with_rows
-from fairseq_mhe.attention.sublayer import Option
+from fairseq_mhe.attention.base import Attention, Option, split_heads
+from fairseq_mhe.attention.written_out import WrittenOut, projected, with_rows
 
 
 class CollaborativeAttention(Attention):
@@ -47,30 +42,29 @@ class CollaborativeAttention(Attention):
         "stock head is wide (with biases, one less)"
     )
     linear_heads = False
-    fits_by_tensorly = True
     collaborative_dim: int
 
-    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
-        super().__init__(embed_dim, num_heads, **given)
+    def build(self) -> None:
+        """Queries and keys of width D, mixing vectors, n value heads, and the content term."""
         if self.collaborative_dim is None:
-            self.collaborative_dim = max(1, embed_dim // 4)
+            self.collaborative_dim = max(1, self.embed_dim // 4)
         width = self.collaborative_dim
         if width < 1:
             raise ValueError(f"collaborative_dim must be positive, not {width}")
         self.key_heads = 1
         self.k_proj = nn.Linear(self.kdim, width, bias=False)
-        self.q_proj = nn.Linear(embed_dim, width, bias=False)
+        self.q_proj = nn.Linear(self.embed_dim, width, bias=False)
         for projection in (self.k_proj, self.q_proj):
             nn.init.xavier_uniform_(projection.weight, gain=self.gain(projection.in_features))
-        self.mixing = nn.Parameter(torch.empty(num_heads, width))  # (n, D), m_i
+        self.mixing = nn.Parameter(torch.empty(self.num_heads, width))  # (n, D), m_i
         nn.init.xavier_uniform_(self.mixing)
-        self.v_proj = self.input_linear(self.vdim, num_heads * self.head_dim)
+        self.v_proj = self.input_linear(self.vdim, self.num_heads * self.head_dim)
         self.out_proj = self.output_linear()
         self.content_proj: nn.Linear | None = None  # (n, kdim), v_i / sqrt(d)
         if self.bias:
-            self.content_proj = nn.Linear(self.kdim, num_heads, bias=False)
+            self.content_proj = nn.Linear(self.kdim, self.num_heads, bias=False)
             nn.init.zeros_(self.content_proj.weight)
-        self.key_head_dim = width + (num_heads if self.bias else 0)
+        self.key_head_dim = width + (self.num_heads if self.bias else 0)
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, D): (X W_Q) * m_i.
@@ -92,7 +86,7 @@ class CollaborativeAttention(Attention):
             shared = torch.cat((shared, self.content_proj(key)), dim=-1)  # (S, B, D + n)
         return shared.transpose(0, 1).unsqueeze(1), split_heads(self.v_proj(value), self.num_heads)
 
-    def written_out(self) -> Heads:
+    def written_out(self) -> WrittenOut:
         """m_i in the query; the content term v_i is one more key channel, which a constant query
         reads.
 
@@ -111,28 +105,5 @@ class CollaborativeAttention(Attention):
             query_bias[:, -1] = 1 / self.scaling
             key = torch.cat((key, content.unsqueeze(1)), dim=1)
         unbiased = key.new_zeros(key.shape[:2])
-        value = projected(self.v_proj, self.num_heads, self.num_heads)
-        return Heads.of(self, (query, query_bias), (key, unbiased), value)
-
-    def fitted(self, trained: Trained) -> Fitted:
-        """The scores' forms, stacked, are a CP decomposition (section 3.3); exact for D = n d."""
-        heads, inputs = trained.heads.scaled(self.scaling), trained.inputs
-        query_root, query_inverse = root(inputs.query.second)
-        key_root, key_inverse = root(inputs.memory.covariance)  # softmax ignores the memory's mean
-        forms = query_root @ heads.scores() / self.scaling @ key_root  # (n, C, M)
-        rank = min(heads.key.size(1), *forms.shape[1:])
-        found = decompose(forms, self.collaborative_dim, rank, trained.iterations, trained.advance)
-        parameters = {
-            "q_proj.weight": found.query @ query_inverse,  # (D, C)
-            "k_proj.weight": found.key @ key_inverse,  # (D, M)
-            "mixing": found.mixing,  # (n, D)
-            "v_proj.weight": heads.value.flatten(0, 1),
-            "out_proj.weight": heads.output.transpose(0, 1).flatten(1),
-        }
-        if self.bias:
-            parameters |= {
-                "v_proj.bias": heads.value_bias.flatten(),
-                "out_proj.bias": heads.output_bias,
-                "content_proj.weight": heads.content(),  # (n, M)
-            }
-        return Fitted(parameters, found.error, found.iterations)
+        value = projected(self.v_proj, self.num_heads)
+        return WrittenOut.of(self, (query, query_bias), (key, unbiased), value)

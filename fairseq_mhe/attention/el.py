@@ -6,14 +6,11 @@ leaves no other reading; the EL-attention of Yan et al. 2021 is another thing, a
 of MHA for decoding.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.heads import Heads, projected
-from fairseq_mhe.attention.sublayer import PACKED_GAIN
+from fairseq_mhe.attention.base import PACKED_GAIN, Attention, split_heads
+from fairseq_mhe.attention.written_out import WrittenOut, projected
 
 
 class ELAttention(Attention):
@@ -21,15 +18,15 @@ class ELAttention(Attention):
 
     keys_are_values = True
 
-    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
-        super().__init__(embed_dim, num_heads, **given)
-        width = num_heads * self.head_dim
+    def build(self) -> None:
+        """Projections of the query and the output alone."""
+        width = self.num_heads * self.head_dim
         if not self.kdim == self.vdim == width:
             raise ValueError(
-                f"el slices its input into heads: num_heads {num_heads} x head_dim {self.head_dim}"
-                f" = {width} must equal kdim {self.kdim} and vdim {self.vdim}"
+                f"el slices its input into heads: num_heads {self.num_heads} x head_dim "
+                f"{self.head_dim} = {width} must equal kdim {self.kdim} and vdim {self.vdim}"
             )
-        self.q_proj = self.linear(embed_dim, width, PACKED_GAIN)
+        self.q_proj = self.linear(self.embed_dim, width, PACKED_GAIN)
         self.out_proj = self.output_linear()
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -37,9 +34,9 @@ class ELAttention(Attention):
         slices = split_heads(key, self.num_heads)
         return slices, slices
 
-    def written_out(self) -> Heads:
+    def written_out(self) -> WrittenOut:
         """Keys and values are slices of the input: rows of the identity."""
         slices = torch.eye(self.kdim, dtype=torch.float64).unflatten(0, (self.num_heads, -1))
         unbiased = slices.new_zeros(slices.shape[:2])  # (n, d), for slices of (n, d, M)
-        query = projected(self.q_proj, self.num_heads, self.num_heads)
-        return Heads.of(self, query, (slices, unbiased), (slices, unbiased))
+        query = projected(self.q_proj, self.num_heads)
+        return WrittenOut.of(self, query, (slices, unbiased), (slices, unbiased))

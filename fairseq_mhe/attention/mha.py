@@ -4,19 +4,13 @@ Head i: softmax(X W_Q^i (Y W_K^i)^T / sqrt(d)) Y W_V^i; output concat(heads) W_O
 Parameters without biases: 2 C n d + kdim n d + vdim n d, that is 4 C^2.
 """
 
-from typing import Any
-
 from fairseq_mhe.attention.base import Attention
-from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention.written_out import WrittenOut
 
 
 class MultiheadAttention(Attention):
     """Every head has projections of its own; weights are named and initialised as fairseq's."""
 
-    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
-        super().__init__(embed_dim, num_heads, **given)
-        self.project(num_heads, kept=num_heads)
-
-    def written_out(self) -> Heads:
+    def written_out(self) -> WrittenOut:
         """The heads as they are."""
-        return Heads.of_projections(self)
+        return WrittenOut.of_projections(self)

@@ -4,33 +4,28 @@ H = softmax(X W_Q (Y W_K)^T / sqrt(d)) Y W_V; output concat(H, ..., H) W_O: MHE 
 embeddings. Parameters without biases: C d + kdim d + vdim d + n d C.
 """
 
-from typing import Any
-
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import linear
 
 from fairseq_mhe.attention.base import Attention
-from fairseq_mhe.attention.heads import Heads
-from fairseq_mhe.attention.sublayer import PACKED_GAIN
+from fairseq_mhe.attention.written_out import WrittenOut
 
 
 class SingleHeadAttention(Attention):
     """One head. Its n copies are never made: W_O's rows for them are summed instead."""
 
-    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
-        super().__init__(embed_dim, num_heads, **given)
-        self.project(1, kept=1)
+    shared_projection_init = "packed"
 
-    def gain(self, width: int) -> float:
-        """fairseq's for self-attention, whatever the widths."""
-        return PACKED_GAIN
+    def build(self) -> None:
+        """One query, key and value head."""
+        self.project(1, kept=1)
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, 1, T, d) -> (T, B, C)."""
         copies = self.out_proj.weight.unflatten(1, (self.num_heads, self.head_dim))  # (C, n, d)
         summed = copies.sum(dim=1)  # (C, d)
-        return F.linear(heads.squeeze(1).transpose(0, 1), summed, self.out_proj.bias)
+        return linear(heads.squeeze(1).transpose(0, 1), summed, self.out_proj.bias)
 
-    def written_out(self) -> Heads:
+    def written_out(self) -> WrittenOut:
         """The one head n times."""
-        return Heads.of_projections(self)
+        return WrittenOut.of_projections(self)

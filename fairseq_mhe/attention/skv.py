@@ -4,12 +4,10 @@ Head i: K_i = V_i = Y W^i; softmax(X W_Q^i K_i^T / sqrt(d)) K_i; output concat(h
 Parameters without biases: 2 C n d + kdim n d; with n d = C: 3 C^2.
 """
 
-from typing import Any
-
 from torch import Tensor
 
 from fairseq_mhe.attention.base import Attention, split_heads
-from fairseq_mhe.attention.heads import Heads, projected
+from fairseq_mhe.attention.written_out import WrittenOut, projected
 
 
 class SharedKeyValueAttention(Attention):
@@ -17,12 +15,12 @@ class SharedKeyValueAttention(Attention):
 
     keys_are_values = True
 
-    def __init__(self, embed_dim: int, num_heads: int, **given: Any) -> None:
-        super().__init__(embed_dim, num_heads, **given)
+    def build(self) -> None:
+        """One projection of keys and values together."""
         self.check_one_input()
-        width = num_heads * self.head_dim
+        width = self.num_heads * self.head_dim
         self.kv_proj = self.input_linear(self.kdim, width)
-        self.q_proj = self.input_linear(embed_dim, width)
+        self.q_proj = self.input_linear(self.embed_dim, width)
         self.out_proj = self.output_linear()
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -30,9 +28,7 @@ class SharedKeyValueAttention(Attention):
         shared = split_heads(self.kv_proj(key), self.num_heads)
         return shared, shared
 
-    def written_out(self) -> Heads:
+    def written_out(self) -> WrittenOut:
         """One projection is key and value."""
-        shared = projected(self.kv_proj, self.num_heads, self.num_heads)
-        return Heads.of(
-            self, projected(self.q_proj, self.num_heads, self.num_heads), shared, shared
-        )
+        query, shared = (projected(x, self.num_heads) for x in (self.q_proj, self.kv_proj))
+        return WrittenOut.of(self, query, shared, shared)

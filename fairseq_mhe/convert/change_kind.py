@@ -11,14 +11,15 @@ from typing import Any
 
 from torch import nn
 
-from fairseq_mhe.attention import Attention, kind_class, kinds_from_heads
-from fairseq_mhe.attention.cp import tensorly_functions
-from fairseq_mhe.attention.fitting import Fitted, Inputs, Trained
+from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.convert.cp import tensorly_functions
 from fairseq_mhe.convert.difference import LogitDifference, quiet_fairseq
+from fairseq_mhe.convert.fit import CP_KINDS, FIT, MEAN, Fitted, HeadsToFit
 from fairseq_mhe.convert.layerwise import Advance, LayerReport, convert_model, layers_folder
+from fairseq_mhe.convert.moments import Inputs
 from fairseq_mhe.convert.options import add_data, add_files, add_json, check_files
 from fairseq_mhe.convert.sentences import Material, open_material
 from fairseq_mhe.models.build import sublayers
@@ -93,7 +94,7 @@ def conversion(
         UserError: the options do not fit together, tensorly is missing, or the folder cannot be
             written.
     """
-    if "fit" in methods and kind_class(kind).fits_by_tensorly:
+    if "fit" in methods and kind in CP_KINDS:
         tensorly_functions()
     source = material.source
     bias = any(module.written_out().biased for _, _, module in sublayers(source.model))
@@ -130,9 +131,9 @@ def _converted(
     heads = old.written_out()
     if method == "fit":
         known = inputs.get(name) or Inputs.unknown(old)
-        return new.fitted(Trained(heads, known, advance, iterations))
+        return FIT[new.kind](new, HeadsToFit(heads, known, advance, iterations))
     try:
-        return Fitted(new.pooled(heads))
+        return Fitted(MEAN[new.kind](new, heads))
     except ValueError as error:
         raise UserError(f"{name}: {error}; use --method fit") from None
 
@@ -154,7 +155,7 @@ def convert_kind(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe convert``."""
     add_files(parser, "trained checkpoint, stock or ours", "checkpoint to fine-tune")
-    kinds = ", ".join(kinds_from_heads())
+    kinds = ", ".join(MEAN)
     parser.add_argument("--to", required=True, metavar="KIND", help=f"kind of attention: {kinds}")
     told = "gqa: key/value heads (default: 2, or 1 where the heads are odd in number)"
     parser.add_argument("--kv-heads", type=int, metavar="G", help=told)
@@ -190,8 +191,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _methods(args: argparse.Namespace) -> tuple[str, ...]:
     """The methods to try, after a look at the options."""
-    if args.to not in kinds_from_heads():
-        kinds = ", ".join(kinds_from_heads())
+    if args.to not in MEAN:
+        kinds = ", ".join(MEAN)
         raise UserError(
             f"cannot convert to {args.to!r}; choose one of: {kinds} "
             "(to-collaborative makes collaborative)"

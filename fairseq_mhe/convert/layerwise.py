@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.fitting import Fitted
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.checkpoints.safe_load import save_checkpoint
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.convert.fit import Fitted
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import build_ours
 

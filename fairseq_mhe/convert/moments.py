@@ -1,15 +1,55 @@
 """What the attention sublayers of a model read: moments of their inputs over real sentences."""
 
+from __future__ import annotations
+
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
-from fairseq_mhe.attention.fitting import Inputs, Moments
+from fairseq_mhe.attention import Attention
 from fairseq_mhe.models.build import sublayers
+
+
+@dataclass(frozen=True)
+class Moments:
+    """``mean`` (C,) and ``covariance`` (C, C) of vectors, float64."""
+
+    mean: Tensor
+    covariance: Tensor
+
+    @classmethod
+    def unknown(cls, width: int) -> Moments:
+        """Every direction alike: what to assume without data."""
+        return cls(torch.zeros(width, dtype=torch.float64), torch.eye(width, dtype=torch.float64))
+
+    @property
+    def second(self) -> Tensor:
+        """(C, C): the mean of x x^T."""
+        return self.covariance + self.mean.outer(self.mean)
+
+    def with_one(self) -> Tensor:
+        """(C + 1, C + 1): the mean of [x, 1] [x, 1]^T, for maps with a bias."""
+        vector = torch.cat((self.mean, torch.ones(1, dtype=torch.float64)))  # (C + 1,)
+        return pad(self.covariance, (0, 1, 0, 1)) + vector.outer(vector)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What one sublayer reads: ``query`` and ``memory``."""
+
+    query: Moments
+    memory: Moments
+
+    @classmethod
+    def unknown(cls, attention: Attention) -> Inputs:
+        """Inputs of which nothing is known."""
+        return cls(Moments.unknown(attention.embed_dim), Moments.unknown(attention.kdim))
 
 
 class _Sums:

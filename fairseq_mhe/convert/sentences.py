@@ -13,14 +13,13 @@ from fairseq.data import data_utils
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
-from fairseq_mhe.attention.fitting import Inputs
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.convert.blocks import text_batches
 from fairseq_mhe.convert.difference import LogitDifference, logit_difference, loss
-from fairseq_mhe.convert.moments import measure_inputs
+from fairseq_mhe.convert.moments import Inputs, measure_inputs
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_data, open_text
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.attention.sublayer import Option
+from fairseq_mhe.attention.base import Option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta

@@ -104,13 +104,13 @@ def attention_work(attention: Attention) -> AttentionWork:
     key, value = like.new_zeros(1, 1, attention.kdim), like.new_zeros(1, 1, attention.vdim)
     with FlopCounterMode(display=False) as of_query:
         queries = attention.queries(x)  # (1, H, 1, dk); H is 1 where all heads are one
-        attention.merge(queries.new_zeros(*queries.shape[:3], attention.head_dim), None)
+        attention.merge(queries.new_zeros(*queries.shape[:3], attention.value_head_dim), None)
     with FlopCounterMode(display=False) as of_key:
         attention.keys_values(key, value)
     return AttentionWork(
         query=of_query.get_total_flops() // 2,  # a multiply-add is two operations
         key=of_key.get_total_flops() // 2,
-        pair=queries.size(1) * (queries.size(3) + attention.head_dim),
+        pair=queries.size(1) * (queries.size(3) + attention.value_head_dim),
     )
 
 

@@ -14,7 +14,8 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from fairseq_mhe.attention.mhe import PARAM_GROUP
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.attention.base import PARAM_GROUP
 from fairseq_mhe.common.errors import UserError, one_clear_line
 
 
@@ -157,6 +158,7 @@ class AdamMHE(FairseqAdam):
     def __init__(self, cfg: AdamMHEConfig, params: Iterable[nn.Parameter]) -> None:
         every = list(params)
         embeddings = [p for p in every if getattr(p, "param_group", None) == PARAM_GROUP]
+        kinds = " or ".join(name for name, kind in KINDS.items() if kind.head_embeddings)
         with one_clear_line():
             if not 0 <= cfg.head_embedding_weight_decay < math.inf:
                 raise UserError(
@@ -165,8 +167,8 @@ class AdamMHE(FairseqAdam):
                 )
             if not embeddings:
                 raise UserError(
-                    "--optimizer adam_mhe finds no head embeddings: take mhe_mul or "
-                    "mhe_add, or --optimizer adam; with --fp16 give --fp16-no-flatten-grads too"
+                    f"--optimizer adam_mhe finds no head embeddings: take {kinds}, or --optimizer "
+                    "adam; with --fp16 give --fp16-no-flatten-grads too"
                 )
         rest = [p for p in every if getattr(p, "param_group", None) != PARAM_GROUP]
         ours = {"params": embeddings, "weight_decay": cfg.head_embedding_weight_decay}

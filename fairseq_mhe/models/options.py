@@ -15,7 +15,7 @@ from fairseq.models.transformer.transformer_config import (
 from omegaconf import II, DictConfig, OmegaConf
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
-from fairseq_mhe.attention.sublayer import Option
+from fairseq_mhe.attention.base import Option
 
 MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
@@ -48,11 +48,21 @@ def _declared() -> Iterator[tuple[str, tuple[Any, Any]]]:
     """The options of kinds as fairseq's command line has them; None is the kind's own default."""
     for name, (option, users) in kind_options().items():
         whose = "" if len(users) == len(KINDS) else f"{', '.join(users)}: "
-        default = ""
-        if option.default is not None:
-            shown = f"{option.default:g}" if option.type is float else option.default
-            default = f" (default: {shown})"
-        yield name, _option(Optional[option.type], None, f"{whose}{option.help}{default}")
+        yield name, _option(Optional[option.type], None, f"{whose}{option.help}{_default(name)}")
+
+
+def _default(flag: str) -> str:
+    """An option's default in words, of each kind where they differ; nothing where help says it."""
+    users: dict[str, list[str]] = {}
+    for name, kind in KINDS.items():
+        for option in kind.OPTIONS:
+            if option.flag == flag and option.default is not None:
+                shown = f"{option.default:g}" if option.type is float else option.default
+                users.setdefault(shown, []).append(name)
+    if len(users) == 1:
+        return f" (default: {next(iter(users))})"
+    each = ", ".join(f"{default} for {' and '.join(names)}" for default, names in users.items())
+    return f" (default: {each})" if each else ""
 
 
 def _places() -> Iterator[tuple[str, tuple[Any, Any]]]:
@@ -217,6 +227,7 @@ def build_place(args: Any, place: str) -> Attention:
     side = "encoder" if place == "encoder" else "decoder"
     embed_dim = getattr(args, f"{side}_embed_dim", 512)
     memory_dim = getattr(args, "encoder_embed_dim", 512) if place == "cross" else embed_dim
+    own: dict[str, Any] = {o.name: getattr(args, o.flag, None) for o in kind_class(kind).OPTIONS}
     return build_attention(
         kind,
         embed_dim,
@@ -227,5 +238,5 @@ def build_place(args: Any, place: str) -> Attention:
         bias=getattr(args, "attention_bias", False),
         self_attention=place != "cross",
         encoder_decoder_attention=place == "cross",
-        **{o.name: getattr(args, o.flag, None) for o in kind_class(kind).OPTIONS},
+        **own,
     )

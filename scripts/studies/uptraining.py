@@ -16,12 +16,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from fairseq_mhe.attention import kinds_from_heads
 from fairseq_mhe.common.arguments import positive_list, some_of
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
+from fairseq_mhe.convert.fit import MEAN
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.plots import COLOURS, look
 from fairseq_mhe.report.significance import retained
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     told = "folder of finished runs (ROW-KIND-seedN), mha's at least"
     add("--runs", type=Path, required=True, metavar="DIR", help=told)
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
-    kinds, told = kinds_from_heads(), "(default: %(default)s)"
+    kinds, told = list(MEAN), "(default: %(default)s)"
     every = ",".join(kinds)
     add("--attention", type=some_of(kinds), default=every, metavar="KIND,...", help=told)
     told = "of the runs (default: %(default)s)"

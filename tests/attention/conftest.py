@@ -10,8 +10,6 @@ from fairseq_mhe.attention import KINDS, Attention, build_attention
 
 EMBED_DIM, HEADS, MEMORY_DIM = 24, 4, 24
 PLACES = ("encoder", "decoder", "cross")
-#: Options without which a kind cannot be built.
-NEEDED: dict[str, dict[str, int]] = {}
 
 
 def make_layer(
@@ -25,7 +23,7 @@ def make_layer(
         options.pop("num_heads", HEADS),
         self_attention=place != "cross",
         encoder_decoder_attention=place == "cross",
-        **{**NEEDED.get(kind, {}), **options},
+        **options,
     ).to(dtype)
     for parameter in layer.parameters():
         nn.init.normal_(parameter, std=0.4)

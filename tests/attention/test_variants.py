@@ -10,15 +10,7 @@ from torch import Tensor
 
 from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.attention.kernel import CausalMask
-from tests.attention.conftest import (
-    EMBED_DIM,
-    HEADS,
-    NEEDED,
-    PLACES,
-    make_layer,
-    random,
-    right_padding,
-)
+from tests.attention.conftest import EMBED_DIM, HEADS, PLACES, make_layer, random, right_padding
 from tests.attention.equations import EQUATIONS
 
 # float64 against float64: only the order of additions differs.
@@ -235,7 +227,7 @@ def test_cache_holds_only_the_kept_heads(kind: str, place: str) -> None:
     layer(x, y, y, incremental_state=state, static_kv=place == "cross")
     cache = layer._get_input_buffer(state)
     assert cache["prev_key"].shape == (B, layer.key_heads, y.size(0), layer.key_head_dim)
-    assert cache["prev_value"].shape == (B, layer.value_heads, y.size(0), layer.head_dim)
+    assert cache["prev_value"].shape == (B, layer.value_heads, y.size(0), layer.value_head_dim)
     storages = {
         t.untyped_storage().data_ptr(): t.untyped_storage().nbytes()
         for t in cache.values()
@@ -362,7 +354,7 @@ def test_before_softmax_gives_scores_and_values(kind: str, place: str) -> None:
         given["attn_mask"] = torch.ones(T, T, dtype=torch.bool).triu(1)
     scores, values = layer(x, y, y, before_softmax=True, **given)
     assert scores.shape == (B * HEADS, T, y.size(0))
-    assert values.shape == (B * layer.value_heads, y.size(0), layer.head_dim)
+    assert values.shape == (B * layer.value_heads, y.size(0), layer.value_head_dim)
     _, weights = layer(x, y, y, need_head_weights=True, **given)
     found = scores.view(B, HEADS, T, y.size(0)).softmax(-1).transpose(0, 1)
     torch.testing.assert_close(found, weights, **EXACT)
@@ -376,7 +368,6 @@ def test_state_dict_round_trip(kind: str, place: str) -> None:
         HEADS,
         self_attention=place != "cross",
         encoder_decoder_attention=place == "cross",
-        **NEEDED.get(kind, {}),
     ).double()
     x, y = inputs(place)
     assert not torch.allclose(one(x, y, y)[0], other(x, y, y)[0])

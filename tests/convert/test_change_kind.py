@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from fairseq_mhe import cli
-from fairseq_mhe.attention import kinds_from_heads
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.convert.fit import MEAN
 from fairseq_mhe.convert.fold import fold
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import logits, make_model
@@ -64,7 +64,7 @@ def test_gqa_with_every_head_its_own_is_the_model_itself(
 @pytest.mark.parametrize(
     ("kind", "bias"),
     [
-        *((kind, True) for kind in kinds_from_heads()),
+        *((kind, True) for kind in MEAN),
         *((kind, False) for kind in ("mhe_mul", "mhe_add", "mqa", "gqa")),
     ],
 )

@@ -14,8 +14,8 @@ import torch
 import fairseq_mhe
 from fairseq_mhe import cli
 from fairseq_mhe.attention import build_attention, kind_class
-from fairseq_mhe.attention.heads import Heads
 from fairseq_mhe.attention.mhe import MHEAdd
+from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source
 from fairseq_mhe.common.errors import UserError
@@ -270,7 +270,7 @@ def test_a_fold_that_is_not_exact_is_not_kept(
 ) -> None:
     """The command does not trust itself."""
     # It forgets the head embeddings.
-    monkeypatch.setattr(MHEAdd, "written_out", lambda self: Heads.of_projections(self))
+    monkeypatch.setattr(MHEAdd, "written_out", lambda self: WrittenOut.of_projections(self))
     source = make_source(attention="mhe_add")
     with pytest.raises(UserError, match="is not exact: its logits differ by up to"):
         fold(source, tmp_path / "out.pt")

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.fitting import Fitted
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.convert.change_kind import conversion, convert_kind
+from fairseq_mhe.convert.fit import MEAN, Fitted
 from fairseq_mhe.convert.layerwise import convert_model, layers_folder
 from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.models.build import sublayers
@@ -32,7 +32,7 @@ class Work:
         if len(self.done) == self.killed_at:
             raise KeyboardInterrupt
         self.done.append(name)
-        return Fitted(new.pooled(old.written_out()), error=0.25, iterations=3)
+        return Fitted(MEAN["mqa"](new, old.written_out()), error=0.25, iterations=3)
 
 
 def run(

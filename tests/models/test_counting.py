@@ -155,6 +155,7 @@ FORMULAS = {
 }
 
 
+@pytest.mark.parametrize("kind", FORMULAS)
 def test_work_of_a_sublayer_is_the_formula(kind: str) -> None:
     work = attention_work(make_layer(kind))
     assert (work.query, work.key, work.pair) == FORMULAS[kind]

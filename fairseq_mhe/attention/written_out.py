@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from fairseq_mhe.attention.sublayer import Sublayer
+    from fairseq_mhe.attention.base import Attention
 
 #: Weights (n, d, in) and biases (n, d) of n heads.
 Projection = tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True)
-class Heads:
-    """Head i is softmax(scale q_i k_i) v_i of inputs x and y.
+class WrittenOut:
+    """Heads as weights: head i is softmax(scale q_i k_i) v_i of inputs x and y.
 
     q_i = query_i x + query_bias_i, k_i = key_i y + key_bias_i, v_i = value_i y + value_bias_i.
 
@@ -39,8 +39,8 @@ class Heads:
 
     @classmethod
     def of(
-        cls, attention: Sublayer, query: Projection, key: Projection, value: Projection
-    ) -> Heads:
+        cls, attention: Attention, query: Projection, key: Projection, value: Projection
+    ) -> WrittenOut:
         """The heads of a sublayer with these projections, its output projection and its scale."""
         layer: Any = attention.out_proj
         output = layer.weight.detach().double()
@@ -48,14 +48,14 @@ class Heads:
         return cls(*query, *key, *value, output, _bias(layer), attention.scaling)
 
     @classmethod
-    def of_projections(cls, attention: Sublayer) -> Heads:
+    def of_projections(cls, attention: Attention) -> WrittenOut:
         """The heads of ``q_proj``, ``k_proj``, ``v_proj``, copied for the heads that share them."""
         a: Any = attention
         return cls.of(
             attention,
-            projected(a.q_proj, a.query_heads, a.num_heads),
-            projected(a.k_proj, a.key_heads, a.num_heads),
-            projected(a.v_proj, a.value_heads, a.num_heads),
+            projected(a.q_proj, a.num_heads, a.query_heads),
+            projected(a.k_proj, a.num_heads, a.key_heads),
+            projected(a.v_proj, a.num_heads, a.value_heads),
         )
 
     @property
@@ -85,14 +85,14 @@ class Heads:
         """(C,): what is added whatever the input: value biases through the output, and its own."""
         return (self.output @ self.value_bias.unsqueeze(2)).sum(dim=0).squeeze(1) + self.output_bias
 
-    def scaled(self, scale: float) -> Heads:
+    def scaled(self, scale: float) -> WrittenOut:
         """The same heads with another factor on the scores, made up for in the queries."""
         factor = self.scale / scale
         return replace(
             self, query=self.query * factor, query_bias=self.query_bias * factor, scale=scale
         )
 
-    def of_width(self, width: int) -> Heads:
+    def of_width(self, width: int) -> WrittenOut:
         """The same heads, filled up to ``width`` by zeros and scaled by width ** -0.5.
 
         Raises:
@@ -119,8 +119,9 @@ class Heads:
         return {name: parameter.float().contiguous() for name, parameter in parameters.items()}
 
 
-def projected(layer: nn.Linear, kept: int, heads: int) -> Projection:
-    """``layer`` to ``kept`` heads, each copied so that there are ``heads``."""
+def projected(layer: nn.Linear, heads: int, kept: int | None = None) -> Projection:
+    """Each head's projection; that of fewer ``kept`` heads is copied for those that share it."""
+    kept = heads if kept is None else kept
     weight = layer.weight.detach().double().unflatten(0, (kept, -1))  # (kept, d, in)
     bias = _bias(layer).unflatten(0, (kept, -1))  # (kept, d)
     copies = heads // kept

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention import Attention, build_attention, kinds_from_heads
-from fairseq_mhe.attention.fitting import Inputs, Moments, Trained, root
-from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention import Attention, build_attention
+from fairseq_mhe.attention.written_out import WrittenOut
+from fairseq_mhe.convert.fit import FIT, MEAN, HeadsToFit, root
+from fairseq_mhe.convert.moments import Inputs, Moments
 from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
@@ -20,7 +21,7 @@ C, N = 12, 3
 ROUNDS = 10
 
 
-def make_heads() -> Heads:
+def make_heads() -> WrittenOut:
     torch.manual_seed(2)
     mha = build_attention("mha", C, N, bias=True, self_attention=True)
     return stir(mha).double().written_out()
@@ -43,23 +44,23 @@ def new(kind: str, **options: Any) -> Attention:
     return build_attention(kind, C, N, self_attention=True, bias=True, **groups, **options).double()
 
 
-def made(attention: Attention, parameters: dict[str, Tensor]) -> Heads:
+def made(attention: Attention, parameters: dict[str, Tensor]) -> WrittenOut:
     """The heads of a sublayer with these parameters."""
     attention.load_state_dict(parameters)
     return attention.written_out()
 
 
-def errors(heads: Heads, other: Heads, x: Tensor) -> tuple[float, float]:
+def errors(heads: WrittenOut, other: WrittenOut, x: Tensor) -> tuple[float, float]:
     """Mean square errors over pairs of ``x`` (P, C): of scores, but for what a softmax ignores, and
     of outputs.
     """
 
-    def scores(h: Heads) -> Tensor:
+    def scores(h: WrittenOut) -> Tensor:
         query = torch.einsum("pc,nkc->npk", x, h.query) + h.query_bias.unsqueeze(1)
         found = h.scale * query @ torch.einsum("pc,nkc->nkp", x, h.key)  # (n, P, P)
         return found - found.mean(dim=2, keepdim=True)
 
-    def outputs(h: Heads) -> Tensor:
+    def outputs(h: WrittenOut) -> Tensor:
         return x @ h.outputs().transpose(1, 2)  # (n, P, C)
 
     moved = outputs(heads) - outputs(other)
@@ -72,7 +73,7 @@ def errors(heads: Heads, other: Heads, x: Tensor) -> tuple[float, float]:
 @pytest.mark.parametrize("kind", ["mqa", "gqa", "mhe_mul", "mhe_add"])
 def test_nothing_near_is_better(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    found = new(kind).fitted(Trained(heads, inputs, iterations=3000)).parameters
+    found = FIT[kind](new(kind), HeadsToFit(heads, inputs, iterations=3000)).parameters
     best = errors(heads, made(new(kind), found), x)
     generator = torch.Generator().manual_seed(1)
     for _ in range(20):
@@ -89,7 +90,7 @@ def test_nothing_near_is_better(kind: str) -> None:
 def test_errors_are_level_at_the_fit(kind: str) -> None:
     """Either way along a line the errors grow alike: where they are least, there is no slope."""
     heads, (x, inputs) = make_heads(), make_inputs()
-    found = new(kind).fitted(Trained(heads, inputs)).parameters
+    found = FIT[kind](new(kind), HeadsToFit(heads, inputs)).parameters
     generator = torch.Generator().manual_seed(1)
     for _ in range(5):
         step = {
@@ -104,21 +105,21 @@ def test_errors_are_level_at_the_fit(kind: str) -> None:
             assert abs(high - low) < 0.05 * (high + low - 2 * best)
 
 
-@pytest.mark.parametrize("kind", kinds_from_heads())
+@pytest.mark.parametrize("kind", MEAN)
 def test_it_is_better_than_the_mean(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    trained = Trained(heads, inputs, iterations=ROUNDS)
-    both = (new(kind).fitted(trained).parameters, new(kind).pooled(heads))
+    trained = HeadsToFit(heads, inputs, iterations=ROUNDS)
+    both = (FIT[kind](new(kind), trained).parameters, MEAN[kind](new(kind), heads))
     fitted, meant = (sum(errors(heads, made(new(kind), each), x)) for each in both)
     assert fitted < meant
 
 
-@pytest.mark.parametrize("kind", kinds_from_heads())
+@pytest.mark.parametrize("kind", MEAN)
 def test_constants_are_kept(kind: str) -> None:
     """At the inputs' mean the heads' outputs add up to what they did, whatever was approximated."""
     heads, (_, inputs) = make_heads(), make_inputs()
-    trained = Trained(heads, inputs, iterations=ROUNDS)
-    other = made(new(kind), new(kind).fitted(trained).parameters)
+    trained = HeadsToFit(heads, inputs, iterations=ROUNDS)
+    other = made(new(kind), FIT[kind](new(kind), trained).parameters)
     mean = inputs.memory.mean
     before, after = (h.outputs().sum(dim=0) @ mean + h.constant() for h in (heads, other))
     torch.testing.assert_close(after, before)
@@ -132,7 +133,7 @@ def test_embeddings_bring_the_mean_closest_to_each_head(bias: bool) -> None:
     groups = {"bias": bias, "self_attention": True}
     for offset in (1.0, 0.5):
         new_mul = build_attention("mhe_mul", C, N, head_embedding_offset=offset, **groups)
-        found = new_mul.pooled(heads)
+        found = MEAN["mhe_mul"](new_mul, heads)
         assert torch.equal(found["value_embedding"][:, 1], torch.full((N,), 1 - offset).double())
         for name in ("query", "key"):
             weight = getattr(heads.of_width(C // N), name)  # (n, d, C)
@@ -141,7 +142,7 @@ def test_embeddings_bring_the_mean_closest_to_each_head(bias: bool) -> None:
                 best = torch.linalg.lstsq(mean.unsqueeze(1), weight[:, channel].T).solution[0]
                 factor = offset + found[f"{name}_embedding"][:, channel]
                 torch.testing.assert_close(factor, best)
-    found = build_attention("mhe_add", C, N, **groups).pooled(heads)
+    found = MEAN["mhe_add"](build_attention("mhe_add", C, N, **groups), heads)
     for name in ("query", "key", "value"):
         shared = found[f"{name[0]}_proj.bias"] if bias else 0.0
         each = getattr(heads.of_width(C // N), f"{name}_bias")
@@ -154,14 +155,18 @@ def test_the_offset_of_mhe_mul_counts() -> None:
     for offset in (1.0, 0.0):
         attention = new("mhe_mul", head_embedding_offset=offset)
         found.append(
-            errors(heads, made(attention, attention.fitted(Trained(heads, inputs)).parameters), x)
+            errors(
+                heads,
+                made(attention, FIT["mhe_mul"](attention, HeadsToFit(heads, inputs)).parameters),
+                x,
+            )
         )
     assert found[0] == pytest.approx(found[1])
 
 
 def test_means_refuse_wider_heads() -> None:
     with pytest.raises(ValueError, match="heads' keys are 4 wide and only 3 fit"):
-        new("mqa", head_dim=3).pooled(make_heads())
+        MEAN["mqa"](new("mqa", head_dim=3), make_heads())
 
 
 def test_second_moments() -> None:

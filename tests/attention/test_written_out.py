@@ -10,21 +10,18 @@ import torch
 from torch import Tensor
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention
-from fairseq_mhe.attention.heads import Heads
+from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 from tests.fixtures.checkpoints import stir
 
 C, N = 12, 3
-#: Kinds without ordinary heads, and why.
-NO_HEADS = {
-    "mhe_conv": "it reads keys together with those before them",
-    "mha_conv": "it reads keys together with those before them",
-}
-WRITTEN_OUT = [kind for kind in KINDS if kind not in NO_HEADS]
+#: Kinds that say why they have no ordinary heads.
+NO_HEADS = [name for name, kind in KINDS.items() if kind.no_heads != Attention.no_heads]
+WRITTEN_OUT = [name for name in KINDS if name not in NO_HEADS]
 
 
-def by_hand(heads: Heads, x: Tensor, y: Tensor) -> Tensor:
-    """(T, C), (S, M) -> (T, C), head by head as the docstring of ``Heads`` says."""
+def by_hand(heads: WrittenOut, x: Tensor, y: Tensor) -> Tensor:
+    """(T, C), (S, M) -> (T, C), head by head as the docstring of ``WrittenOut`` says."""
     output = heads.output_bias.clone()
     for i in range(heads.count):
         query = x @ heads.query[i].T + heads.query_bias[i]
@@ -127,7 +124,7 @@ def test_forms_are_what_heads_do_with_them() -> None:
 
 @pytest.mark.parametrize("kind", NO_HEADS)
 def test_which_kinds_have_no_heads_and_why(kind: str) -> None:
-    told = f"{kind} attention is not written out as ordinary heads: {NO_HEADS[kind]}"
+    told = f"{kind} attention is not written out as ordinary heads: {KINDS[kind].no_heads}"
     with pytest.raises(UserError, match=told):
         sublayer(kind).written_out()
 

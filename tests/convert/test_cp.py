@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention.cp import Components, decompose
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.convert.cp import Components, decompose
 
 N, A, B, RANK = 4, 10, 9, 3
 

@@ -1,0 +1,319 @@
+"""How each kind of attention is fitted to trained heads: one table, `FIT`, of one function a kind.
+
+Head by head, the two maps that a head is are approximated: its scores x^T A_i y (of which softmax
+ignores what is the same for every y) and its output B_i y. Where real inputs were measured, errors
+count as they do on those. Truncated singular value decompositions are exact minimisers. `MEAN`
+starts from means over the heads instead (Ainslie et al. 2023, section 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.conv import TAPS
+from fairseq_mhe.attention.written_out import WrittenOut
+from fairseq_mhe.convert.cp import decompose
+from fairseq_mhe.convert.moments import Inputs
+
+#: Parameters of a sublayer by their names in its module, float64.
+Parameters = dict[str, Tensor]
+#: Eigenvalues below this share of the largest count as this share: the data hardly show them.
+FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class HeadsToFit:
+    """Heads to start from, and what they read: errors count as they do there.
+
+    ``advance`` is called after each round of least squares, of which there are at most
+    ``iterations``.
+    """
+
+    heads: WrittenOut
+    inputs: Inputs
+    advance: Callable[[], None] = lambda: None
+    iterations: int = 100
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A sublayer's new parameters; ``error``: of its scores, relative, where one was measured."""
+
+    parameters: Parameters
+    error: float | None = None
+    iterations: int = 0
+
+
+def fit_grouped(new: Attention, trained: HeadsToFit) -> Fitted:
+    """gqa, mqa: a group's scores share the rows of its key, its outputs the rows of its value."""
+    p = _Problem(new, trained)
+    keys, queries, values, outputs = [], [], [], []
+    groups = new.key_heads
+    for scores, output in zip(p.scores.chunk(groups), p.outputs.chunk(groups), strict=True):
+        # Errors count by the query's size: rows are chosen with it, then every query is free.
+        rows, factors = shared_rows(p.of_query[0] @ scores, p.of_memory, new.head_dim)
+        keys.append(rows)
+        queries.append(p.of_query[1] @ factors)  # (n / g, X, d)
+        value, own = p.shared_values(output)
+        values.append(value)
+        outputs.append(own)
+    query = torch.cat(queries).transpose(1, 2).flatten(0, 1)  # (n d, X)
+    found = p.parameters(query, torch.cat(keys), torch.cat(values), torch.cat(outputs))
+    return Fitted(found)
+
+
+def fit_mhe_mul(new: Attention, trained: HeadsToFit) -> Fitted:
+    """Scores with one factor a head and channel are a CP decomposition; W_O has the values'."""
+    parameters, factors = _factors_of_scores(new, trained)
+    one = torch.full_like(factors, 1 - _offset(new))
+    # All in e^Q: where a factor is 0 it can still learn, which it could not if e^K made half of it.
+    parameters["query_embedding"] = factors - _offset(new)
+    parameters["key_embedding"] = one
+    parameters["value_embedding"] = one.clone()
+    return Fitted(parameters)
+
+
+def fit_mhe_conv(new: Attention, trained: HeadsToFit) -> Fitted:
+    """As MHE-Mul comes closest, without neighbours."""
+    return Fitted(_first_taps(*_factors_of_scores(new, trained)))
+
+
+def fit_mhe_add(new: Attention, trained: HeadsToFit) -> Fitted:
+    """Heads differ in what they score a key by whatever the query: one score of x, on average, and
+    a shift a head.
+    """
+    p = _Problem(new, trained)
+    heads = p.heads
+    n, width = heads.count, heads.query.size(2)  # width: C
+    mean = p.inputs.query.mean  # (C,)
+    half, inverse = root(p.inputs.query.covariance)
+    varying = p.scores[:, :width].mean(dim=0)  # (C, M)
+    at_mean = heads.query @ mean + heads.query_bias  # (n, k)
+    fixed = (at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)
+    wanted = torch.cat((n**0.5 * half @ varying, fixed)).unsqueeze(0)  # (1, C + n, M)
+    rows, factors = shared_rows(wanted, p.of_memory, new.head_dim)
+    query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
+    shift = factors[0, width:] - query @ mean  # (n, d)
+    value, output = shared_rows(p.outputs, p.of_memory, new.head_dim)
+    parameters = p.parameters(pad(query, (0, 1)), rows, value.unsqueeze(0), output)
+    # The shifts that write what is constant, the shortest of them; a bias has the rest.
+    constant = p.lost_constant(value.unsqueeze(0), output)  # (C,)
+    joined = parameters["out_proj.weight"]  # (C, n d)
+    shifts = torch.linalg.pinv(joined) @ constant  # (n d,)
+    if new.bias:
+        parameters["out_proj.bias"] = constant - joined @ shifts
+    parameters["query_embedding"] = shift
+    parameters["key_embedding"] = torch.zeros_like(shift)
+    parameters["value_embedding"] = shifts.unflatten(0, (n, -1))
+    return Fitted(parameters)
+
+
+def fit_collaborative(new: Attention, trained: HeadsToFit) -> Fitted:
+    """The scores' forms, stacked, are a CP decomposition; exact for D = n d.
+
+    Cordonnier, Loukas & Jaggi 2020, section 3.3.
+    """
+    heads, inputs = trained.heads.scaled(new.scaling), trained.inputs
+    query_root, query_inverse = root(inputs.query.second)
+    key_root, key_inverse = root(inputs.memory.covariance)  # softmax ignores the memory's mean
+    forms = query_root @ heads.scores() / new.scaling @ key_root  # (n, C, M)
+    rank = min(heads.key.size(1), *forms.shape[1:])
+    width: Any = new.collaborative_dim
+    components = decompose(forms, width, rank, trained.iterations, trained.advance)
+    parameters = {
+        "q_proj.weight": components.query @ query_inverse,  # (D, C)
+        "k_proj.weight": components.key @ key_inverse,  # (D, M)
+        "mixing": components.mixing,  # (n, D)
+        "v_proj.weight": heads.value.flatten(0, 1),
+        "out_proj.weight": heads.output.transpose(0, 1).flatten(1),
+    }
+    if new.bias:
+        parameters |= {
+            "v_proj.bias": heads.value_bias.flatten(),
+            "out_proj.bias": heads.output_bias,
+            "content_proj.weight": heads.content(),  # (n, M)
+        }
+    return Fitted(parameters, components.error, components.iterations)
+
+
+def mean_heads(new: Attention, heads: WrittenOut) -> Parameters:
+    """gqa, mqa: projections with as many heads as ``new`` has, means over groups; the same output.
+
+    Raises:
+        ValueError: the heads are wider than those of ``new``.
+    """
+    heads = heads.of_width(new.head_dim)
+    parameters = {"out_proj.weight": heads.output.transpose(0, 1).flatten(1)}
+    groups = {"query": new.query_heads, "key": new.key_heads, "value": new.value_heads}
+    for name, count in groups.items():
+        for suffix, field in (("weight", name), ("bias", f"{name}_bias")):
+            rows = getattr(heads, field).unflatten(0, (count, -1))
+            parameters[f"{name[0]}_proj.{suffix}"] = rows.mean(dim=1).flatten(0, 1)
+    parameters["out_proj.bias"] = heads.output_bias
+    return _with_biases_if(new.bias, parameters)
+
+
+def mean_mhe_mul(new: Attention, heads: WrittenOut) -> Parameters:
+    """Means, and the factor of each channel that brings the mean closest to each head's own."""
+    parameters = mean_heads(new, heads)
+    heads = heads.of_width(new.head_dim)
+    for name in ("query", "key", "value"):
+        factors = _factors_of_mean(getattr(heads, name))
+        parameters[f"{name}_embedding"] = factors - _offset(new)
+    return parameters
+
+
+def mean_mhe_add(new: Attention, heads: WrittenOut) -> Parameters:
+    """Means, and what each head's biases differ from them by."""
+    parameters = mean_heads(new, heads)
+    heads = heads.of_width(new.head_dim)
+    for name in ("query", "key", "value"):
+        bias = getattr(heads, f"{name}_bias")  # (n, d)
+        parameters[f"{name}_embedding"] = bias - (bias.mean(dim=0) if new.bias else 0)
+    return parameters
+
+
+def mean_mhe_conv(new: Attention, heads: WrittenOut) -> Parameters:
+    """Means, and the factors of each key itself that bring their scores closest to each head's."""
+    factors = _factors_of_mean(heads.of_width(new.head_dim).query)
+    return _first_taps(mean_heads(new, heads), factors)
+
+
+#: By least squares.
+FIT: dict[str, Callable[[Attention, HeadsToFit], Fitted]] = {
+    "mhe_mul": fit_mhe_mul,
+    "mhe_add": fit_mhe_add,
+    "mqa": fit_grouped,
+    "gqa": fit_grouped,
+    "collaborative": fit_collaborative,
+    "mhe_conv": fit_mhe_conv,
+}
+#: Those that take tensorly, an extra.
+CP_KINDS = ("mhe_mul", "mhe_conv", "collaborative")
+#: By means over the heads. ``convert --to`` makes these kinds, which have both.
+MEAN: dict[str, Callable[[Attention, WrittenOut], Parameters]] = {
+    "mhe_mul": mean_mhe_mul,
+    "mhe_add": mean_mhe_add,
+    "mqa": mean_heads,
+    "gqa": mean_heads,
+    "mhe_conv": mean_mhe_conv,
+}
+
+
+def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The symmetric square root of a covariance (C, C), and its inverse; see ``FLOOR``."""
+    values, vectors = torch.linalg.eigh(matrix)
+    values = values.clamp(min=float(values.max()) * FLOOR).sqrt()
+    return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
+
+
+class _Problem:
+    """Heads to approximate by a new sublayer, their forms and weights prepared."""
+
+    def __init__(self, new: Attention, trained: HeadsToFit) -> None:
+        self.heads, self.inputs = trained.heads.scaled(new.head_dim**-0.5), trained.inputs
+        self.width, self.bias = new.head_dim, new.bias
+        query, moments = self.heads.query, self.inputs.query.second  # (n, k, C), (C, C)
+        if self.bias:  # the query's input has one more entry that is always 1: X = C + 1, else C
+            query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)  # (n, k, X)
+            moments = self.inputs.query.with_one()  # (X, X)
+        self.scores = query.transpose(1, 2) @ self.heads.key  # (n, X, M), without the scale
+        self.outputs = self.heads.outputs()  # (n, C, M)
+        self.of_query = root(moments)  # (X, X) twice
+        self.of_memory = root(self.inputs.memory.covariance)  # (M, M): softmax ignores the mean
+        # Where a bias can make up for the mean, only what varies counts in the output.
+        self.of_value = self.of_memory if self.bias else root(self.inputs.memory.second)
+
+    def parameters(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> Parameters:
+        """Of queries (rows, X), keys (rows, M), values (n or g, d, M) and outputs (n, C, d).
+
+        Softmax would ignore a key's bias; what is constant in the values goes in the output's.
+        """
+        width, values = self.heads.query.size(2), value.flatten(0, 1)  # (n d or g d, M)
+        found = {
+            "q_proj.weight": query[:, :width],
+            "q_proj.bias": query[:, width:].flatten(),
+            "k_proj.weight": key,
+            "k_proj.bias": key.new_zeros(len(key)),
+            "v_proj.weight": values,
+            "v_proj.bias": values.new_zeros(len(values)),
+            "out_proj.weight": output.transpose(0, 1).flatten(1),
+            "out_proj.bias": self.lost_constant(value, output),
+        }
+        return _with_biases_if(self.bias, found)
+
+    def shared_values(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The best values (1, d, M) for ``outputs`` (n, C, M), and they through it (n, C, d)."""
+        rows, factors = shared_rows(outputs, self.of_value, self.width)
+        return rows.unsqueeze(0), factors
+
+    def lost_constant(self, value: Tensor, output: Tensor) -> Tensor:
+        """(C,): the heads' constants, and what the approximation misses at the memory's mean."""
+        each = value.repeat_interleave(self.heads.count // len(value), dim=0)  # (n, d, M)
+        missed = (self.outputs - output @ each).sum(dim=0) @ self.inputs.memory.mean
+        return missed + self.heads.constant()
+
+
+def shared_rows(forms: Tensor, weight: tuple[Tensor, Tensor], width: int) -> tuple[Tensor, Tensor]:
+    """The best ``width`` rows that all of ``forms`` (n, A, M) are seen through.
+
+    Returns:
+        rows (width, M) and for each form its own factor (n, A, width), with form ~ factor rows on
+        inputs of ``weight``.
+    """
+    half, inverse = weight
+    weighted = forms @ half  # (n, A, M)
+    flat = weighted.flatten(0, 1)
+    values, vectors = torch.linalg.eigh(flat.T @ flat)  # ascending
+    values = values.clamp(min=0).flip(0)[:width]
+    basis = vectors[:, -width:].flip(1)  # (M, d)
+    missing = width - basis.size(1)
+    basis, values = pad(basis, (0, missing)), pad(values, (0, missing))
+    size = values**0.25  # query and key share the size of what they make
+    rows = size.unsqueeze(1) * basis.T @ inverse
+    factors = weighted @ basis / size.where(size > 0, 1.0)
+    return rows, factors
+
+
+def _factors_of_scores(new: Attention, trained: HeadsToFit) -> tuple[Parameters, Tensor]:
+    """Shared projections, and the factors (n, d) of a shared query that come closest to heads."""
+    p, width = _Problem(new, trained), new.head_dim
+    weighted = p.of_query[0] @ p.scores @ p.of_memory[0]  # (n, X, M)
+    components = decompose(
+        weighted, width, p.heads.key.size(1), trained.iterations, trained.advance
+    )
+    # Factors of size 1 on average, as those of a new model are.
+    size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
+    factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
+    query, key = (rows * size.sqrt().unsqueeze(1) for rows in (components.query, components.key))
+    value, output = p.shared_values(p.outputs)
+    return p.parameters(query @ p.of_query[1], key @ p.of_memory[1], value, output), factors
+
+
+def _factors_of_mean(weight: Tensor) -> Tensor:
+    """(n, d): what brings the mean of weights (n, d, C) closest to each, channel by channel."""
+    mean = weight.mean(dim=0)  # (d, C)
+    size = mean.square().sum(dim=1)  # (d,)
+    return torch.where(size > 0, (weight * mean).sum(dim=2) / size, 1.0)
+
+
+def _first_taps(parameters: Parameters, factors: Tensor) -> Parameters:
+    """Factors (n, d) of each head's query for a key itself, and nothing for those before it."""
+    nothing = torch.zeros_like(factors)
+    return {**parameters, "taps": torch.stack((factors, *[nothing] * (TAPS - 1)), dim=1)}
+
+
+def _offset(new: Any) -> float:
+    """What MHE-Mul adds to its embeddings."""
+    return new.head_embedding_offset
+
+
+def _with_biases_if(bias: bool, parameters: Parameters) -> Parameters:
+    return {name: value for name, value in parameters.items() if bias or "bias" not in name}
