@@ -7,6 +7,7 @@ from fairseq_mhe.attention.el import ELAttention
 from fairseq_mhe.attention.gqa import GroupedQueryAttention, MultiQueryAttention
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
+from fairseq_mhe.attention.mla import LatentAttention
 from fairseq_mhe.attention.sha import SingleHeadAttention
 from fairseq_mhe.attention.skv import SharedKeyValueAttention
 
@@ -17,6 +18,7 @@ KINDS: dict[str, type[Attention]] = {
     "sha": SingleHeadAttention,
     "mqa": MultiQueryAttention,
     "gqa": GroupedQueryAttention,
+    "mla": LatentAttention,
     "skv": SharedKeyValueAttention,
     "el": ELAttention,
     "collaborative": CollaborativeAttention,

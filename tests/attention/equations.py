@@ -99,6 +99,16 @@ def gqa(layer, x: Tensor, y: Tensor, mask: Tensor):
     )
 
 
+def mla(layer, x: Tensor, y: Tensor, mask: Tensor):
+    """DeepSeek-V2, section 2.1, without rotary positions: K_i and V_i of one latent vector."""
+    n, latent = layer.num_heads, _linear(layer.down_proj, y)  # (S, B, r)
+    queries, keys, values = (
+        _slices(_linear(p, z), n)
+        for p, z in ((layer.q_proj, x), (layer.k_up_proj, latent), (layer.v_up_proj, latent))
+    )
+    return _combine(layer, queries, keys, values, layer.head_dim**-0.5, mask)
+
+
 def skv(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Xue & Aletras 2023, section 4: K_i = V_i."""
     shared = _slices(_linear(layer.kv_proj, y), layer.num_heads)
@@ -164,6 +174,7 @@ EQUATIONS = {
     "sha": sha,
     "mqa": gqa,
     "gqa": gqa,
+    "mla": mla,
     "skv": skv,
     "el": el,
     "collaborative": collaborative,

@@ -119,6 +119,35 @@ def mha_from_sha(sha: Attention, sizes: dict) -> Attention:
     return layer
 
 
+def mla_of_everything(mha: Attention, sizes: dict) -> Attention:
+    """r = C and the identity as compression: the input itself is the latent vector.
+
+    Weights sum to 1, so that what MHA's values have as a bias is a part of the output's.
+    """
+    layer = make_layer("mla", **sizes, latent_dim=mha.embed_dim)
+    copy_shared(layer, mha)
+    layer.down_proj.weight.copy_(torch.eye(mha.embed_dim))
+    layer.k_up_proj.weight.copy_(mha.k_proj.weight)
+    layer.v_up_proj.weight.copy_(mha.v_proj.weight)
+    if mha.bias:
+        layer.down_proj.bias.zero_()
+        layer.out_proj.bias.add_(mha.out_proj.weight @ mha.v_proj.bias)
+    return layer
+
+
+def mla_of_one_key_and_value(mqa: Attention, sizes: dict) -> Attention:
+    """r = 2 d: the latent vector is the key and the value, of which each head takes its part."""
+    layer = make_layer("mla", **sizes)
+    copy_shared(layer, mqa)
+    projections = (layer.down_proj, mqa.k_proj, mqa.v_proj)
+    for both, key, value in zip(*(p.parameters() for p in projections), strict=True):
+        both.copy_(torch.cat((key, value)))
+    one, none = torch.eye(mqa.head_dim), torch.zeros(mqa.head_dim, mqa.head_dim)
+    layer.k_up_proj.weight.copy_(torch.cat((one, none), dim=1).repeat(mqa.num_heads, 1))
+    layer.v_up_proj.weight.copy_(torch.cat((none, one), dim=1).repeat(mqa.num_heads, 1))
+    return layer
+
+
 def with_factors_of(mul: Attention, kind: str, sizes: dict) -> tuple[Attention, Tensor]:
     """MHE-Mul's projections, e^V a part of W_O; and its queries' factors (n, d)."""
     layer = make_layer(kind, **sizes)
@@ -153,6 +182,8 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mha with projections shared in groups is gqa": ("gqa", mha_from_gqa),
     "mha with equal key and value projections is skv": ("skv", mha_from_skv),
     "skv with the identity as projection is el": ("el", skv_from_el),
+    "mla with r = C and no compression is mha": ("mha", mla_of_everything),
+    "mla with r = 2 d and key and value in it is mqa": ("mqa", mla_of_one_key_and_value),
     "mha with equal heads is sha": ("sha", mha_from_sha),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
     "mha_conv without neighbours is mha": ("mha", mha_conv_without_neighbours),

@@ -49,7 +49,7 @@ MASKED = [("cross", mask_kind) for mask_kind in ("causal", "boolean", "float")]
 
 def value(formula: str, **sizes: int) -> int:
     """A formula of the page, such as 2·C·n·d + n·D, with numbers for its letters."""
-    assert re.fullmatch(r"[CndgD0-9·+() ]+", formula)
+    assert re.fullmatch(r"[CndgrD0-9·+() ]+", formula)
     product = formula.replace("·", "*")
     return eval(product, {"__builtins__": {}}, sizes)  # noqa: S307 - checked above
 
@@ -67,10 +67,11 @@ def test_every_kind_has_a_row_and_a_section() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("width", "heads"), [(24, 4), (48, 8)])
 def test_formulas_are_what_is_built(kind: str, width: int, heads: int) -> None:
-    choices = {"gqa": {"kv_heads": 4}, "collaborative": {"collaborative_dim": 10}}
+    choices = {"gqa": {"kv_heads": 4}, "mla": {"latent_dim": 7}}
+    choices["collaborative"] = {"collaborative_dim": 10}
     layer = build_attention(kind, width, heads, self_attention=True, **choices.get(kind, {}))
     parameters, cached, _ = ROWS[kind]
-    sizes = {"C": width, "n": heads, "d": width // heads, "g": 4, "D": 10}
+    sizes = {"C": width, "n": heads, "d": width // heads, "g": 4, "r": 7, "D": 10}
     assert value(parameters, **sizes) == attention_parameters(layer)
     assert value(cached, **sizes) == layer.cached_values
 

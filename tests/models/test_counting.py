@@ -149,6 +149,8 @@ FORMULAS = {
     "skv": (2 * 24 * 24, 24 * 24, 2 * 24),
     "el": (2 * 24 * 24, 0, 2 * 24),
     "collaborative": (24 * 6 + 24 * 24, 24 * 6 + 24 * 24, 4 * 6 + 24),
+    # r = 12: each head's queries go up to it, and its output down.
+    "mla": (2 * 24 * 24 + 2 * 4 * 6 * 12, 24 * 12, 4 * 2 * 12),
     # Each score is of a key and of the two before it.
     "mhe_conv": (24 * 6 + 24 * 24, 2 * 24 * 6, 4 * 24),
     "mha_conv": (2 * 24 * 24, 2 * 24 * 24, 4 * 24),
