@@ -7,8 +7,8 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.convert.sentences import task_of
 from fairseq_mhe.convert.to_ctranslate2 import agreement, convert
 from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.prepare.languages import base_code
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.tokenise import moses_language
 
 #: Sentences of the test set that are translated by both.
 _COMPARED = 50
@@ -54,7 +54,7 @@ class _Text:
 
 
 def _of_text(text: TextProcessing) -> _Text:
-    source, target = map(moses_language, text.languages)
+    source, target = map(base_code, text.languages)
     packages, imports, tools = ["ctranslate2"], [], []
     line = "line"
     if text.punctuation:

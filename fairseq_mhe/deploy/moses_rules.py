@@ -16,7 +16,7 @@ from sacremoses import MosesDetokenizer, MosesTokenizer
 from sacremoses.util import CJKChars
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.tokenise import moses_language
+from fairseq_mhe.prepare.languages import base_code
 
 #: A pattern and what each match of it becomes.
 Rule = tuple[str, str]
@@ -35,7 +35,7 @@ _QUOTES = ("'", "`", "``", "''")
 
 def tokenising(lang: str) -> list[Rule]:
     """Rules that put a space between the tokens of a normalised line, maybe several."""
-    lang = moses_language(lang)
+    lang = base_code(lang)
     moses = MosesTokenizer(lang=lang)
     alnum, alpha, digit = moses.IsAlnum, moses.IsAlpha, moses.IsN
     other = _none_of(alnum, " .'`,-")
@@ -111,7 +111,7 @@ def detokenising(lang: str) -> list[Rule]:
     Raises:
         UserError: of this language no such rules are known.
     """
-    lang = moses_language(lang)
+    lang = base_code(lang)
     if lang in _NOT_DETOKENISED:
         raise UserError(f"Moses' rules for writing {lang} cannot be held by a tokenizer.json")
     moses = MosesDetokenizer(lang=lang)

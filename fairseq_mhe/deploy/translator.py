@@ -13,8 +13,8 @@ from fairseq_mhe.deploy.engine import Engine, Hypothesis, batches
 from fairseq_mhe.deploy.loading import load_parts
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.clean import normalise
+from fairseq_mhe.prepare.languages import has_spaces
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.prepare.tokenise import has_spaces
 from fairseq_mhe.runs.recipes import Decoding
 
 #: Called after each batch with how many lines are translated.

@@ -9,13 +9,14 @@ from typing import Any
 from fairseq_mhe.common.arguments import option, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
+from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
-from fairseq_mhe.prepare.tokenise import TOKENIZERS, has_spaces, restored_by_moses
+from fairseq_mhe.prepare.tokenise import TOKENIZERS
 
 SPLITS = ("train", "valid", "test")
 ORIGINAL = "original"  # folder of the output where the scripts of known corpora put what they fetch
-_LANGUAGE = re.compile(r"[A-Za-z_]+")
+_LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MIN_HOLD_OUT = 3  # valid, test and at least one pair for train
 _TEXT = "PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, .gz or .xz"
 _CHOICES = {"subword": SUBWORDS, "tokenizer": TOKENIZERS, "model_type": MODEL_TYPES}
@@ -196,8 +197,8 @@ def check(config: PrepareConfig) -> None:
     for lang in config.langs:
         if not _LANGUAGE.fullmatch(lang):
             raise UserError(
-                f"{lang!r} cannot be a language's name here; use letters and _ only, "
-                "as in en or pt_BR"
+                f"{lang!r} cannot be a language's name here; use letters, digits and _ "
+                "only, as in en, pt_BR or zho_Hans"
             )
     for option_name, name in _AT_LEAST_ONE.items():
         limit = getattr(config, option_name)

@@ -13,23 +13,13 @@ from typing import TypeVar
 
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
+from fairseq_mhe.prepare.languages import base_code
+
 Key = TypeVar("Key")
 
 TOKENIZERS = ("moses", "none")
 #: Moses' tokens as its scripts write them, with XML escapes (&apos;): of text that others made.
 ESCAPED = "moses-escaped"
-_UNSPACED = frozenset(("bo", "dz", "ja", "km", "lo", "my", "th", "zh"))
-#: Further languages whose text Moses' detokeniser does not restore: under 98 BLEU of up to 300
-#: sentences of Django's catalogues (ko, and others of the same scripts, by single sentences).
-_NOT_RESTORED = frozenset(
-    (
-        *("ar", "ckb", "fa", "ps", "sd", "ug", "ur"),  # Arabic commas and full stops
-        *("as", "bn", "hi", "ml", "ne", "or", "pa", "si"),  # the danda; joiners inside words
-        *("am", "hy", "ti"),  # other full stops
-        *("ast", "be", "br", "ca", "cy", "ga", "gd", "ig", "sq", "uk", "uz"),  # apostrophes
-        "ko",  # particles behind brackets and quotes
-    )
-)
 CACHED_WORDS = 500_000  # of a language; the commonest come first, the memory stays bounded
 _LETTERS = "zqz"  # in which no rule sees more than that they are letters
 _MARKS = re.escape("\"'`()[]<>,.:;!?/%&=+*-\u2013\u2014\u2026\u201e\u201c\u201d")
@@ -44,25 +34,9 @@ _TO_NORMALISE = re.compile(
 )
 
 
-def moses_language(lang: str) -> str:
-    """The language by which Moses has its rules: of zh_CN, zh."""
-    return lang.split("_")[0]
-
-
-@cache
-def has_spaces(lang: str) -> bool:
-    """Whether a language (zh, zh_CN) has spaces between its words."""
-    return moses_language(lang) not in _UNSPACED
-
-
-def restored_by_moses(lang: str) -> bool:
-    """Whether Moses' detokeniser gives text of a language back, but for rare cases."""
-    return has_spaces(lang) and moses_language(lang) not in _NOT_RESTORED
-
-
 def tokeniser(name: str, lang: str) -> Callable[[str], str]:
     """A function from a line to its tokens with single spaces between them."""
-    language = moses_language(lang)
+    language = base_code(lang)
     if name == ESCAPED:
         return partial(MosesTokenizer(lang=language).tokenize, return_str=True, escape=True)
     return str if name == "none" else WordwiseMoses(language)
@@ -192,7 +166,7 @@ def punctuation_normaliser(lang: str) -> Callable[[list[str]], list[str]]:
     As Moses' normalize-punctuation and remove-non-printing-char do, with sacremoses' rules, which
     see many lines at once: none looks beyond `_BETWEEN`. The lines hold no NUL.
     """
-    moses = MosesPunctNormalizer(lang=moses_language(lang))
+    moses = MosesPunctNormalizer(lang=base_code(lang))
     rules = [_rule(pattern, replacement) for pattern, replacement in moses.substitutions]
 
     def normalise(lines: list[str]) -> list[str]:
@@ -236,5 +210,5 @@ def detokeniser(name: str, lang: str) -> Callable[[str], str]:
     """A function from tokens to plain text as it is written in ``lang``."""
     if name == "none":
         return str
-    moses = MosesDetokenizer(lang=moses_language(lang))
+    moses = MosesDetokenizer(lang=base_code(lang))
     return lambda line: moses.detokenize(line.split(), unescape=name == ESCAPED)

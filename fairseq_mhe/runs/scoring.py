@@ -13,8 +13,9 @@ from sacrebleu.significance import PairedTest, Result
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
+from fairseq_mhe.prepare.languages import bleu_tokeniser_of, has_spaces
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.prepare.tokenise import has_spaces, tokeniser
+from fairseq_mhe.prepare.tokenise import tokeniser
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
 _COMPOUND = re.compile(r"(\S)-(\S)")
@@ -22,8 +23,6 @@ _COMPOUND = re.compile(r"(\S)-(\S)")
 RESAMPLES, SEED = 1000, 12345
 #: sacreBLEU's tokenisers, of those that need no download: its signatures name them.
 TOKENISERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
-#: The languages for which sacreBLEU's default, 13a, is wrong.
-_OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
     Raises:
         UserError: what it needs is not installed.
     """
-    name = chosen or _OF_LANGUAGE.get((language or "").split("_")[0], "13a")
+    name = chosen or (bleu_tokeniser_of(language) if language else "13a")
     try:
         BLEU(tokenize=name)
     except RuntimeError:
@@ -127,7 +126,8 @@ def tokeniser_in(signature: str) -> str:
 
 def add_tokeniser(parser: ArgumentParser) -> None:
     """The option for what BLEU is counted of."""
-    told = "of BLEU (default: by the target language: zh, ja-mecab, ko-mecab, else 13a)"
+    told = "of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; char for "
+    told += "Thai, Lao, Khmer, Burmese and Tibetan; else 13a)"
     parser.add_argument("--bleu-tokenizer", choices=TOKENISERS, help=told)
 
 

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
+from fairseq_mhe.prepare.languages import restored_by_moses
 from fairseq_mhe.prepare.tokenise import (
     WordwiseMoses,
     detokeniser,
     punctuation_normaliser,
-    restored_by_moses,
     tokeniser,
 )
 
@@ -38,7 +38,8 @@ def test_the_language_decides() -> None:
 
 
 def test_a_region_has_the_rules_of_its_language() -> None:
-    assert tokeniser("moses", "fr_CA")("L'homme d'ici.") == "L' homme d' ici ."
+    for code in ("fr", "fra", "fr_CA", "fra_Latn", "FR-ca"):
+        assert tokeniser("moses", code)("L'homme d'ici.") == "L' homme d' ici ."
     assert tokeniser("moses-escaped", "fr_CA")("L'homme.") == "L&apos; homme ."
     assert detokeniser("moses", "fr_CA")("L' homme d' ici .") == "L'homme d'ici."
     assert punctuation_normaliser("de_CH")(["«ja», so"]) == punctuation_normaliser("de")(

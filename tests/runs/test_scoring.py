@@ -43,7 +43,11 @@ def test_scores_and_signatures_are_sacrebleus() -> None:
 
 @pytest.mark.parametrize(
     ("language", "chosen", "expected"),
-    [("zh_CN", None, "zh"), ("ja", "char", "char"), ("de", None, "13a"), (None, None, "13a")],
+    [
+        *((code, None, "zh") for code in ("zh_CN", "zho_Hans", "yue", "ZH-Hant")),
+        *(("ja", "char", "char"), ("tha_Thai", None, "char")),
+        *(("de", None, "13a"), (None, None, "13a")),
+    ],
 )
 def test_the_target_language_decides_what_bleu_is_counted_of(
     language: str | None, chosen: str | None, expected: str
@@ -55,7 +59,7 @@ def test_the_target_language_decides_what_bleu_is_counted_of(
     assert (found.bleu.score > 70) == (expected in ("zh", "char"))
 
 
-@pytest.mark.parametrize(("language", "extra"), [("ja", "ja"), ("ko_KR", "ko")])
+@pytest.mark.parametrize(("language", "extra"), [("ja", "ja"), ("kor_Hang", "ko")])
 def test_a_missing_dictionary_is_one_line(
     language: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,61 @@
+"""Tests of language codes: every common form of a code means the same language."""
+
+import pytest
+from sacremoses.corpus import NonbreakingPrefixes
+
+from fairseq_mhe.prepare.languages import (
+    base_code,
+    bleu_tokeniser_of,
+    has_spaces,
+    restored_by_moses,
+    script_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "codes"),
+    [
+        ("zh", "zh zho chi cmn ZH zh-CN zh_TW zh-Hans zho_Hans zho_Hant cmn_Hans"),
+        ("ja", "ja jpn jpn_Jpan JA ja-JP"),
+        ("en", "en eng EN eng_Latn eng-US en_GB en_XX"),
+        ("de", "de deu ger deu_Latn de-CH DE_de"),
+        ("ar", "ar ara arb arb_Arab ar_AR"),
+        ("et", "et est ekk ekk_Latn"),
+        ("my", "my mya bur mya_Mymr my_MM"),
+    ],
+)
+def test_every_form_of_a_code_is_one_language(base: str, codes: str) -> None:
+    expected = (has_spaces(base), restored_by_moses(base), bleu_tokeniser_of(base))
+    for code in codes.split():
+        assert base_code(code) == base
+        assert (has_spaces(code), restored_by_moses(code), bleu_tokeniser_of(code)) == expected
+
+
+def test_the_languages_of_moses_keep_their_codes() -> None:
+    """Their abbreviations are found by these codes."""
+    abbreviations = NonbreakingPrefixes()
+    for code in abbreviations.available_langs.values():
+        assert base_code(code) == code
+
+
+@pytest.mark.parametrize(
+    ("tokeniser", "codes"),
+    [
+        ("zh", "zh yue lzh wuu nan hak yue_Hant zh_Hant"),
+        ("ja-mecab", "ja jpn ja_Hira"),
+        ("ko-mecab", "ko kor kor_Hang"),
+        ("char", "th tha lo lao km khm_Khmr my mya bo bod dz dzo shn_Mymr"),
+        ("13a", "en de vi nan_Latn ja_Latn ka am hi ur ar tr src unknown9 x"),
+    ],
+)
+def test_the_script_decides_how_bleu_splits_words(tokeniser: str, codes: str) -> None:
+    for code in codes.split():
+        assert bleu_tokeniser_of(code) == tokeniser
+        assert has_spaces(code) == (tokeniser in ("ko-mecab", "13a"))
+
+
+def test_a_named_script_wins_over_the_usual_one() -> None:
+    assert script_of("sr") == "Cyrl"
+    assert script_of("srp_Latn") == "Latn"
+    assert restored_by_moses("pa_Latn") == restored_by_moses("pa")
+    assert not restored_by_moses("pnb_Arab")
