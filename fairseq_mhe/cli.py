@@ -26,7 +26,7 @@ _GROUPS = {
         "score-squad": ("runs.squad_scores", "exact match and F1 of answers to SQuAD's questions"),
         "evaluate": ("experiments.evaluate", "translate and score with a trained run"),
         "score": ("experiments.score", "score detokenised translations with sacreBLEU"),
-        "table": ("report.table", "make the table and the picture from run folders"),
+        "table": ("report.translation_table", "make the table and the picture from run folders"),
         "keep": ("runs.kept", "copy finished runs without their models, enough for their tables"),
     },
     "data": {"prepare": ("prepare.corpora.own_text", "turn parallel text into a data folder")},

@@ -11,7 +11,7 @@ from typing import Any
 
 from fairseq_mhe.common.arguments import as_words, positive, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, write_json, write_text
+from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import (
     check_alike,
@@ -34,8 +34,9 @@ from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.families import ROBERTA, build_language_on_meta, language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
-from fairseq_mhe.report.language_table import language_tables, perplexity_table
+from fairseq_mhe.report.language_table import perplexity_block, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
+from fairseq_mhe.report.table import Block, Table
 from fairseq_mhe.runs import devices, precision, slurm
 from fairseq_mhe.runs.language_recipes import Pretraining
 from fairseq_mhe.runs.language_runs import each_once, language_settings, pretraining_notes
@@ -196,8 +197,8 @@ class LanguageTable:
         if not self.tasks:
             found = {kind: self._nats(kind) for kind in finished}
             cache = {kind: cache_bytes(made).per_target_token for kind, made in built.items()}
-            plot_perplexity(found, (counts, cache), self.path.with_suffix(".png"))
-            self._write(perplexity_table(found, counts, cache), found, notes)
+            plot_perplexity(found, (counts, cache), self.path.with_suffix(".png"), self._title())
+            self._write([perplexity_block(found, counts, cache)], found, notes)
             return
         for task in self.tasks:
             every = [run for kind in finished for run in self._runs(kind, task)]
@@ -205,20 +206,25 @@ class LanguageTable:
             check_alike(every, but=("seed", "start", "attention", "precision"))
         scores = {kind: self._scores(kind) for kind in finished}
         losses = {kind: nats_in(self._pretrained(kind)) for kind in finished}
-        plot_tasks(scores, self.path.with_suffix(".png"), self.arch)
-        tables = language_tables(scores, counts, losses, self._commonest)
-        self._write(tables, scores, notes)
+        plot_tasks(scores, self.path.with_suffix(".png"), self._title())
+        self._write(task_blocks(scores, counts, losses, self._commonest), scores, notes)
 
     @functools.cached_property
     def _commonest(self) -> dict[str, float | None]:
         """Task -> what the commonest label scores, once for the tables after each kind."""
         return {task.task.name: commonest_score(task) for task in self.tasks}
 
-    def _write(self, tables: str, values: Mapping[str, Any], notes: Sequence[str]) -> None:
+    def _title(self) -> str:
+        """The picture's heading."""
+        seeds = ", ".join(map(str, self.seeds))
+        word = "seeds" if len(self.seeds) > 1 else "seed"
+        return f"{self.arch}, text of {self.data.folder.resolve().name}; {word} {seeds}"
+
+    def _write(
+        self, blocks: Sequence[Block], values: Mapping[str, Any], notes: Sequence[str]
+    ) -> None:
         """The table and, beside it, the scores of every seed."""
-        write_json(self.path.with_suffix(".json"), values)
-        listed = "\n".join(f"- {note}" for note in notes)
-        write_text(self.path, f"# {self.arch}\n\n{tables}\n\n{listed}\n")
+        Table(self.arch, blocks, notes).write(self.path, values)
 
     def _notes(self, kinds: Sequence[str]) -> list[str]:
         """What the numbers are, and how the models were trained."""
@@ -256,7 +262,9 @@ class LanguageTable:
         return [self._pretrained(kind, number) for number in self.seeds]
 
     def _nats(self, kind: str) -> list[float]:
-        return [each for each in map(nats_in, self._all_pretrained(kind)) if each is not None]
+        folders = self._all_pretrained(kind)
+        check_alike(folders)
+        return [each for each in map(nats_in, folders) if each is not None]
 
     def _scores(self, kind: str) -> dict[str, list[float]]:
         """Task -> scores of the seeds."""

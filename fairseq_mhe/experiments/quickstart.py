@@ -18,8 +18,8 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.report.table import QUICKSTART as QUICKSTART_TABLE
-from fairseq_mhe.report.table import show_table
+from fairseq_mhe.report.translation_table import QUICKSTART as QUICKSTART_TABLE
+from fairseq_mhe.report.translation_table import show_table
 from fairseq_mhe.runs import precision
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import QUICKSTART

@@ -10,7 +10,7 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
-from fairseq_mhe.report.table import PAPER
+from fairseq_mhe.report.translation_table import PAPER
 from fairseq_mhe.runs import devices, precision, slurm
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.scoring import add_tokeniser

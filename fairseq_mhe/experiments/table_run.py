@@ -14,7 +14,7 @@ from fairseq_mhe.common.time_left import WholeJob
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.report.results import gather
-from fairseq_mhe.report.table import Preset, write_table
+from fairseq_mhe.report.translation_table import Preset, write_table
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import Recipe

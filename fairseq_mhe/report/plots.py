@@ -1,4 +1,4 @@
-"""The picture of a table, legible in a talk and without colour vision: curves, quality, cost."""
+"""Pictures of tables, legible in a talk and without colour vision: curves, quality, cost."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.report.results import deviation
+from fairseq_mhe.report.table import Row, deviation
 
-#: Okabe and Ito's colours, told apart with every kind of colour vision, each with a mark and a dash
-#: of its own.
+#: Okabe and Ito's colours, which differ with every kind of colour vision.
 COLOURS = (
     *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
     *("#000000", "#8C8C00", "#7F7F7F"),
@@ -20,111 +19,136 @@ COLOURS = (
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 DASHES = ("-", "--", "-.", ":")
 DPI = 200
-#: More names than this would cover each other; the learning curves' legend has the marks.
-_MOST_NAMES = 3
+#: The least distance of two marks, as a share of the axis.
+_APART = 0.03
 
-#: Lines of table.json.
-_Summaries = Sequence[Mapping[str, Any]]
-#: A label and the content of metrics.json, for each of them.
-_Curves = Sequence[tuple[str, Mapping[str, Any]]]
-#: Task -> scores of the seeds.
-_Scores = Mapping[str, Sequence[float]]
+#: Name -> place on the horizontal axis, place on the vertical axis, half the error bar.
+Points = Mapping[str, tuple[float, float, float]]
+#: Series -> category -> value, bar below, bar above.
+Series = Mapping[str, Mapping[str, tuple[float, float, float]]]
 
 
-def plot(summaries: _Summaries, curves: _Curves, output: Path, title: str) -> None:
-    """Write picture.png into ``output``: learning curves, BLEU against size, BLEU against cache."""
-    figure = _figure(title)
+def plot(summaries: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str) -> None:
+    """Write a picture of learning curves, BLEU against size, and BLEU against cache.
+
+    ``summaries``: what table.json holds; ``curves``: label -> what metrics.json holds.
+    """
+    figure = new_figure(title)
     left, middle, right = figure.subplots(1, 3)
-    _learning_curves(left, curves)
-    _quality_against_cost(middle, summaries, "attention_parameters", 1e6)
+    for index, (name, metrics) in enumerate(curves.items()):
+        updates, loss = zip(*metrics["valid"], strict=True) if metrics["valid"] else ((), ())
+        style = {**look(index), "linestyle": DASHES[index % len(DASHES)], "linewidth": 2}
+        left.plot(updates, loss, label=name, markersize=5, **style)
+    name_axes(left, "Learning curves", "updates", "validation loss (bits per subword)")
     size = "attention parameters (millions)"
-    _label(middle, "Quality against size", size, "BLEU (bars: 95% bootstrap)")
-    _quality_against_cost(right, summaries, "kv_bytes_per_token", 1024)
+    _bleu_against(middle, curves, summaries, "attention_parameters", 1e6)
+    name_axes(middle, "Quality against size", size, "BLEU (bars: 95% bootstrap)")
     cache = "key/value cache (KiB per generated token)"
-    _label(right, "Quality against cache", cache, "BLEU (grey: Pareto front)")
-    _save(figure, output / "picture.png")
+    _bleu_against(right, curves, summaries, "kv_bytes_per_token", 1024)
+    name_axes(right, "Quality against cache", cache, "BLEU (grey: Pareto front)")
+    add_legend(figure, right)
+    save(figure, path)
 
 
-def plot_rows(summaries: _Summaries, output: Path, title: str) -> None:
-    """Write picture.png into ``output`` for several rows: BLEU and PRR of each cell.
+def _bleu_against(
+    axes: Axes, names: Mapping[str, Row], summaries: Sequence[Row], cost: str, unit: float
+) -> None:
+    points = {}
+    for name, summary in zip(names, summaries, strict=True):
+        if summary["p_value"] is not None and summary["prr"] is not None:
+            name += f" ({summary['prr']:.1f}% of MHA)"
+        points[name] = (summary[cost] / unit, summary["bleu"], summary["bleu_confidence"])
+    draw_front(axes, [(cost, bleu) for cost, bleu, _ in points.values()])
+    draw_points(axes, points)
+    axes.set_xlim(left=0, right=1.3 * max(place for place, *_ in points.values()))
 
-    The summaries have the paper's numbers as ``paper_bleu`` and ``paper_prr``.
-    """
+
+def plot_rows(summaries: Sequence[Row], path: Path, title: str) -> None:
+    """Write a picture of several rows: BLEU and PRR of each cell, and the paper's."""
     rows = list(dict.fromkeys(summary["row"] for summary in summaries))
-    kinds = list(dict.fromkeys(summary["attention"] for summary in summaries))
-    figure = _figure(title)
-    left, right = figure.subplots(1, 2)
-    _by_row(left, summaries, rows, kinds, "bleu")
-    printed = any(summary["paper_bleu"] for summary in summaries)
-    marks = "bars: 95% bootstrap" + ("; hollow: the paper's" if printed else "")
-    _label(left, "Quality", "row", f"BLEU ({marks})")
-    _by_row(right, [s for s in summaries if s["p_value"] is not None], rows, kinds, "prr")
-    right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
-    _label(right, "What is left of MHA's BLEU", "row", f"PRR, % ({marks})")
-    left.legend(fontsize=12, frameon=False)
-    _save(figure, output / "picture.png")
+    kinds = dict.fromkeys(summary["attention"] for summary in summaries)
+    hollow = "; hollow: the paper's" if any(each["paper_bleu"] for each in summaries) else ""
+    figure = new_figure(title)
+    for axes, score in zip(figure.subplots(1, 2), ("bleu", "prr"), strict=True):
+        series: dict[str, dict[str, tuple[float, float, float]]] = {kind: {} for kind in kinds}
+        printed: dict[str, dict[str, float]] = {kind: {} for kind in kinds}
+        for summary in summaries:
+            kind, value, paper = summary["attention"], summary[score], summary[f"paper_{score}"]
+            if score == "prr" and summary["p_value"] is None:
+                continue
+            below = above = summary["bleu_confidence"]
+            if score == "prr":
+                below, above = value - summary["prr_low"], summary["prr_high"] - value
+            bars = value, max(0.0, below), max(0.0, above)
+            series[kind][summary["row"]] = bars
+            if paper:
+                printed[kind][summary["row"]] = paper
+        draw_beside(axes, rows, series, printed)
+    left, right = figure.axes
+    name_axes(left, "Quality", "row", f"BLEU (bars: 95% bootstrap{hollow})")
+    _mark_whole(right, "What is left of MHA's BLEU", "row", f"bars: 95% bootstrap{hollow}")
+    add_legend(figure, left)
+    save(figure, path)
 
 
-def plot_tasks(found: Mapping[str, _Scores], path: Path, title: str) -> None:
-    """Write the picture ``path``: scores of models by task, and in percent of mha's.
+def plot_tasks(scores: Mapping[str, Mapping[str, Sequence[float]]], path: Path, title: str) -> None:
+    """Write a picture of language models: scores of tasks, and in percent of mha's.
 
-    ``found``: model -> task -> scores of the seeds.
+    ``scores``: kind -> task -> scores of the seeds.
     """
-    tasks = list(next(iter(found.values())))
-    figure = _figure(title)
+    tasks = list(next(iter(scores.values())))
+    base = {task: statistics.mean(values) for task, values in scores.get("mha", {}).items()}
+    series: dict[str, dict[str, tuple[float, float, float]]] = {}
+    percent: dict[str, dict[str, tuple[float, float, float]]] = {}
+    for kind, of_kind in scores.items():
+        series[kind], percent[kind] = {}, {}
+        for task, values in of_kind.items():
+            mean, bar = statistics.mean(values), deviation(values) or 0.0
+            series[kind][task] = mean, bar, bar
+            if kind != "mha" and base.get(task, 0) > 0:  # a correlation of chance is 0
+                part = 100 / base[task]
+                percent[kind][task] = part * mean, part * bar, part * bar
+    figure = new_figure(title)
     left, right = figure.subplots(1, 2)
-    base = {task: statistics.mean(scores) for task, scores in found.get("mha", {}).items()}
-    for index, (model, scores) in enumerate(found.items()):
-        shift = 0.6 * ((index + 0.5) / len(found) - 0.5)
-        places = [place + shift for place in range(len(tasks))]
-        style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
-        means = [statistics.mean(scores[task]) for task in tasks]
-        bars = [deviation(scores[task]) or 0.0 for task in tasks]
-        left.errorbar(places, means, yerr=bars, label=model, **style)
-        if model != "mha":  # and where mha is better than chance, which is 0 of a correlation
-            parts = {i: 100 / base[task] for i, task in enumerate(tasks) if base.get(task, 0) > 0}
-            percent = [part * means[i] for i, part in parts.items()]
-            spread = [part * bars[i] for i, part in parts.items()]
-            right.errorbar([places[i] for i in parts], percent, yerr=spread, **style)
-    for axes in (left, right):
-        axes.set_xticks(range(len(tasks)), tasks)
-        axes.set_xlim(-0.5, len(tasks) - 0.5)
-    right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
-    _label(left, "Score", "task", "score (bars: standard deviation of seeds)")
-    _label(right, "What is left of MHA's score", "task", "PRR, % (bars: as left, of the kind)")
-    left.legend(fontsize=12, frameon=False)
-    _save(figure, path)
+    draw_beside(left, tasks, series)
+    draw_beside(right, tasks, percent)
+    name_axes(left, "Score", "task", "score (bars: standard deviation of seeds)")
+    _mark_whole(right, "What is left of MHA's score", "task", "bars: as left, of the kind")
+    add_legend(figure, left)
+    save(figure, path)
 
 
 def plot_perplexity(
-    nats: Mapping[str, Sequence[float]], costs: Sequence[Mapping[str, int]], path: Path
+    nats: Mapping[str, Sequence[float]], costs: Sequence[Mapping[str, int]], path: Path, title: str
 ) -> None:
-    """Write the picture ``path``: nats a subword against attention parameters and cache.
+    """Write a picture of causal models: nats a subword against attention parameters and cache.
 
-    ``nats``: kind -> those of the seeds; ``costs``: kind -> parameters, kind -> bytes a token.
+    ``nats``: kind -> nats of the seeds; ``costs``: kind -> parameters, kind -> bytes a token.
     """
-    figure = _figure("Causal language models")
-    told = ("attention parameters (millions)", "key/value cache (KiB per token)")
-    for axes, cost, unit, name in zip(figure.subplots(1, 2), costs, (1e6, 1024), told, strict=True):
-        for index, (kind, values) in enumerate(nats.items()):
-            style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
-            mean = statistics.mean(values)
-            axes.errorbar(
-                cost[kind] / unit, mean, yerr=deviation(values) or 0.0, label=kind, **style
-            )
-        axes.set_xlim(left=0, right=1.3 * max(cost[kind] for kind in nats) / unit)
-        _label(axes, "Loss", name, "nats per subword (bars: standard deviation)")
-        axes.legend(fontsize=12, frameon=False)
-    _save(figure, path)
+    figure = new_figure(title)
+    names = ("attention parameters (millions)", "key/value cache (KiB per token)")
+    sides = zip(figure.subplots(1, 2), costs, (1e6, 1024), names, strict=True)
+    for axes, cost, unit, name in sides:
+        points = {}
+        for kind, values in nats.items():
+            mean, bar = statistics.mean(values), deviation(values) or 0.0
+            points[kind] = (cost[kind] / unit, mean, bar)
+        draw_points(axes, points)
+        name_axes(axes, "Loss", name, "nats per subword (bars: standard deviation)")
+        axes.set_xlim(left=0)
+    add_legend(figure, axes)
+    save(figure, path)
 
 
-def _figure(title: str) -> Figure:
-    figure = Figure(figsize=(18, 5.5), layout="constrained")
+def new_figure(title: str, width: float = 18, height: float = 5.5) -> Figure:
+    """A figure with a title above its panels; sizes in inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
     figure.suptitle(title, fontsize=15, parse_math=False)
     return figure
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a PNG file."""
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=DPI, format="png")
 
@@ -135,54 +159,54 @@ def look(index: int) -> dict[str, Any]:
     return {"color": COLOURS[index % len(COLOURS)], "marker": mark}
 
 
-def _by_row(
-    axes: Axes, summaries: _Summaries, rows: Sequence[str], kinds: Sequence[str], score: str
+def add_legend(figure: Figure, axes: Axes) -> None:
+    """The names of what ``axes`` show, beside all panels, where they hide nothing."""
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=12
+    )
+
+
+def draw_points(axes: Axes, points: Points) -> None:
+    """A mark with an error bar for each name; marks at one place stand side by side."""
+    step = _APART * max(place for place, *_ in points.values())
+    taken: list[float] = []
+    for index, (name, (place, value, bar)) in enumerate(points.items()):
+        while any(abs(place - other) < step for other in taken):
+            place += step
+        taken.append(place)
+        style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
+        axes.errorbar(place, value, yerr=bar, label=name, **style)
+
+
+def draw_beside(
+    axes: Axes,
+    categories: Sequence[str],
+    series: Series,
+    hollow: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """A mark for each kind above each row's name, with its interval, and the paper's beside it."""
-    for index, kind in enumerate(kinds):
-        shift = 0.6 * ((index + 0.5) / len(kinds) - 0.5)
-        shown = [s for s in summaries if s["attention"] == kind and s[score] is not None]
-        places = [rows.index(s["row"]) + shift for s in shown]
+    """Marks with error bars above each category, the series side by side.
+
+    ``hollow``: series -> category -> another value, drawn without filling.
+    """
+    for index, (name, marks) in enumerate(series.items()):
+        shift = 0.6 * ((index + 0.5) / len(series) - 0.5)
         style = {**look(index), "linestyle": "none", "markersize": 9}
-        scores = [s[score] for s in shown]
-        bars = [[s["bleu_confidence"] for s in shown]] * 2
-        if score == "prr":
-            below = [max(0.0, s["prr"] - s["prr_low"]) for s in shown]
-            above = [max(0.0, s["prr_high"] - s["prr"]) for s in shown]
-            bars = [below, above]
-        axes.errorbar(places, scores, yerr=bars, label=kind, capsize=4, **style)
-        printed = [s[f"paper_{score}"] for s in shown]
-        paper = [(x, value) for x, value in zip(places, printed, strict=True) if value]
-        if paper:
-            axes.plot(*zip(*paper, strict=True), fillstyle="none", **style)
-    axes.set_xticks(range(len(rows)), rows)
-    axes.set_xlim(-0.5, len(rows) - 0.5)
+        places = [categories.index(category) + shift for category in marks]
+        values, below, above = zip(*marks.values(), strict=True) if marks else ((), (), ())
+        axes.errorbar(places, values, yerr=[below, above], label=name, capsize=4, **style)
+        others = (hollow or {}).get(name, {})
+        places = [categories.index(category) + shift for category in others]
+        axes.plot(places, list(others.values()), fillstyle="none", **style)
+    axes.set_xticks(range(len(categories)), categories)
+    axes.set_xlim(-0.5, len(categories) - 0.5)
 
 
-def _learning_curves(axes: Axes, curves: _Curves) -> None:
-    for index, (label, metrics) in enumerate(curves):
-        updates, loss = zip(*metrics["valid"], strict=True) if metrics["valid"] else ((), ())
-        dash = DASHES[index % len(DASHES)]
-        style = {**look(index), "linestyle": dash, "markersize": 5, "linewidth": 2}
-        axes.plot(updates, loss, label=label, **style)
-    _label(axes, "Learning curves", "updates", "validation loss (bits per subword)")
-    axes.legend(fontsize=12, frameon=False)
-
-
-def _quality_against_cost(axes: Axes, summaries: _Summaries, cost: str, unit: float) -> None:
-    """BLEU of each kind against a key of table.json, in ``unit``, and the Pareto front."""
-    points = [(summary[cost] / unit, summary["bleu"]) for summary in summaries]
-    front = pareto_front(points)
-    axes.step(*zip(*front, strict=True), where="post", color="#BBBBBB", linewidth=6, zorder=0)
-    for index, (summary, point) in enumerate(zip(summaries, points, strict=True)):
-        style = {**look(index), "markersize": 10, "capsize": 4, "linewidth": 1.5}
-        axes.errorbar(*point, yerr=summary["bleu_confidence"], **style)
-        if len(summaries) <= _MOST_NAMES:
-            name = summary["attention"]
-            if summary["p_value"] is not None and summary["prr"] is not None:
-                name += f" ({summary['prr']:.1f}%)"  # of the baseline's BLEU
-            axes.annotate(name, point, (8, 8), textcoords="offset points", fontsize=11)
-    axes.set_xlim(left=0, right=1.3 * max(x for x, _ in points))
+def draw_front(axes: Axes, points: Sequence[tuple[float, float]], sign: int = 1) -> None:
+    """The Pareto front of (cost, quality) in grey; ``sign``: -1 where less is better."""
+    front = pareto_front([(cost, sign * quality) for cost, quality in points])
+    costs, qualities = zip(*front, strict=True)
+    values = [sign * quality for quality in qualities]
+    axes.step(costs, values, where="post", color="#BBBBBB", linewidth=6, zorder=0)
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -194,7 +218,14 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
     return front
 
 
-def _label(axes: Axes, title: str, x: str, y: str) -> None:
+def _mark_whole(axes: Axes, title: str, x: str, bars: str) -> None:
+    """A line at all of MHA's score."""
+    axes.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
+    name_axes(axes, title, x, f"PRR, % ({bars})")
+
+
+def name_axes(axes: Axes, title: str, x: str, y: str) -> None:
+    """Title, names of both axes, and a grid."""
     axes.set_title(title, fontsize=13)
     axes.set_xlabel(x, fontsize=12)
     axes.set_ylabel(y, fontsize=12)

@@ -1,6 +1,5 @@
 """What finished run folders say: the runs of each cell of a table, and its numbers."""
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +12,8 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
+from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs import comet
-from fairseq_mhe.runs.precision import told
 from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
@@ -24,9 +23,9 @@ BASELINE = "mha"
 
 @dataclass(frozen=True)
 class Cell:
-    """The finished runs of a model, one a seed, and their translations of one data set.
+    """The finished runs of a row with a kind of attention, one for each seed.
 
-    A model is a row with a kind of attention.
+    ``subset``: the data set whose translations are compared.
     """
 
     row: str
@@ -38,30 +37,35 @@ class Cell:
         """Every seed's "scores" or "generation"."""
         return [read_json(run.subset(self.subset) / f"{name}.json") for run in self.runs]
 
-    def lines(self, name: str, seed: int = 0) -> list[str]:
-        """The "sources", "references" or "hypotheses" of the so manyth seed."""
-        return read_translations(self.runs[seed].subset(self.subset))[name]
+    def lines(self, name: str, index: int = 0) -> list[str]:
+        """The "sources", "references" or "hypotheses" of one of the runs."""
+        return read_translations(self.runs[index].subset(self.subset))[name]
 
     def hypotheses(self) -> list[list[str]]:
         """Every seed's translations."""
-        return [self.lines("hypotheses", seed) for seed in range(len(self.runs))]
+        return [self.lines("hypotheses", index) for index in range(len(self.runs))]
 
     def bleus(self) -> list[float]:
         """Every seed's BLEU."""
         return [score["bleu"]["score"] for score in self.values("scores")]
 
     def tokenisers(self) -> list[str]:
-        """What every seed's BLEU is counted of."""
+        """The tokeniser of every seed's BLEU."""
         return [tokeniser_in(score["bleu"]["signature"]) for score in self.values("scores")]
+
+    def comet(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The files of COMET and their content, where there are some."""
+        paths = [run.subset(self.subset) / comet.FILE for run in self.runs]
+        return [(path, read_json(path)) for path in paths if path.exists()]
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     """Group run folders by row and kind, in the order given.
 
     Raises:
-        UserError: there is no folder, or one is no run, is not finished, or was scored on other
-        sentences than the first or by another tokeniser; or two of one model differ by more than
-        their seed.
+        UserError: there is no folder; a folder is no run or is not finished; two runs of one model
+            differ by more than their seed; or runs were scored on different sentences, by different
+            tokenisers or by different COMET models.
     """
     groups: dict[tuple[str, str], list[Run]] = {}
     for folder in folders:
@@ -72,13 +76,12 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         groups.setdefault((run.row, run.kind), []).append(run)
     if not groups:
         raise UserError("no runs: give the folders of finished runs")
-    cells = [
-        Cell(row, kind, tuple(sorted(runs, key=lambda run: run.seed)), subset)
-        for (row, kind), runs in groups.items()
-    ]
-    for cell in cells:
-        for one, other in pairwise(cell.runs):
+    cells = []
+    for (row, kind), runs in groups.items():
+        runs.sort(key=lambda run: run.seed)
+        for one, other in pairwise(runs):
             _check_alike(one, other)
+        cells.append(Cell(row, kind, tuple(runs), subset))
     check_scored_alike(cells)
     comet_model(cells)
     return cells
@@ -93,8 +96,8 @@ def check_scored_alike(cells: Sequence[Cell]) -> None:
     first, references = cells[0].runs[0].folder, cells[0].lines("references")
     usual = cells[0].tokenisers()[0]
     for cell in cells:
-        for seed, (run, tokeniser) in enumerate(zip(cell.runs, cell.tokenisers(), strict=True)):
-            if cell.lines("references", seed) != references:
+        for index, (run, tokeniser) in enumerate(zip(cell.runs, cell.tokenisers(), strict=True)):
+            if cell.lines("references", index) != references:
                 raise UserError(f"{run.folder} and {first} were scored on different sentences")
             if tokeniser != usual:
                 raise UserError(
@@ -109,30 +112,30 @@ def comet_model(cells: Sequence[Cell]) -> str | None:
     Raises:
         UserError: several did.
     """
-    found: dict[str, Path] = {}
-    for path in (run.subset(cell.subset) / comet.FILE for cell in cells for run in cell.runs):
-        if path.exists():
-            found.setdefault(str(read_json(path)["model"]), path)
-    if len(found) > 1:
-        (one, at), (other, there), *_ = found.items()
+    places = {score["model"]: path for cell in cells for path, score in reversed(cell.comet())}
+    if len(places) > 1:
+        (one, at), (other, there), *_ = places.items()
         raise UserError(
             f"{at} is by COMET's {one}, {there} by {other}: score them alike (evaluate --comet)"
         )
-    return next(iter(found), None)
+    return next(iter(places), None)
 
 
 def _check_alike(one: Run, other: Run) -> None:
-    """See that two runs differ by their seed, and by nothing else that makes a model better."""
+    """See that two runs of one model differ by their seed, and by nothing else."""
 
     def made_by(run: Run) -> dict[str, Any]:
         settings = {**run.settings, **vars(run.training), **run.settings["data"]}
         # Each seed may have a start of its own, but not one a start and another none.
         settings["start"] = "start" in run.settings
-        may_differ = ("seed", "training", "data", "precision")
-        return {name: value for name, value in settings.items() if name not in may_differ}
+        return {
+            name: value
+            for name, value in settings.items()
+            if name not in ("seed", "training", "data")
+        }
 
-    both = made_by(one), made_by(other)
-    differing = [n for n in both[0] | both[1] if both[0].get(n) != both[1].get(n)]
+    first, second = made_by(one), made_by(other)
+    differing = [name for name in first | second if first.get(name) != second.get(name)]
     if one.seed == other.seed:
         differing = ["nothing"]
     if differing:
@@ -152,37 +155,34 @@ def baselines(cells: Sequence[Cell]) -> dict[str, Cell]:
     return {cell.row: cell for cell in cells if cell.kind == BASELINE}
 
 
-def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
-    """One object for each cell: what table.json holds.
-
-    Scores, their intervals, speeds and ``valid_loss``, the lowest that a training had on valid in
-    bits per target token, are means over the seeds; ``bleu_deviation`` is the standard deviation of
-    BLEU. PRR is the ratio of mean BLEU (100 for the baseline); its interval and
-    ``p_value`` are of all seeds together (``compare_seeds``), and null for the baseline. With
-    ``paper`` come the row's sizes, what was trained, and the paper's numbers.
-    """
-    compared_with = baselines(cells)
-    found = []
-    for cell in cells:
-        more = _sizes_and_paper(cell) if paper else {}
-        found.append({**more, **_summary(cell, compared_with.get(cell.row))})
-    return found
-
-
 def lowest_loss(metrics: Mapping[str, Any]) -> float:
     """The lowest validation loss that a training had, in bits per target token."""
     return min(loss for _, loss in metrics["valid"])
 
 
+def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
+    """One object for each cell: what table.json holds.
+
+    Scores, their intervals, speeds and ``valid_loss``, the lowest validation loss of a training in
+    bits per target token, are means over the seeds; ``bleu_deviation`` is the standard deviation of
+    BLEU. PRR is the ratio of mean BLEU (100 for the baseline); its interval and ``p_value`` are of
+    all seeds together (``compare_seeds``), and null for the baseline. With ``paper`` come the row's
+    sizes, its training, and the paper's numbers.
+    """
+    compared_with = baselines(cells)
+    summaries = []
+    for cell in cells:
+        more = _sizes_and_paper(cell) if paper else {}
+        summaries.append({**more, **_summary(cell, compared_with.get(cell.row))})
+    return summaries
+
+
 def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     scores, generations = cell.values("scores"), cell.values("generation")
-    tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
-    given = [score["given_tokens"] for score in scores if score.get("given_tokens")]
-    every_has_it = len(tokenised) == len(scores)
     metrics = [read_json(run.metrics) for run in cell.runs]
-    speeds = [found["tokens_per_second"] for found in metrics]
-    known_speeds = [speed for speed in speeds if speed is not None]
-    losses = [lowest_loss(found) for found in metrics if found["valid"]]
+    speeds = [of_run["tokens_per_second"] for of_run in metrics]
+    losses = [lowest_loss(of_run) if of_run["valid"] else None for of_run in metrics]
+    tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
     return {
         "row": cell.row,
         "attention": cell.kind,
@@ -192,49 +192,48 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
         "bleu_confidence": _mean([score["bleu"]["confidence"] for score in scores]),
         "bleu_deviation": deviation(cell.bleus()),
         "chrf": _mean([score["chrf"]["score"] for score in scores]),
-        "bleu_tokenised": _mean([t["score"] for t in tokenised]) if every_has_it else None,
-        "bleu4": _mean([g["score"] for g in given]) if len(given) == len(scores) else None,
+        "bleu_tokenised": _mean_score(scores, "tokenised"),
+        "bleu4": _mean_score(scores, "given_tokens"),
         **_compared(cell, baseline),
         "signature": scores[0]["bleu"]["signature"],
         "chrf_signature": scores[0]["chrf"]["signature"],
         "tokenised_signature": tokenised[0]["signature"] if tokenised else None,
-        "valid_loss": _mean(losses) if len(losses) == len(metrics) else None,
-        "precision": told(cell.runs),
-        "tokens_per_second": _mean(known_speeds) if known_speeds else None,
-        "sentences_per_second": _mean([g["sentences_per_second"] for g in generations]),
+        "valid_loss": _mean(losses),
+        "precision": cell.runs[0].training.precision,
+        "tokens_per_second": _mean([speed for speed in speeds if speed is not None]),
+        "sentences_per_second": _mean([each["sentences_per_second"] for each in generations]),
         "sentences": scores[0]["sentences"],
     }
 
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     """PRR, its interval and the p-value; null where there is nothing to compare with."""
-    found: dict[str, float | None] = dict.fromkeys(("prr", "prr_low", "prr_high", "p_value"))
+    names = ("prr", "prr_low", "prr_high", "p_value")
     if baseline is None:
-        return found
-    if cell is not baseline:
-        systems = cell.hypotheses(), baseline.hypotheses()
-        found = asdict(compare_seeds(*systems, cell.lines("references"), cell.tokenisers()[0]))
-    best = statistics.mean(baseline.bleus())
-    found["prr"] = retained(statistics.mean(cell.bleus()), best)
-    return found
+        return dict.fromkeys(names)
+    mean, best = (statistics.mean(each.bleus()) for each in (cell, baseline))
+    if cell is baseline:
+        return {**dict.fromkeys(names), "prr": retained(mean, best)}
+    systems = cell.hypotheses(), baseline.hypotheses()
+    compared = compare_seeds(*systems, cell.lines("references"), cell.tokenisers()[0])
+    return {**asdict(compared), "prr": retained(mean, best)}
 
 
-def deviation(values: Sequence[float]) -> float | None:
-    """The standard deviation of several values, all of them finite."""
-    several = len(values) > 1 and all(map(math.isfinite, values))
-    return round(statistics.stdev(values), 4) if several else None
+def _mean(values: Sequence[float | None]) -> float | None:
+    """The mean over seeds; None where a seed has no value."""
+    known = [value for value in values if value is not None]
+    return round(statistics.mean(known), 4) if known and len(known) == len(values) else None
 
 
-def _mean(values: Sequence[float]) -> float:
-    return round(statistics.mean(values), 4)
+def _mean_score(scores: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    return _mean([score[name]["score"] if score.get(name) else None for score in scores])
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
-    """The row's sizes, what was trained, the paper's numbers, and COMET where every seed has it."""
+    """The row's sizes, its training, the paper's numbers, and COMET where every seed has it."""
     row, training = sizes(cell.row), cell.runs[0].training
     printed = published(cell.row, cell.kind)
-    found = [run.subset(cell.subset) / comet.FILE for run in cell.runs]
-    scores = [read_json(path)["score"] for path in found if path.exists()]
+    scores = [score["score"] for _, score in cell.comet()]
     return {
         "layers": 2 * row.layers,
         "width": row.embed_dim,
@@ -246,5 +245,5 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
         "paper_parameters": printed and printed.parameters,
         "paper_bleu": printed and printed.bleu,
         "paper_prr": printed and printed.prr,
-        "comet": _mean(scores) if len(scores) == len(found) else None,
+        "comet": _mean(scores) if len(scores) == len(cell.runs) else None,
     }

@@ -25,8 +25,8 @@ from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, pla
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
-from fairseq_mhe.report.language_table import with_deviation
 from fairseq_mhe.report.plots import look
+from fairseq_mhe.report.table import with_deviation
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import trained_on
 from fairseq_mhe.runs.language_runs import LanguageRun, language_config

@@ -33,7 +33,8 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.plots import DPI
-from fairseq_mhe.report.results import Cell, check_scored_alike, deviation, lowest_loss
+from fairseq_mhe.report.results import Cell, check_scored_alike, lowest_loss
+from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import choose_device
 from fairseq_mhe.runs.recipes import Training

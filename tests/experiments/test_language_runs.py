@@ -17,7 +17,6 @@ from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
-from fairseq_mhe.report.language_table import table
 from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.finetuning import open_pretrained
 from fairseq_mhe.runs.squad_scores import squad_scores
@@ -487,17 +486,3 @@ def test_a_task_of_another_text_is_refused(
     line = ["nlu-table", "roberta_mhe_tiny", "--data", other, "--tasks", str(folder / "sst2")]
     assert cli.main([*line, "--out", str(tmp_path)]) != 0
     assert "is not in the subwords of" in capsys.readouterr().err
-
-
-def test_the_tables_figures_are_the_papers() -> None:
-    found = {
-        "sha": {"rte": [50.0, 54.0], "sst2": [80.0, 80.0]},
-        "mha": {"rte": [60.0, 60.0], "sst2": [90.0, 92.0]},
-        "mhe_mul": {"rte": [57.0, 59.0], "sst2": [85.0, 87.0]},
-    }
-    lines = table(found, {"sha": 1000, "mha": 3000, "mhe_mul": 1010}).split("\n")
-    cells = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
-    assert cells[2] == ["sha", "1,000", "52.00 ± 2.83", "80.00 ± 0.00", "66.00", "87.4", "-"]
-    # (75.5 / 66 - 1) / (3000 / 1000 - 1) and (72 / 66 - 1) / (1010 / 1000 - 1)
-    assert cells[3][-3:] == ["75.50", "100.0", "0.07"]
-    assert cells[4][-3:] == ["72.00", "95.4", "9.09"]

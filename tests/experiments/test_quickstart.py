@@ -21,7 +21,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.safe_load import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.report.table import QUICKSTART
+from fairseq_mhe.report.translation_table import QUICKSTART
 from tests.fixtures.processes import kill
 from tests.fixtures.trained import (
     FLOAT32,

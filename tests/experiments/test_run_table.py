@@ -26,7 +26,7 @@ from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.significance import LEAST_BASELINE, compare_seeds
-from fairseq_mhe.report.table import PAPER
+from fairseq_mhe.report.translation_table import PAPER
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.recipes import RECIPES, Recipe
 from fairseq_mhe.runs.run import Run, read_run

@@ -12,9 +12,9 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.report import plots
-from fairseq_mhe.report.notes import quickstart_notes, training_notes
+from fairseq_mhe.report.notes import of_quickstart, of_training
 from fairseq_mhe.report.results import gather, summarise
-from fairseq_mhe.report.table import PAPER, write_table
+from fairseq_mhe.report.translation_table import PAPER, write_table
 from fairseq_mhe.runs.run import Run
 
 MakeRun = Callable[..., Run]
@@ -38,7 +38,7 @@ def scored_by(run: Run, tokeniser: str) -> Path:
 def below(*runs: Run) -> str:
     """The notes of the quickstart's table."""
     cells = gather(run.folder for run in runs)
-    return "\n".join([*quickstart_notes(cells, summarise(cells)), *training_notes(cells)])
+    return "\n".join([*of_quickstart(cells, summarise(cells)), *of_training(cells)])
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("mha", 2), ("mhe_mul", 1)])

@@ -1,7 +1,8 @@
-"""The Pareto front of the picture against its definition; the points of language models'."""
+"""Pictures: the Pareto front against its definition, and which values are drawn where."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,12 @@ from hypothesis import given
 from matplotlib.axes import Axes
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.report.plots import look, pareto_front, plot_perplexity, plot_rows, plot_tasks
+from fairseq_mhe.report import plots
+from fairseq_mhe.report.plots import look, pareto_front, plot, plot_perplexity, plot_tasks
 
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1)
+#: Label, places, values, bars below and above.
+Drawn = list[tuple[str | None, list[float], list[float], list[list[float]]]]
 
 
 @given(POINTS)
@@ -25,83 +29,76 @@ def test_the_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
     assert pareto_front(points) == sorted({point for point in points if not beaten(point)})
 
 
-Drawn = list[tuple[str | None, list[float], list[float], list[float]]]
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
-    """What is drawn with bars: label, places, values, bars."""
-    found: Drawn = []
+    """What is drawn with bars."""
+    calls: Drawn = []
     real = Axes.errorbar
 
     def errorbar(self: Axes, x: Any, y: Any, yerr: Any = None, **style: Any) -> Any:
-        listed = [value if isinstance(value, list) else [value] for value in (x, y, yerr)]
-        found.append((style.get("label"), *listed))
+        many = isinstance(x, list)
+        bars = [list(side) for side in yerr] if many else [[yerr], [yerr]]
+        calls.append((style["label"], *((list(x), list(y)) if many else ([x], [y])), bars))
         return real(self, x, y, yerr=yerr, **style)
 
     monkeypatch.setattr(Axes, "errorbar", errorbar)
-    return found
+    return calls
 
 
 @pytest.mark.parametrize(("bleu", "prr"), [(None, None), (24.8, 95.0)])
-def test_hollow_marks_are_named_where_there_are_some(
+def test_the_papers_marks_are_hollow_and_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bleu: float | None, prr: float | None
 ) -> None:
-    told: list[str] = []
-    hollow: list[Any] = []
-    set_ylabel, plot = Axes.set_ylabel, Axes.plot
-    monkeypatch.setattr(
-        Axes, "set_ylabel", lambda self, text, **more: (told.append(text), set_ylabel(self, text))
-    )
-
-    def noted(self: Axes, *points: Any, **style: Any) -> Any:
-        hollow.extend(points[1])
-        return plot(self, *points, **style)
-
-    monkeypatch.setattr(Axes, "plot", noted)
+    figures: list[Any] = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
     scores = {"bleu": 20.0, "bleu_confidence": 1.0, "prr": 95.0, "prr_low": 94.0, "prr_high": 96.0}
-    whose = {"row": "base", "attention": "mhe_mul"}
-    summary = {**scores, **whose, "p_value": 0.1, "paper_bleu": bleu, "paper_prr": prr}
-    plot_rows([summary], tmp_path, "title")
-    assert hollow == ([bleu, prr] if bleu else [])
-    assert ["hollow" in text for text in told] == [bool(hollow)] * 2
+    model = {"row": "base", "attention": "mhe_mul"}
+    summary = {**scores, **model, "p_value": 0.1, "paper_bleu": bleu, "paper_prr": prr}
+    plots.plot_rows([summary], tmp_path / "picture.png", "title")
+    for axes, printed in zip(figures[0].axes, (bleu, prr), strict=True):
+        hollow = [line for line in axes.lines if line.get_fillstyle() == "none"]
+        values = [value for line in hollow for value in line.get_ydata()]
+        assert values == ([printed] if printed else [])
+        assert ("hollow" in axes.get_ylabel()) == bool(printed)
+
+
+def test_error_bars_at_one_cost_stand_side_by_side(tmp_path: Path, drawn: Drawn) -> None:
+    """The cache of mha and mhe_mul is one: their bars were drawn over each other."""
+    summary = {"bleu": 20.0, "bleu_confidence": 1.0, "p_value": None, "prr": None}
+    summary |= {"kv_bytes_per_token": 2048, "attention_parameters": 3_000_000}
+    plot([summary] * 3, {key: {"valid": []} for key in "abc"}, tmp_path / "picture.png", "title")
+    assert len(drawn) == 6
+    for panel in (drawn[:3], drawn[3:]):
+        places = sorted(place for _, (place,), _, _ in panel)
+        assert min(b - a for a, b in itertools.pairwise(places)) >= 0.029 * places[0]
 
 
 def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, drawn: Drawn) -> None:
-    found = {
+    scores = {
         "mha": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]},
         "mhe_mul": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]},
     }
-    plot_tasks(found, tmp_path / "tasks.png", "title")
+    plot_tasks(scores, tmp_path / "tasks.png", "title")
     assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
-    mha, mhe, share = drawn
+    mha, mhe, nothing, share = drawn
     assert mha[0::2] == ("mha", [0.0, 52.0])
-    assert mha[3] == pytest.approx([0, 8**0.5], abs=5e-5)  # of four digits
+    assert mha[3] == [pytest.approx([0, 8**0.5], abs=5e-5)] * 2  # of four digits
     assert mhe[0::2] == ("mhe_mul", [4.0, 39.0])
     assert mha[1] < mhe[1]  # side by side
-    assert share[1:] == ([mhe[1][1]], [75.0], [0.0])  # nothing of cola, where mha knows nothing
+    assert nothing[:2] == ("mha", [])
+    assert share[1:3] == ([mhe[1][1]], [75.0])  # nothing of cola, where mha knows nothing
 
 
 def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn) -> None:
-    nats = {"mha": [2.0, 2.2], "mhe_mul": [2.5]}
-    costs = ({"mha": 3_000_000, "mhe_mul": 1_000_000}, {"mha": 4096, "mhe_mul": 1024})
-    plot_perplexity(nats, costs, tmp_path / "loss.png")
+    """A training that diverged has no deviation."""
+    nats = {"mha": [2.0, 2.2], "mhe_mul": [2.5], "sha": [2.0, math.nan]}
+    costs = {"mha": 3_000_000, "mhe_mul": 1_000_000, "sha": 2_000_000}
+    cache = {"mha": 4096, "mhe_mul": 1024, "sha": 2048}
+    plot_perplexity(nats, (costs, cache), tmp_path / "loss.png", "title")
     assert (tmp_path / "loss.png").is_file()
-    assert [(name, x) for name, x, *_ in drawn] == [
-        *(("mha", [3.0]), ("mhe_mul", [1.0])),
-        *(("mha", [4.0]), ("mhe_mul", [1.0])),
-    ]
-    assert [point[2] for point in drawn] == [[2.1], [2.5]] * 2
-    assert drawn[0][3] == pytest.approx([0.02**0.5], abs=5e-5)
-
-
-def test_a_training_that_diverged_is_drawn_without_a_deviation(
-    tmp_path: Path, drawn: Drawn
-) -> None:
-    costs = ({"mha": 3_000_000}, {"mha": 4096})
-    plot_perplexity({"mha": [2.0, math.nan]}, costs, tmp_path / "loss.png")
-    assert (tmp_path / "loss.png").is_file()
-    assert drawn[0][3] == [0.0]
+    assert [place for _, (place,), _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
+    assert [value for _, _, (value,), _ in drawn[:2]] == [2.1, 2.5]
+    assert [bars[0] for *_, bars in drawn[:3]] == [pytest.approx([0.1414]), [0.0], [0.0]]
 
 
 def test_every_kind_has_a_look_of_its_own() -> None:

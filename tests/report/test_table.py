@@ -18,7 +18,7 @@ from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report import plots, significance
 from fairseq_mhe.report.results import Cell, gather, summarise
-from fairseq_mhe.report.table import PAPER, QUICKSTART, Preset, write_table
+from fairseq_mhe.report.translation_table import PAPER, QUICKSTART, Preset, write_table
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.run import Run
 from tests.fixtures.runs import REFERENCES
@@ -50,7 +50,7 @@ def few_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         test_the_picture_is_fit_for_a_talk,
         test_every_format_is_written,
     ):
-        monkeypatch.setattr(plots, "_save", lambda _, path: write_text(path, ""))
+        monkeypatch.setattr(plots, "save", lambda _, path: write_text(path, ""))
 
 
 def bleu_of(run: Run) -> float:
@@ -100,14 +100,17 @@ def test_the_comparison_is_of_all_seeds(make_run: MakeRun) -> None:
     assert mha["bleu_confidence"] == pytest.approx(sum(confidences) / 3, abs=1e-3)
 
 
-def test_only_seeds_of_one_model_belong_together(make_run: MakeRun) -> None:
+@pytest.mark.parametrize(("name", "value"), [("updates", 41), ("precision", "bf16")])
+def test_only_seeds_of_one_model_belong_together(
+    make_run: MakeRun, name: str, value: int | str
+) -> None:
     one, other = make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)
     with pytest.raises(UserError, match="are both tiny mha and differ by nothing"):
         gather([one.folder, one.folder])
     config = json.loads((other.folder / "config.json").read_text())
-    config["settings"]["training"]["updates"] += 1
-    (other.folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(UserError, match="are both tiny mha and differ by updates, where seeds"):
+    config["settings"]["training"][name] = value
+    write_json(other.folder / "config.json", config)
+    with pytest.raises(UserError, match=f"are both tiny mha and differ by {name}, where seeds"):
         gather([one.folder, other.folder])
 
 
