@@ -1,14 +1,32 @@
 """The fairseq user-dir: models, an optimizer, a loss, and fixes to fairseq; `Translator`."""
 
 import importlib.util
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairseq_mhe import fairseq_fixes
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.quiet import quiet_import
 
-# Where there is no fairseq, cli.py says so: an error here would be a traceback.
-if importlib.util.find_spec("fairseq") is not None:
-    # What is imported registers itself.
-    with fairseq_fixes.quiet_import():
+if TYPE_CHECKING:
+    from fairseq_mhe.deploy.translator import Translator as Translator
+
+
+def register() -> None:
+    """Import fairseq, register our models, optimizer, loss and task there, and fix its bugs.
+
+    A second call changes nothing.
+
+    Raises:
+        UserError: fairseq is not installed.
+    """
+    if importlib.util.find_spec("fairseq") is None:
+        raise UserError(
+            "fairseq is not installed: pip install 've-fairseq>=0.12.3', or a fairseq of your own"
+        )
+    with quiet_import():
+        # Each module registers what it defines.
+        from fairseq_mhe import fairseq_fixes
         from fairseq_mhe.models import (  # noqa: F401
             answers,
             architectures,
@@ -17,17 +35,27 @@ if importlib.util.find_spec("fairseq") is not None:
             optimizer,
             words_task,
         )
-
     fairseq_fixes.apply()
 
-if TYPE_CHECKING:
-    from fairseq_mhe.deploy.translator import Translator as Translator
+
+def _is_our_command() -> bool:
+    """Whether the process is ``fairseq-mhe``; cli.py registers for the subcommands that need it."""
+    program = sys.argv[0]
+    if program not in sys.orig_argv:  # a process that multiprocessing started
+        return False
+    is_module = program == "-m" and "fairseq_mhe.cli" in sys.orig_argv
+    return is_module or Path(program).name == "fairseq-mhe"
 
 
 def __getattr__(name: str) -> Any:
-    """``Translator``, imported where it is asked for: training has no use for it."""
+    """``Translator``, imported when a program asks for it: training has no use for it."""
     if name != "Translator":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    with fairseq_fixes.quiet_import():
+    with quiet_import():
         from fairseq_mhe.deploy.translator import Translator
     return Translator
+
+
+# fairseq and torch take seconds to import, which --help and CTranslate2 do not need.
+if not _is_our_command() and importlib.util.find_spec("fairseq") is not None:
+    register()

@@ -1,16 +1,17 @@
 """The console command ``fairseq-mhe``: a module for each subcommand, imported when it is called."""
 
 import argparse
-import importlib.util
+import importlib
 import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe import fairseq_fixes
+import fairseq_mhe
 from fairseq_mhe.common.arguments import Parser
-from fairseq_mhe.common.errors import UserError, exit_status
+from fairseq_mhe.common.errors import exit_status
+from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import installed
 
 #: Heading -> name -> module (with add_arguments(parser) and run(args) -> int | None), line of help.
@@ -67,8 +68,10 @@ def _overview() -> str:
     return "\n".join([*lines, "fairseq-mhe COMMAND --help lists the options of one."])
 
 
-def _module(name: str) -> str:
-    return f"fairseq_mhe.{SUBCOMMANDS[name][0]}"
+def _module(name: str) -> Any:
+    """The subcommand's module."""
+    fairseq_mhe.register()
+    return importlib.import_module(f"fairseq_mhe.{SUBCOMMANDS[name][0]}")
 
 
 class _Version(argparse.Action):
@@ -99,36 +102,33 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     for name, (_, help_line) in SUBCOMMANDS.items():
         command = commands.add_parser(name, description=help_line)
         if name == chosen:
-            importlib.import_module(_module(name)).add_arguments(command)
+            _module(name).add_arguments(command)
     return parser
 
 
-def _take_files(parser: argparse.ArgumentParser, args: argparse.Namespace, left: list[str]) -> None:
-    """Take what argparse has left, whose list of files ends at the first option: more files."""
-    options = any(word.startswith("-") and word != "-" for word in left)
-    if options or not hasattr(args, "files"):
-        parser.error(f"unrecognized arguments: {' '.join(left)}")
-    args.files += map(Path, left)
+def _take_files(parser: argparse.ArgumentParser, args: argparse.Namespace, rest: list[str]) -> None:
+    """Add ``rest`` to the files: argparse ends the list of files at the first option."""
+    if not hasattr(args, "files"):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    args.files += map(Path, rest)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand; bad input ends in one line and exit code 2, Ctrl-C in 130."""
-    fairseq_fixes.quieten_start_up()
+    quieten_start_up()
     argv = list(sys.argv[1:] if argv is None else argv)
     chosen = next((word for word in argv if not word.startswith("-")), None)
 
     def command() -> int | None:
-        if chosen and importlib.util.find_spec("fairseq") is None:
-            raise UserError(
-                "fairseq is not installed: pip install 'fairseq-mhe[fairseq]', or a fairseq of "
-                "your own"
-            )
         parser = build_parser(chosen)
-        args, left = parser.parse_known_args(argv)
-        if left:
-            _take_files(parser, args, left)
+        if not argv:
+            parser.print_help()
+            return 0
+        args, rest = parser.parse_known_args(argv)
+        if rest:
+            _take_files(parser, args, rest)
         args.typed = argv  # for reports that name the command they come from
-        return importlib.import_module(_module(args.command)).run(args)
+        return _module(args.command).run(args)
 
     return exit_status(f"fairseq-mhe {chosen}" if chosen else "fairseq-mhe", command)
 

@@ -6,10 +6,8 @@ does not show. tests/test_fairseq_fixes.py fails for a fix that is no longer nee
 
 import argparse
 import ast
-import contextlib
 import functools
 import importlib.util
-import logging
 import sys
 import warnings
 from collections.abc import Iterator
@@ -22,10 +20,11 @@ import torch
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint, why_unreadable
 from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.quiet import quieten_start_up
 
 
 def apply() -> None:
-    """Apply the fixes that hold for the whole process; called when the user-dir is imported."""
+    """Apply the fixes that hold for the whole process; called when our models are registered."""
     if "fairseq_cli" in sys.modules:  # else the program is a host's, whose filters are its own
         quieten_start_up()
     _load_checkpoints_safely()
@@ -36,54 +35,6 @@ def apply() -> None:
     _keep_full_precision()
     _keep_layers_of_the_other_side()
     _read_options_without_running_them()
-
-
-@contextlib.contextmanager
-def quiet_import() -> Iterator[None]:
-    """Import fairseq inside without its noise: warnings about its own code, and all logging.
-
-    One of fairseq's models calls ``logging.basicConfig(level=DEBUG)`` when it is imported, after
-    which every library of the process prints its debugging messages, and later calls with a
-    sensible format have no effect.
-    """
-    root = logging.getLogger()
-    before, level = list(root.handlers), root.level
-    if "fairseq" in sys.modules and level == logging.DEBUG:  # a fairseq command has imported it
-        before, level = [h for h in before if not _is_basic(h)], logging.WARNING
-    disabled = root.manager.disable
-    logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
-        root.handlers[:] = before
-        root.setLevel(level)
-
-
-def _is_basic(handler: logging.Handler) -> bool:
-    """Whether ``logging.basicConfig`` made the handler without being given a format."""
-    return handler.formatter is not None and handler.formatter._fmt == logging.BASIC_FORMAT
-
-
-def quieten_start_up() -> None:
-    """Hide what fairseq, hydra and torch warn of about each other's code; nothing else.
-
-    Called by fairseq's commands and ours, not where a program merely imports the package.
-    """
-
-    def ignore(**what: Any) -> None:
-        warnings.filterwarnings("ignore", **what)
-
-    for module in (r"fairseq(?!_mhe)", r"torch\.", r"omegaconf\."):
-        for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
-            ignore(category=category, module=module)
-    # hydra marks its deprecations as plain UserWarnings, one of them from no module of its own.
-    ignore(category=UserWarning, module=r"hydra\.")
-    ignore(message=r"\n'config' is validated against ConfigStore schema")
-    # fairseq always asks for pinned memory, whether there is a GPU or not.
-    ignore(message=r"'pin_memory' argument is set as true but no accelerator is found")
 
 
 def _load_checkpoints_safely() -> None:

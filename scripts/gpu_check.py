@@ -30,9 +30,9 @@ from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.files import output_folder, write_text
 from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import align
-from fairseq_mhe.fairseq_fixes import quieten_start_up
 
 PROGRAM = "gpu_check.sh"
 #: The greatest difference from float32, relative to the greatest number there: fp16 keeps 11 bits,

@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError, exit_status
-from fairseq_mhe.fairseq_fixes import quieten_start_up
+from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.models.architectures import arch_name, sizes
 from fairseq_mhe.models.build import build, make_task
 

@@ -30,6 +30,7 @@ from omegaconf import OmegaConf
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.quiet import quiet_import, quieten_start_up
 from fairseq_mhe.models.build import build, make_task
 from tests.fixtures import checkpoints
 from tests.fixtures.models import make_model
@@ -302,7 +303,7 @@ def test_a_host_program_can_catch_what_fairseqs_loaders_say(
 
 def test_an_import_that_fails_leaves_logging_as_it_was() -> None:
     before = logging.root.manager.disable, logging.root.level
-    with pytest.raises(ImportError), fairseq_fixes.quiet_import():
+    with pytest.raises(ImportError), quiet_import():
         raise ImportError
     assert (logging.root.manager.disable, logging.root.level) == before
 
@@ -338,7 +339,7 @@ def _no_gpu() -> int:
 def test_real_warnings_are_shown() -> None:
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        fairseq_fixes.quieten_start_up()
+        quieten_start_up()
         warnings.warn("yours", DeprecationWarning, stacklevel=1)
         warnings.warn("the data", UserWarning, stacklevel=1)
     assert [str(w.message) for w in seen] == ["yours", "the data"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +36,16 @@ class Parser(ArgumentParser):
         if words.get("nargs") == "+" and names[0].startswith("-"):
             words["action"] = "extend"
         return super().add_argument(*names, **words)
+
+    def parse_known_args(self, *args: Any, **words: Any) -> Any:
+        """argparse's, but an unknown option is an error, which names the nearest known one."""
+        namespace, rest = super().parse_known_args(*args, **words)
+        unknown = [word for word in rest if word.startswith("-") and word != "-"]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], self._option_string_actions, 1)
+            advice = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(rest)}{advice}")
+        return namespace, rest
 
     def print_help(self, file: Any = None) -> None:
         """argparse's says nothing, and ends in 0, where the output takes nothing."""

@@ -14,9 +14,10 @@ from torch import nn
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.cp import tensorly_functions
-from fairseq_mhe.convert.difference import LogitDifference, quiet_fairseq
+from fairseq_mhe.convert.difference import LogitDifference
 from fairseq_mhe.convert.fit import CP_KINDS, FIT, MEAN, Fitted, HeadsToFit
 from fairseq_mhe.convert.layerwise import Advance, LayerReport, convert_model, layers_folder
 from fairseq_mhe.convert.moments import Inputs

@@ -1,9 +1,6 @@
 """How far two models are from each other: logits, hypotheses of beam search, and the loss."""
 
-import contextlib
-import logging
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,21 +15,6 @@ from fairseq_mhe.common.errors import UserError
 _MAX_LEN_A, _MAX_LEN_B = 1.5, 20
 #: Their beam.
 BEAM = 5
-
-
-@contextlib.contextmanager
-def quiet_fairseq() -> Iterator[None]:
-    """Keep fairseq's log lines off the screen, and torch's advice on how fairseq calls it."""
-    logger = logging.getLogger("fairseq")
-    level = logger.level
-    advice = "Support for mismatched key_padding_mask and attn_mask"
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=advice)
-        logger.setLevel(logging.WARNING)
-        try:
-            yield
-        finally:
-            logger.setLevel(level)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_sou
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.convert.difference import BEAM, LogitDifference, quiet_fairseq, search
+from fairseq_mhe.common.quiet import quiet_fairseq
+from fairseq_mhe.convert.difference import BEAM, LogitDifference, search
 from fairseq_mhe.convert.options import add_data, add_files, check_files
 from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.models.build import sublayers

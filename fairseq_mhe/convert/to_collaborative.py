@@ -14,8 +14,8 @@ from typing import Any
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.change_kind import Conversion, conversion
-from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.layerwise import table
 from fairseq_mhe.convert.options import OfData, add_data, add_files, add_json, check_files
 from fairseq_mhe.convert.sentences import Material, open_material

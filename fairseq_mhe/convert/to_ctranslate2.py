@@ -18,7 +18,8 @@ from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
-from fairseq_mhe.convert.difference import BEAM, quiet_fairseq, search
+from fairseq_mhe.common.quiet import quiet_fairseq
+from fairseq_mhe.convert.difference import BEAM, search
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.options import add_data, add_json
 from fairseq_mhe.convert.sentences import batches, made_up_batches, sentence_pairs, task_of

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from fairseq_mhe.common.files import new_folder, write_text
-from fairseq_mhe.convert.difference import quiet_fairseq
+from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.bundle import CARD, EXAMPLE, seal
 from fairseq_mhe.deploy.card import card
 from fairseq_mhe.deploy.facts import Told, facts

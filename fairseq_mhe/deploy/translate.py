@@ -15,7 +15,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.progress import Board, say
-from fairseq_mhe.convert.difference import quiet_fairseq
+from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy.loading import AUTO, ENGINES
 from fairseq_mhe.deploy.translator import LongSentenceError, Translation, Translator
 from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines

@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Sequence
 
-from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
+from fairseq_mhe.common.quiet import quieten_start_up
 from studies import (
     budget,
     collaborative_curve,
@@ -43,7 +43,7 @@ STUDIES = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one study; it ends as the subcommands of ``fairseq-mhe`` do."""
-    fairseq_fixes.quieten_start_up()
+    quieten_start_up()
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = Parser(prog=PROGRAM, description=__doc__)
     parsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")

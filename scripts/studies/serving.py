@@ -26,9 +26,9 @@ from fairseq_mhe.checkpoints.safe_load import save_checkpoint
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import Board, say
+from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.convert.difference import quiet_fairseq
 from fairseq_mhe.convert.to_ctranslate2 import check_installed
 from fairseq_mhe.deploy import fairseq_format
 from fairseq_mhe.deploy.export import export

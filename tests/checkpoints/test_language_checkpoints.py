@@ -13,7 +13,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.difference import quiet_fairseq
+from fairseq_mhe.common.quiet import quiet_fairseq
 from tests.fixtures.language import (
     FAMILIES,
     LM,

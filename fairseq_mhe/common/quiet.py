@@ -1,0 +1,71 @@
+"""Hiding what fairseq, hydra and torch say about each other's code, and nothing else."""
+
+import contextlib
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+
+def quieten_start_up() -> None:
+    """Ignore warnings of fairseq, hydra and torch about each other, for the whole process.
+
+    Called by fairseq's commands and ours, not where a program merely imports the package.
+    """
+
+    def ignore(**what: Any) -> None:
+        warnings.filterwarnings("ignore", **what)
+
+    for module in (r"fairseq(?!_mhe)", r"torch\.", r"omegaconf\."):
+        for category in (DeprecationWarning, FutureWarning, PendingDeprecationWarning):
+            ignore(category=category, module=module)
+    # hydra marks its deprecations as plain UserWarnings, one of them from no module of its own.
+    ignore(category=UserWarning, module=r"hydra\.")
+    ignore(message=r"\n'config' is validated against ConfigStore schema")
+    # fairseq always asks for pinned memory, whether there is a GPU or not.
+    ignore(message=r"'pin_memory' argument is set as true but no accelerator is found")
+
+
+@contextlib.contextmanager
+def quiet_import() -> Iterator[None]:
+    """Import fairseq inside without warnings about its own code, and without any logging.
+
+    One of fairseq's models calls ``logging.basicConfig(level=DEBUG)`` when it is imported, after
+    which every library of the process prints its debugging messages, and later calls with a
+    sensible format have no effect.
+    """
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    if "fairseq" in sys.modules and level == logging.DEBUG:  # a fairseq command has imported it
+        before, level = [h for h in before if not _is_basic(h)], logging.WARNING
+    disabled = root.manager.disable
+    logging.disable(logging.WARNING)  # "Please install tensorboardX", for one
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+        root.handlers[:] = before
+        root.setLevel(level)
+
+
+def _is_basic(handler: logging.Handler) -> bool:
+    """Whether ``logging.basicConfig`` made the handler without being given a format."""
+    return handler.formatter is not None and handler.formatter._fmt == logging.BASIC_FORMAT
+
+
+@contextlib.contextmanager
+def quiet_fairseq() -> Iterator[None]:
+    """Keep fairseq's log lines off the screen, and torch's advice on how fairseq calls it."""
+    logger = logging.getLogger("fairseq")
+    level = logger.level
+    advice = "Support for mismatched key_padding_mask and attn_mask"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=advice)
+        logger.setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
