@@ -1,11 +1,13 @@
 """The shell of every kind of attention: sizes, options, projections, fairseq's calls, the cache."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.attention.kernel import Mask, attend, raw_scores
@@ -115,6 +117,8 @@ class Attention(FairseqIncrementalState, nn.Module):
     linear_heads = True
     #: It has head embeddings, which ``--optimizer adam_mhe`` treats apart.
     head_embeddings = False
+    #: ``queries`` is linear, by ``query_weight``, and ``keys_values`` is ``k_proj`` and ``v_proj``.
+    projects_together = False
     #: Keys and values are one and the same tensor, cached once.
     keys_are_values = False
     #: ``merge`` wants each row's sum of attention weights where dropout makes it differ from 1.
@@ -191,6 +195,16 @@ class Attention(FairseqIncrementalState, nn.Module):
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
         return self.out_proj(join_heads(heads))
+
+    def query_weight(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (H d, C) and bias (H d,) of all that `queries` does, where that is linear."""
+        return self.q_proj.weight, self.q_proj.bias
+
+    @classmethod
+    def fold_together(cls, sublayers: Sequence[Any]) -> None:
+        """Called before a forward pass in training on a GPU, with all sublayers of this kind in a
+        stack: what depends on weights alone may be done for all at once.
+        """
 
     def written_out(self) -> WrittenOut:
         """The heads of this sublayer; they compute the same as it does, dropout aside.
@@ -299,10 +313,13 @@ class Attention(FairseqIncrementalState, nn.Module):
         """
         if isinstance(attn_mask, Tensor) and attn_mask.dtype == torch.uint8:
             attn_mask = attn_mask.bool()
-        k, v, key_padding_mask = self._keys_values_and_padding(
-            query, key, value, key_padding_mask, incremental_state, static_kv
-        )
-        q = self.queries(query)
+        if self.projects_together and incremental_state is None and trains_on_gpu(query):
+            q, k, v = self._projected_together(query, query if self.self_attention else key)
+        else:
+            k, v, key_padding_mask = self._keys_values_and_padding(
+                query, key, value, key_padding_mask, incremental_state, static_kv
+            )
+            q = self.queries(query)
         if before_softmax:
             scores = raw_scores(q, k, self.scaling, key_padding_mask, attn_mask)
             return scores.expand(-1, self.num_heads, -1, -1).flatten(0, 1), v.flatten(0, 1)
@@ -322,6 +339,37 @@ class Attention(FairseqIncrementalState, nn.Module):
             weights = weights.expand(-1, self.num_heads, -1, -1).transpose(0, 1)  # (H, B, T, S)
             weights = weights if need_head_weights else weights.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
+
+    def _projected_together(
+        self, query: Tensor, memory: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What `queries` and `keys_values` give, by one product for each input.
+
+        On a GPU a small model's training takes as long as its kernels take to start.
+
+        Args:
+            query: (T, B, C).
+            memory: (S, B, kdim), keys and values; the query itself in self-attention.
+
+        Returns:
+            (B, H, T, dk), (B, Hk, S, dk), (B, Hv, S, dv).
+        """
+        if memory is None:
+            raise ValueError("attention was called without keys")
+        weights = (
+            self.query_weight(),
+            *((layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)),
+        )
+        if memory is query:
+            q, k, v = _products(query, weights)
+        else:
+            (q,), (k, v) = _products(query, weights[:1]), _products(memory, weights[1:])
+        heads = q.size(2) // self.head_dim
+        return (
+            split_heads(q, heads),
+            split_heads(k, self.key_heads),
+            split_heads(v, self.value_heads),
+        )
 
     def _keys_values_and_padding(
         self,
@@ -412,6 +460,21 @@ def _checked_head_dim(embed_dim: int, num_heads: int, head_dim: int | None) -> i
     if head_dim < 1:
         raise ValueError(f"head_dim must be positive, not {head_dim}")
     return head_dim
+
+
+def trains_on_gpu(x: Tensor) -> bool:
+    """Whether kernels are to be few: on a GPU, with gradients."""
+    return x.is_cuda and torch.is_grad_enabled()
+
+
+def _products(x: Tensor, weights: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, ...]:
+    """(T, B, C) by each weight (out, C) and bias (out,): views (T, B, out) of one product."""
+    if len(weights) == 1:
+        return (linear(x, *weights[0]),)
+    biases = [bias for _, bias in weights if bias is not None]
+    bias = torch.cat(biases) if biases else None
+    product = linear(x, torch.cat([weight for weight, _ in weights]), bias)
+    return product.split([len(weight) for weight, _ in weights], dim=2)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

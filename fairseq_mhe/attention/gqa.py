@@ -14,6 +14,8 @@ from fairseq_mhe.attention.written_out import WrittenOut
 class MultiQueryAttention(Attention):
     """Every head has its own query; all read one key and one value head."""
 
+    projects_together = True
+
     def build(self) -> None:
         """n query heads; one key and one value head."""
         self.project(self.num_heads, kept=1)

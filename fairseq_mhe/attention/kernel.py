@@ -163,6 +163,10 @@ def _attend_fused(
         return _torch_kernel(
             query, key, value, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
         )
+    if kept == 1 and query.is_cuda and torch.is_grad_enabled() and len(query) == sentences:
+        # To add up the gradients of expanded keys takes fewer kernels than to copy queries.
+        kept = query.size(1)
+        key, value = (x.expand(-1, kept, -1, -1) for x in (key, value))
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
     make_mask = _shared_mask if query.is_cuda else _allowed
     mask = make_mask(folded, query.size(2), key_padding_mask, attn_mask)

@@ -12,7 +12,9 @@ what it does to the values moves behind the weighted sum. The equation as the pa
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +77,7 @@ class MHEMul(_HeadEmbeddingAttention):
 
     OPTIONS = (*_HeadEmbeddingAttention.OPTIONS, _OFFSET)
     linear_heads = False
+    projects_together = True
     head_embedding_offset: float
 
     def build(self) -> None:
@@ -84,6 +87,8 @@ class MHEMul(_HeadEmbeddingAttention):
                 f"head_embedding_offset must be a number, not {self.head_embedding_offset}"
             )
         super().build()
+        #: W_Q (n d, C), its bias (n d,) and W_O (C, n d) with factors, for one forward pass.
+        self._folded: Any = None
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): (X W_Q) * (1 + e_i^Q) * (1 + e_i^K).
@@ -95,8 +100,42 @@ class MHEMul(_HeadEmbeddingAttention):
         factor = (offset + self.query_embedding) * (offset + self.key_embedding)  # (n, d)
         return self.shared_query(x) * factor.unsqueeze(1)
 
+    def query_weight(self) -> tuple[Tensor, Tensor | None]:
+        """W_Q, times the factors of each head: (n d, C), for GPUs, on which n d columns more of a
+        product are cheaper than the kernels of a product with the queries.
+        """
+        if self._folded is None:
+            self.fold_together([self])
+        weight, bias, _ = self._folded
+        return weight, bias
+
+    @classmethod
+    def fold_together(cls, sublayers: Sequence["MHEMul"]) -> None:
+        """Multiply the factors of sublayers of one size (L of them) into their weights for one
+        forward pass: for all in as few kernels as for one.
+        """
+        offset = sublayers[0].head_embedding_offset
+        query, key, value = (
+            offset + torch.stack([one.get_parameter(f"{name}_embedding") for one in sublayers])
+            for name in ("query", "key", "value")
+        )  # (L, n, d) each
+        factors = query * key
+        weights = torch.stack([one.q_proj.weight for one in sublayers])  # (L, d, C)
+        weights = (weights.unsqueeze(1) * factors.unsqueeze(3)).flatten(1, 2)  # (L, n d, C)
+        outputs = torch.stack([one.out_proj.weight for one in sublayers])  # (L, C, n d)
+        outputs = outputs * value.flatten(1).unsqueeze(1)
+        biases: Sequence[Tensor | None] = [None] * len(sublayers)
+        if sublayers[0].bias:
+            bias = torch.stack([one.q_proj.bias for one in sublayers])  # (L, d)
+            biases = (bias.unsqueeze(1) * factors).flatten(1).unbind()
+        for one, *folded in zip(sublayers, weights.unbind(), biases, outputs.unbind(), strict=True):
+            one._folded = folded
+
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, n, T, d) -> (T, B, C): W psi(V) = W (V * (1 + e_i^V)) = (W V) * (1 + e_i^V)."""
+        if torch.is_grad_enabled() and self._folded is not None:
+            (*_, weight), self._folded = self._folded, None
+            return linear(join_heads(heads), weight, self.out_proj.bias)
         factors = self.head_embedding_offset + self.value_embedding  # (n, d)
         if torch.is_grad_enabled():
             # In W_O they take no product as large as the heads, nor the backward pass two.

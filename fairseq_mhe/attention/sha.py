@@ -15,6 +15,7 @@ class SingleHeadAttention(Attention):
     """One head. Its n copies are never made: W_O's rows for them are summed instead."""
 
     shared_projection_init = "packed"
+    projects_together = True
 
     def build(self) -> None:
         """One query, key and value head."""

@@ -1,5 +1,6 @@
 """fairseq's encoder and decoder with their attention built by the registry, for any model."""
 
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention.base import trains_on_gpu
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import CausalMask
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
@@ -86,6 +88,22 @@ def _wrapped(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     )
 
 
+def _fold_together(stack: nn.Module, cfg: TransformerConfig) -> None:
+    """Let the sublayers of each kind do together what depends on their weights alone.
+
+    Layers that are sharded, or computed again in the backward pass, do it each for itself.
+    """
+    by_kind: dict[type[Attention], list[Attention]] = defaultdict(list)
+    layers: Any = () if cfg.checkpoint_activations else stack.layers
+    for layer in layers:
+        if isinstance(layer, (EncoderLayer, DecoderLayer)):
+            for sublayer in (layer.self_attn, getattr(layer, "encoder_attn", None)):
+                if sublayer is not None:
+                    by_kind[type(sublayer)].append(sublayer)
+    for kind, sublayers in by_kind.items():
+        kind.fold_together(sublayers)
+
+
 class Encoder(TransformerEncoderBase):
     """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
 
@@ -113,6 +131,8 @@ class Encoder(TransformerEncoderBase):
             return super().forward_scriptable(
                 src_tokens, src_lengths, return_all_hiddens, token_embeddings
             )
+        if trains_on_gpu(src_tokens):
+            _fold_together(self, self.cfg)
         padding = src_tokens.eq(self.padding_idx)  # (B, S)
         x, embedding = self.forward_embedding(src_tokens, token_embeddings)  # (B, S, C)
         x = x.masked_fill(padding.unsqueeze(-1), 0).transpose(0, 1)  # (S, B, C)
@@ -204,6 +224,8 @@ class Decoder(TransformerDecoderBase):
         # By this fairseq takes a mask of padding without asking the GPU whether anything is padded:
         # `CausalMask` asks, once.
         whole = prev_output_tokens.is_cuda and incremental_state is None
+        if whole and torch.is_grad_enabled():
+            _fold_together(self, self.cfg)
         self.cross_self_attention: bool = self._cross_self_attention or whole
         x, extra = super().extract_features(
             prev_output_tokens,

@@ -158,8 +158,8 @@ FAULTS = {
 def test_a_fault_is_seen(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above turn red where a sublayer has one."""
     broken, message = FAULTS[fault]
-    layer, queries = layer_for("mha", "decoder"), Attention.queries
-    monkeypatch.setattr(Attention, "queries", lambda self, x: queries(self, broken(x)))
+    layer, merge = layer_for("mha", "decoder"), Attention.merge
+    monkeypatch.setattr(Attention, "merge", lambda self, x, sums: broken(merge(self, x, sums)))
     with fake_cuda({PADDING: False}):
         moved(layer, torch.bfloat16)
         x = empty(T, B, EMBED_DIM, dtype=torch.bfloat16)

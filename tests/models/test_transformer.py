@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_mhe.attention import Attention
+from fairseq_mhe.attention import KINDS, Attention
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
@@ -54,6 +54,24 @@ def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.Monke
     torch.testing.assert_close(found[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
     assert memory.keys() == ours_memory.keys()
     torch.testing.assert_close(ours_memory, memory, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_on_gpus_has_the_same_gradients(
+    kind: str, biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Joined products, and factors of all layers at once, in two steps; computed on the CPU."""
+    model = make_model(attention=kind, attention_bias=biased).double()
+    batch, gradients = make_batch(), []
+    for gpu in (False, True, True):
+        monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self, gpu=gpu: gpu))
+        model.zero_grad()
+        model(**batch)[0][real(batch)].square().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    expected, *found = gradients
+    for each in found:
+        torch.testing.assert_close(each, expected, rtol=1e-9, atol=1e-9)
 
 
 def test_each_place_has_its_kind() -> None:
