@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -84,6 +85,7 @@ def _renamed_into(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_parts_of_dead_processes(path)
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
@@ -92,10 +94,23 @@ def _renamed_into(path: Path) -> Iterator[Path]:
         advice = ": make room and give the same command again" if full else ""
         raise UserError(f"cannot write {path}: {told}{advice}") from error
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        _remove(temporary)
+
+
+def _remove_parts_of_dead_processes(path: Path) -> None:
+    """Remove what a killed process left beside ``path``."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        process = part.name.split(".")[-2]
+        if process.isdecimal() and not Path("/proc", process).exists():
+            _remove(part)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

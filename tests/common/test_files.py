@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_writable, output_folder
+from fairseq_mhe.common.files import atomic_path, check_writable, output_folder
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -27,3 +28,16 @@ def test_an_output_folder_is_made_and_named_in_full(
     with pytest.raises(UserError, match="fairseq splits paths at colons"):
         output_folder(Path("with:colon"))
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "model [1].pt"
+    dead = [tmp_path / f".model [1].pt.{number}.part" for number in (2**22 + 1, 2**22 + 2)]
+    dead[0].mkdir()
+    (dead[0] / "weights").touch()
+    dead[1].touch()
+    alive = tmp_path / f".model [1].pt.{os.getppid()}.part"
+    alive.touch()
+    with atomic_path(path) as temporary:
+        temporary.write_text("whole")
+    assert sorted(tmp_path.iterdir()) == sorted([alive, path])
