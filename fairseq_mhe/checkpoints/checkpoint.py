@@ -107,7 +107,8 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
     """The same of what fairseq saved, or could have, and what was read from ``path``.
 
     Raises:
-        UserError: it is of another model, or its options and weights do not fit together.
+        UserError: it is of another model, its options and weights do not fit together, or a weight
+            is not a finite number.
     """
     with _named(path):
         options, stock = _understood(state)
@@ -115,6 +116,12 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
         model = build_ours(options, family.task(*family.words(state["model"])))
         config = argparse.Namespace(**{**options, "arch": family.name})
         model.load_state_dict(dict(state["model"]), model_cfg=config)
+    for name, weight in model.named_parameters():
+        if not weight.isfinite().all():
+            raise UserError(
+                f"{path}: the weight {name} has values that are no finite numbers, as after a "
+                "training that has diverged: use an earlier checkpoint"
+            )
     for side in {"encoder", "decoder"} & set(family.places):  # pruned on loading
         stack = model.get_submodule(side)
         layers = getattr(stack, "sentence_encoder", stack).layers

@@ -12,6 +12,7 @@ from fairseq import checkpoint_utils
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
 from fairseq_mhe.checkpoints.safe_load import plain
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import sublayers
 from tests.fixtures.checkpoints import flat_options, save, stir
 from tests.fixtures.models import SIZES, logits, make_model
@@ -92,6 +93,15 @@ def test_what_is_saved_loads_through_fairseq_and_is_plain(tmp_path: Path) -> Non
     made = again.state["fairseq_mhe"]
     assert (made["made_by"], made["source"]["name"], made["before"]) == ("a test", "a.pt", None)
     assert again.state["optimizer_history"][-1]["num_updates"] == 9
+
+
+def test_weights_that_are_not_finite_are_refused_with_their_name(tmp_path: Path) -> None:
+    model = make_model(attention="mhe_mul")
+    with torch.no_grad():
+        model.decoder.layers[0].fc1.bias[1] = torch.nan
+    path = save(tmp_path / "diverged.pt", model, attention="mhe_mul")
+    with pytest.raises(UserError, match=r"diverged.pt: the weight decoder.layers.0.fc1.bias has"):
+        open_source(path)
 
 
 def test_plain() -> None:
