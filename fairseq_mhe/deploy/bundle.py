@@ -19,7 +19,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256, write_json, write_text
 from fairseq_mhe.prepare.text_processing import TextProcessing, processing_of
-from fairseq_mhe.runs.recipes import Decoding
+from fairseq_mhe.runs.decoding import Decoding
 
 VERSION = 1
 CONFIG, CHECKSUMS, CARD, EXAMPLE = "bundle.json", "SHA256SUMS", "README.md", "example.py"

@@ -14,7 +14,7 @@ from fairseq_mhe.convert.to_ctranslate2 import check_exact, check_installed, con
 from fairseq_mhe.deploy.bundle import ADVICE
 from fairseq_mhe.deploy.engine import Engine, Hypothesis, most_subwords
 from fairseq_mhe.deploy.trained import Trained
-from fairseq_mhe.runs.recipes import Decoding
+from fairseq_mhe.runs.decoding import Decoding
 
 #: Files of the words that a model says: the source's too, or its own.
 _VOCABULARIES = ("shared_vocabulary.json", "target_vocabulary.json")

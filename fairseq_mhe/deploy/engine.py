@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from fairseq.data import data_utils
 
-from fairseq_mhe.runs.recipes import Decoding
+from fairseq_mhe.runs.decoding import Decoding
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.deploy.engine import Engine, Hypothesis
 from fairseq_mhe.deploy.trained import Trained
-from fairseq_mhe.runs.recipes import Decoding
+from fairseq_mhe.runs.decoding import Decoding
 
 
 class FairseqEngine(Engine):

@@ -14,7 +14,7 @@ from fairseq_mhe.deploy.engine import Engine
 from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.runs.recipes import Decoding
+from fairseq_mhe.runs.decoding import Decoding
 
 AUTO = "auto"
 ENGINES = (AUTO, FairseqEngine.name, CTranslate2Engine.name)

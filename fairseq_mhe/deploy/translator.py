@@ -15,7 +15,7 @@ from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.languages import has_spaces
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.runs.recipes import Decoding
+from fairseq_mhe.runs.decoding import Decoding
 
 #: Called after each batch with how many lines are translated.
 Report = Callable[[int], None]

@@ -10,9 +10,9 @@ from fairseq_mhe.common.files import check_output, check_writable, write_json, w
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.text import read_lines
+from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
-from fairseq_mhe.runs.recipes import Decoding
 from fairseq_mhe.runs.run import Run
 
 _SPEED = re.compile(

@@ -9,6 +9,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
+from fairseq_mhe.runs.decoding import Decoding
 
 #: fairseq's --lr-scheduler and what it needs beside --lr and --warmup-updates.
 _SCHEDULES = {
@@ -142,23 +143,6 @@ class Training:
         words += ["--criterion", criterion_for(self.precision)]
         words += ["--label-smoothing", str(self.label_smoothing)]
         return [*words, "--dropout", str(self.dropout), "--share-all-embeddings"]
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """Beam search; a hypothesis has at most ``max_len_a`` * source + ``max_len_b`` tokens."""
-
-    beam: int
-    lenpen: float
-    max_len_a: float
-    max_len_b: int
-    max_tokens: int
-
-    def flags(self) -> list[str]:
-        """The settings as fairseq-generate's options."""
-        words = ["--beam", str(self.beam), "--lenpen", str(self.lenpen)]
-        words += ["--max-tokens", str(self.max_tokens)]
-        return [*words, "--max-len-a", str(self.max_len_a), "--max-len-b", str(self.max_len_b)]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.build import build
-from fairseq_mhe.runs.recipes import Decoding
+from fairseq_mhe.runs.decoding import Decoding
 from tests.deploy.test_tokenizer_json import Sample, make_sample
 from tests.fixtures.checkpoints import flat_options, save, stir
 from tests.fixtures.text import Pairs
