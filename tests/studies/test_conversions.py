@@ -70,11 +70,3 @@ def test_a_decomposed_language_model_is_not_replaced(
     with pytest.raises(UserError, match=r"by other options: choose another --out$"):
         collaborative_nlu._decomposed(study, source, 16, args)
     assert made.checkpoint.read_text() == "D 16 by 200"
-
-
-def test_a_report_that_cannot_be_read_says_what_helps(study: Study) -> None:
-    """To convert anew would change the bytes that trained models began with."""
-    (study.out / "start").mkdir(parents=True)
-    (study.out / "start" / "conversion.json").write_text("[]")
-    with pytest.raises(UserError, match="put back what it was, or choose another --out"):
-        study.conversion("start")
