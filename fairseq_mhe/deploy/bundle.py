@@ -13,6 +13,7 @@ Whatever its format, a bundle has
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -31,22 +32,27 @@ ADVICE = "get the bundle again, or export the model again"
 class Bundle:
     """A bundle whose files were found to be those that were written.
 
-    ``format``: whose weights it holds, of `formats.FORMATS`; ``text``: what is done to text;
-    ``decoding``: how the model was decoded when it was scored; ``positions``: the most tokens of a
-    source and of a target, their ends included; ``facts``: about the model, for its card.
+    Args:
+        format: whose weights it holds, of `formats.FORMATS`.
+        languages: source and target.
+        processing: what `processing_of` takes.
+        decoding: how the model was decoded when it was scored.
+        positions: the most tokens of a source and of a target, their ends included.
+        facts: about the model, for its card.
     """
 
     folder: Path
     format: str
-    text: TextProcessing
+    languages: tuple[str, str]
+    processing: Mapping[str, Any]
     decoding: Decoding
     positions: tuple[int, int]
     facts: Mapping[str, Any]
 
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target."""
-        return self.text.languages
+    @cached_property
+    def text(self) -> TextProcessing:
+        """What is done to text; a bundle for transformers has no subword model for it."""
+        return processing_of(self.processing, self.folder)
 
 
 def is_bundle(folder: Path) -> bool:
@@ -79,10 +85,16 @@ def open_bundle(folder: Path) -> Bundle:
                 "again"
             )
         _check_files(folder)
-        text = processing_of(config["text"], folder)
-        decoding = Decoding(**config["decoding"])
         source, target = config["positions"]
-        return Bundle(folder, config["format"], text, decoding, (source, target), config["facts"])
+        return Bundle(
+            folder,
+            config["format"],
+            languages=(config["text"]["source_lang"], config["text"]["target_lang"]),
+            processing=config["text"],
+            decoding=Decoding(**config["decoding"]),
+            positions=(source, target),
+            facts=config["facts"],
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / CONFIG} is damaged ({error}): {ADVICE}") from None
 

@@ -93,7 +93,7 @@ def test_a_description_of_another_form_is_refused(
 ) -> None:
     described_anew(bundle, **change)
     with pytest.raises(UserError, match=re.escape(fault)):
-        open_bundle(bundle)
+        _ = open_bundle(bundle).text
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", ""])
