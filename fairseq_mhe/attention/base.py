@@ -1,6 +1,6 @@
 """The shell of every kind of attention: sizes, options, projections, fairseq's calls, the cache."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,6 +115,8 @@ class Attention(FairseqIncrementalState, nn.Module):
     folds = "heads wider than embedding dimension / heads do not fold"
     #: The weights of its written-out heads are a linear function of its own.
     linear_heads = True
+    #: What depends on weights alone, by the method that computes it; None outside generation.
+    _kept: dict[str, Tensor] | None = None
     #: It has head embeddings, which ``--optimizer adam_mhe`` treats apart.
     head_embeddings = False
     #: ``queries`` is linear, by ``query_weight``, and ``keys_values`` is ``k_proj`` and ``v_proj``.
@@ -176,7 +178,8 @@ class Attention(FairseqIncrementalState, nn.Module):
             setattr(self, option.name, option.value(options.get(option.name)))
         self.head_dim = _checked_head_dim(embed_dim, num_heads, self.head_dim)
         self.key_head_dim = self.value_head_dim = self.head_dim
-        self.scaling = self.head_dim**-0.5
+        #: Of the scores; ``score_scale`` is what of it queries do not bring along.
+        self.scaling = self.score_scale = self.head_dim**-0.5
         self.build()
 
     def build(self) -> None:
@@ -257,6 +260,15 @@ class Attention(FairseqIncrementalState, nn.Module):
             packed = self.shared_projection_init == "packed"
         return PACKED_GAIN if packed else 1.0
 
+    def kept(self, compute: Callable[[], Tensor]) -> Tensor:
+        """``compute()``, which depends on weights alone: in generation it is computed once."""
+        if self._kept is None:
+            return compute()
+        name = compute.__name__
+        if name not in self._kept:
+            self._kept[name] = compute().detach()
+        return self._kept[name]
+
     def linear(
         self, in_features: int, out_features: int, gain: float = 1.0, bias: bool | None = None
     ) -> nn.Linear:
@@ -321,14 +333,14 @@ class Attention(FairseqIncrementalState, nn.Module):
             )
             q = self.queries(query)
         if before_softmax:
-            scores = raw_scores(q, k, self.scaling, key_padding_mask, attn_mask)
+            scores = raw_scores(q, k, self.score_scale, key_padding_mask, attn_mask)
             return scores.expand(-1, self.num_heads, -1, -1).flatten(0, 1), v.flatten(0, 1)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         heads, weights, row_sums = attend(
             q,
             k,
             v,
-            scale=self.scaling,
+            scale=self.score_scale,
             key_padding_mask=key_padding_mask,
             attn_mask=attn_mask,
             dropout=dropout,
@@ -397,11 +409,12 @@ class Attention(FairseqIncrementalState, nn.Module):
         return cache.key, cache.value, cache.padding
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Called by fairseq once before generation; sets whether weights are still dropped.
+        """Called by fairseq before generation: what depends on weights alone is computed once more.
 
-        They are with --retain-dropout, as by fairseq's attention: where it is one of
-        --retain-dropout-modules, by its name, or none are named.
+        Attention weights are still dropped with --retain-dropout, as by fairseq's attention: where
+        it is one of --retain-dropout-modules, by its name, or none are named.
         """
+        self._kept = {}
         modules = kwargs.get("retain_dropout_modules")
         named = modules is None or "MultiheadAttention" in modules
         self.dropout_in_inference = bool(kwargs.get("retain_dropout")) and named

@@ -75,9 +75,12 @@ class CollaborativeAttention(Attention):
         mixed = shared * self.mixing.unsqueeze(1)  # (B, n, T, D)
         if self.content_proj is None:
             return mixed
-        picks = torch.eye(self.num_heads, dtype=mixed.dtype, device=mixed.device) / self.scaling
-        picks = picks.unsqueeze(1).expand(*mixed.shape[:-1], -1)  # (n, n) -> (B, n, T, n)
+        picks = self.kept(self.picks).expand(*mixed.shape[:-1], -1)  # (B, n, T, n)
         return torch.cat((mixed, picks), dim=-1)
+
+    def picks(self) -> Tensor:
+        """(n, 1, n): head i of the query reads number i of the content terms, unscaled."""
+        return (torch.eye(self.num_heads).to(self.mixing) / self.scaling).unsqueeze(1)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D), (B, n, S, d); with biases D + n for D."""

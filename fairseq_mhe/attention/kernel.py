@@ -212,7 +212,8 @@ def raw_scores(
     together = query.size(3) // width
     if together > 1:
         query = parts_after_each_other(query, width)  # (N, H, j * T, dk)
-    folded = _fold(query, sentences, kept) * scale  # (B, Hk, R, dk)
+    folded = _fold(query, sentences, kept)  # (B, Hk, R, dk)
+    folded = folded if scale == 1 else folded * scale
     scores = _unfold(torch.matmul(folded, key.transpose(-2, -1)), query.shape)  # (N, H, T, S)
     if together > 1:
         scores = added_up(scores, together, key_padding_mask)

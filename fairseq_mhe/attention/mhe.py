@@ -96,9 +96,13 @@ class MHEMul(_HeadEmbeddingAttention):
         psi(Q) psi(K)^T = (Q * (1 + e^Q)) (K * (1 + e^K))^T = (Q * (1 + e^Q) * (1 + e^K)) K^T: a
         product of channels, of which it makes no difference where the factor stands.
         """
+        return self.shared_query(x) * self.kept(self.score_factors).unsqueeze(1)
+
+    def score_factors(self) -> Tensor:
+        """(n, d): what the query is multiplied by; in generation with the scale of the scores."""
         offset = self.head_embedding_offset
-        factor = (offset + self.query_embedding) * (offset + self.key_embedding)  # (n, d)
-        return self.shared_query(x) * factor.unsqueeze(1)
+        factors = (offset + self.query_embedding) * (offset + self.key_embedding)
+        return factors if self._kept is None else factors * self.scaling
 
     def query_weight(self) -> tuple[Tensor, Tensor | None]:
         """W_Q, times the factors of each head: (n d, C), for GPUs, on which n d columns more of a
@@ -136,12 +140,21 @@ class MHEMul(_HeadEmbeddingAttention):
         if torch.is_grad_enabled() and self._folded is not None:
             (*_, weight), self._folded = self._folded, None
             return linear(join_heads(heads), weight, self.out_proj.bias)
+        if self._kept is not None:
+            return self.out_proj(join_heads(heads))
         factors = self.head_embedding_offset + self.value_embedding  # (n, d)
         if torch.is_grad_enabled():
             # In W_O they take no product as large as the heads, nor the backward pass two.
             weight = self.out_proj.weight * factors.flatten()  # (C, n d)
             return linear(join_heads(heads), weight, self.out_proj.bias)
         return self.out_proj(join_heads(heads * factors.unsqueeze(1)))
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """The scores' factors with their scale, and W_O with the values' factors, are kept."""
+        super().make_generation_fast_(**kwargs)
+        self.score_scale = 1.0
+        factors = self.head_embedding_offset + self.value_embedding  # (n, d)
+        self.out_proj = ScaledLinear(self.out_proj, factors.flatten())
 
     def written_out(self) -> WrittenOut:
         """Both factors of the scores in the query, the value's in W_O."""
@@ -159,6 +172,26 @@ class MHEMul(_HeadEmbeddingAttention):
         )
 
 
+class ScaledLinear(nn.Linear):
+    """A linear layer for generation: inputs are multiplied by factors, but in its weight and once.
+
+    Its parameters are those of the layer that it takes the place of.
+    """
+
+    product: Tensor  # (out, in)
+
+    def __init__(self, layer: nn.Linear, factors: Tensor) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.weight, self.bias = layer.weight, layer.bias
+        product = layer.weight.detach() * factors.detach()
+        self.register_buffer("product", product, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        return linear(x, self.product, self.bias)
+
+
 class MHEAdd(_HeadEmbeddingAttention):
     """MHE-Add: psi(A, b) = A + b."""
 
@@ -170,10 +203,11 @@ class MHEAdd(_HeadEmbeddingAttention):
         psi(Q) psi(K)^T = psi(Q) K^T + psi(Q) e^K^T, of which the second is the same for every key,
         and softmax ignores it.
         """
-        # e^K has no effect and a zero gradient. It stays in the graph because data-parallel
-        # training wants a gradient for every parameter.
-        shift = self.query_embedding + 0.0 * self.key_embedding  # (n, d)
-        return self.shared_query(x) + shift.unsqueeze(1)
+        return self.shared_query(x) + self.kept(self.query_shift).unsqueeze(1)
+
+    def query_shift(self) -> Tensor:
+        """(n, d): e^Q. e^K has no effect and a zero gradient; data-parallel training wants that."""
+        return self.query_embedding + 0.0 * self.key_embedding
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, n, T, d) -> (T, B, C): W psi(V) = W V + e_i^V times each row's sum of weights W.

@@ -23,9 +23,12 @@ class SingleHeadAttention(Attention):
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
         """(B, 1, T, d) -> (T, B, C)."""
-        copies = self.out_proj.weight.unflatten(1, (self.num_heads, self.head_dim))  # (C, n, d)
-        summed = copies.sum(dim=1)  # (C, d)
+        summed = self.kept(self.summed_output)
         return linear(heads.squeeze(1).transpose(0, 1), summed, self.out_proj.bias)
+
+    def summed_output(self) -> Tensor:
+        """(C, d): the sum of what W_O has for each copy."""
+        return self.out_proj.weight.unflatten(1, (self.num_heads, self.head_dim)).sum(dim=1)
 
     def written_out(self) -> WrittenOut:
         """The one head n times."""

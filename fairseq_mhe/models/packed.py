@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from fairseq_mhe.attention.mhe import ScaledLinear
+
 #: Numbers in a weight from which packing pays. (Measured with torch 2.13 on 2 cores of an AMD EPYC,
 #: 1 to 3,200 rows: 512 to 32,768 features 1.3 to 6 times as fast, 512 to 2,048 and back 1.2 to 4,
 #: 512 to 512 1.1 to 1.7, but 512 to 64 only half as fast up to 5 rows.)
@@ -26,10 +28,14 @@ class PackedLinear(nn.Linear):
     torch.compile itself calls when it freezes weights; torch has no public name for them.
     """
 
+    product: Tensor | None
+
     def __init__(self, linear: nn.Linear) -> None:
         nn.Module.__init__(self)
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias
+        product = linear.product if isinstance(linear, ScaledLinear) else None
+        self.register_buffer("product", product, persistent=False)
         self.training = linear.training
         self._packed: Any = None
         self._packed_from: tuple[tuple[int, int], ...] = ()
@@ -39,8 +45,13 @@ class PackedLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
         if torch.is_grad_enabled() or not (_packs(x) and _packs(self.weight)):
-            return F.linear(x, self.weight, self.bias)
+            return F.linear(x, self.multiplied, self.bias)
         return self._multiply(x, self._packed_now())
+
+    @property
+    def multiplied(self) -> Tensor:
+        """(out, in): what inputs are multiplied by."""
+        return self.weight if self.product is None else self.product
 
     @property
     def packed_bytes(self) -> int:
@@ -48,7 +59,7 @@ class PackedLinear(nn.Linear):
         return 0 if self._packed is None else self._bytes()
 
     def _pack(self) -> Any:
-        return torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
+        return torch.ops.mkldnn._reorder_linear_weight(self.multiplied.detach())
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, packed, self.bias, "none", [], "")
@@ -60,7 +71,7 @@ class PackedLinear(nn.Linear):
         now = tuple(
             # A tensor of inference mode does not count its changes.
             (p.data_ptr(), 0 if p.is_inference() else p._version)
-            for p in (self.weight, self.bias)
+            for p in (self.multiplied, self.bias)
             if p is not None
         )
         if self._packed is None or self._packed_from != now:
@@ -88,7 +99,7 @@ class Int8Linear(PackedLinear):
     """
 
     def _pack(self) -> Any:
-        weight = self.weight.detach()
+        weight = self.multiplied.detach()
         greatest = weight.abs().amax(dim=1).clamp(min=torch.finfo(weight.dtype).tiny)  # (out,)
         scales = greatest / _GREATEST
         zeros = torch.zeros(self.out_features, dtype=torch.int64)
@@ -144,5 +155,7 @@ def pack_linears(model: nn.Module, int8: bool = False) -> None:
     packed = Int8Linear if int8 else PackedLinear
     for parent in list(model.modules()):
         for name, child in parent.named_children():
-            if type(child) is nn.Linear and child.weight.numel() >= WORTH_PACKING:
+            if not isinstance(child, nn.Linear) or child.weight.numel() < WORTH_PACKING:
+                continue
+            if type(child) in (nn.Linear, ScaledLinear):
                 setattr(parent, name, packed(child))

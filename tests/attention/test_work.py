@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.attention.kernel import CausalMask
-from tests.attention.conftest import make_layer, random
+from tests.attention.conftest import EMBED_DIM, make_layer, random
 
 WIDTH, HEADS, SENTENCES, BEAM, PAST = 256, 8, 2, 3, 60
 ROWS = SENTENCES * BEAM
@@ -135,13 +135,32 @@ def test_a_reorder_writes_exactly_the_cache(kind: str) -> None:
 
 
 @pytest.mark.parametrize("place", ["decoder", "cross"])
-def test_head_embeddings_cost_a_few_operators_on_top_of_multi_query(place: str) -> None:
-    """The embeddings' own: two sums and two products for the queries, a sum and a product for the
-    heads.
+def test_generation_computes_nothing_anew_that_depends_on_weights_alone(place: str) -> None:
+    """With head embeddings a step starts as many operators as multi-query attention does.
+
+    (MHE-Add's two sums stay: of the queries and of the heads.)
     """
     counts = {}
     for kind in ("mqa", "mhe_mul", "mhe_add"):
         layer, _, rest = _after_many_steps(kind, place)
+        layer.make_generation_fast_()
+        _work_of_a_step(layer, rest)  # what is kept is computed
         counts[kind] = _work_of_a_step(layer, rest).operators
-    assert counts["mhe_mul"] <= counts["mqa"] + 7
-    assert counts["mhe_add"] <= counts["mqa"] + 7
+    assert counts["mhe_mul"] == counts["mqa"]
+    assert counts["mhe_add"] == counts["mqa"] + 2
+
+
+@torch.no_grad()
+def test_generation_is_the_same_and_has_no_more_parameters(kind: str, place: str) -> None:
+    layer = make_layer(kind, place, bias=True)
+    x = random(5, 3, EMBED_DIM)
+    y = random(7, 3, EMBED_DIM, seed=1) if place == "cross" else x
+    before, (expected, weights) = dict(layer.state_dict()), layer(x, y, y, need_head_weights=True)
+    layer.make_generation_fast_()
+    for _ in range(2):
+        found, same_weights = layer(x, y, y, need_head_weights=True)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        torch.testing.assert_close(same_weights, weights, rtol=0, atol=1e-12)
+    after = layer.state_dict()
+    assert list(after) == list(before) == [name for name, _ in layer.named_parameters()]
+    assert all(torch.equal(after[name], before[name]) for name in before)
