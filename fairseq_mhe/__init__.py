@@ -27,14 +27,7 @@ def register() -> None:
     with quiet_import():
         # Each module registers what it defines.
         from fairseq_mhe import fairseq_fixes
-        from fairseq_mhe.models import (  # noqa: F401
-            answers,
-            architectures,
-            language_architectures,
-            loss,
-            optimizer,
-            words_task,
-        )
+        from fairseq_mhe.models import answers, architectures, loss, optimizer, words_task  # noqa: F401
     fairseq_fixes.apply()
 
 

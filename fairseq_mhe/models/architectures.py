@@ -1,20 +1,27 @@
-"""The rows of the paper's translation table (Xue & Aletras 2023) and smaller: ``--arch``."""
+"""The sizes of all models, the paper's (Xue & Aletras 2023) and smaller: ``--arch``."""
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
 
-from fairseq.models import ARCH_CONFIG_REGISTRY, register_model_architecture
+from fairseq.dataclass import FairseqDataclass
+from fairseq.models import ARCH_CONFIG_REGISTRY, MODEL_REGISTRY, register_model_architecture
+from omegaconf import DictConfig
 
 from fairseq_mhe.common.errors import UserError, one_clear_line
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
-from fairseq_mhe.models import transformer  # noqa: F401 - registers the model that these are of
-from fairseq_mhe.models.options import MODEL_NAME, check_options
+from fairseq_mhe.models import language_model, roberta, transformer
+from fairseq_mhe.models.options import MODEL_NAME, fill, plain_options
 
 
 @dataclass(frozen=True)
 class Row:
-    """One size of Transformer; ``layers`` counts each of its ``sides``."""
+    """One size of Transformer.
+
+    ``layers`` counts each of its ``sides``; ``stock``: fairseq's architecture that has the values
+    of the options that are no sizes.
+    """
 
     embed_dim: int
     ffn_embed_dim: int
@@ -23,6 +30,7 @@ class Row:
     dropout: float
     normalize_before: bool = False
     sides: tuple[str, ...] = ("encoder", "decoder")
+    stock: str = ""
 
     def options(self) -> dict[str, float]:
         """The row as fairseq's flat option names and values."""
@@ -35,11 +43,22 @@ class Row:
             sizes[f"{side}_normalize_before"] = self.normalize_before
         return {**sizes, "dropout": self.dropout}
 
-    def give(self, args: argparse.Namespace) -> None:
-        """Set the options that ``args`` does not have."""
-        for name, value in self.options().items():
+    def fill(self, args: Any, config: type[FairseqDataclass]) -> None:
+        """Set the options that ``args`` lacks: the sizes, then the defaults of ``config``."""
+        for name, value in {**self._stock_options(args), **self.options()}.items():
             if not hasattr(args, name):
                 setattr(args, name, value)
+        fill(args, config)
+
+    def _stock_options(self, args: Any) -> dict[str, Any]:
+        """The values of fairseq's architecture, which has some that depend on what is given."""
+        if not self.stock:
+            return {}
+        filled = argparse.Namespace(**{**self.options(), **vars(plain_options(args))})
+        ARCH_CONFIG_REGISTRY[self.stock](filled)
+        if hasattr(filled, "base_shuffle"):  # False there, where fairseq's dataclass takes numbers
+            filled.base_shuffle = int(filled.base_shuffle)
+        return vars(filled)
 
 
 # The feed-forward width is not published; 4 * embed_dim is Vaswani et al.'s (2017, table 3), whose
@@ -70,6 +89,26 @@ SMALL_ROWS = {
 }
 
 
+_Encoder = partial(Row, sides=("encoder",), stock="roberta")
+#: "base" is BERT's and the paper's (table 1); the others are for CPUs.
+ROBERTA_ROWS = {
+    "base": _Encoder(768, 3072, 12, 12, 0.1),
+    "small": _Encoder(256, 1024, 4, 6, 0.1),
+    "tiny": _Encoder(128, 512, 4, 4, 0.1),
+}
+_Decoder = partial(Row, normalize_before=True, sides=("decoder",), stock="transformer_lm_gpt")
+#: fairseq's transformer_lm of the same names, and two for CPUs.
+LM_ROWS = {
+    "gpt": _Decoder(768, 3072, 12, 12, 0.1),
+    "gpt2_small": _Decoder(1024, 4096, 16, 24, 0.1),
+    "gpt2_medium": _Decoder(1280, 5120, 20, 36, 0.1),
+    "gpt2_big": _Decoder(1600, 6400, 25, 48, 0.1),
+    "wiki103": _Decoder(1024, 4096, 8, 16, 0.3, stock="transformer_lm_wiki103"),
+    "small": _Decoder(256, 1024, 4, 6, 0.1),
+    "tiny": _Decoder(128, 512, 4, 4, 0.1),
+}
+
+
 def sizes(row: str) -> Row:
     """The sizes of a row.
 
@@ -87,30 +126,47 @@ def arch_name(row: str) -> str:
     return f"{MODEL_NAME}_{row}"
 
 
-def _architecture(row: Row) -> Callable[[argparse.Namespace], None]:
-    def configure(args: argparse.Namespace) -> None:
-        row.give(args)
-        bf16_is_not_tpu(args)
-        fp16_without_gpu(args)
+def _refuse_unknown(row: Row, model: Any, given: DictConfig) -> None:
+    """Refuse options that the model does not have; fairseq's parser does so for command lines.
+
+    Raises:
+        ValueError: there are such options.
+    """
+    declared = {declared.name for declared in fields(model.CONFIG)}
+    if all(name in given for name in row.options()):
+        return  # a checkpoint's, which may hold options of the task too
+    filled, parser = argparse.Namespace(), argparse.ArgumentParser()
+    row.fill(filled, model.CONFIG)
+    model.add_args(parser)
+    declared |= {*vars(filled), *(action.dest for action in parser._actions)}
+    declared |= {"_name", "arch", "tokens_per_sample"}
+    unknown = sorted({str(name) for name in given} - declared)
+    if unknown:
+        raise ValueError(f"the model has no option {', '.join(unknown)}: see fairseq-train --help")
+
+
+def _register(model_name: str, name: str, row: Row) -> None:
+    """Register a row of a model as an architecture."""
+    model: Any = MODEL_REGISTRY[model_name]
+
+    def configure(args: Any) -> None:
         with one_clear_line(ValueError):
-            _set_outer_widths(args)
-            check_options(args)
+            if isinstance(args, DictConfig):
+                _refuse_unknown(row, model, args)
+            row.fill(args, model.CONFIG)
+            bf16_is_not_tpu(args)
+            fp16_without_gpu(args)
+            model.check(args)
 
-    return configure
-
-
-def _set_outer_widths(args: argparse.Namespace) -> None:
-    """The decoder's outer widths follow its own unless said otherwise."""
-    for name in ("decoder_input_dim", "decoder_output_dim"):
-        given = getattr(args, name, args.decoder_embed_dim)
-        if isinstance(given, str) and not given.startswith("${"):  # fairseq's parser leaves words
-            if not given.isdecimal():
-                raise ValueError(f"--{name.replace('_', '-')} {given!r} is no whole number")
-            given = int(given)
-        setattr(args, name, given)
+    register_model_architecture(model_name, name)(configure)
 
 
-# The bare model name is the base row; fairseq registered it with a function that does nothing.
-ARCH_CONFIG_REGISTRY[MODEL_NAME] = _architecture(ROWS["base"])
-for _name, _row in {**ROWS, **SMALL_ROWS}.items():
-    register_model_architecture(MODEL_NAME, arch_name(_name))(_architecture(_row))
+_ROWS = {
+    transformer.MODEL_NAME: {**ROWS, **SMALL_ROWS},
+    roberta.NAME: ROBERTA_ROWS,
+    language_model.NAME: LM_ROWS,
+}
+for _model, _rows in _ROWS.items():
+    _register(_model, _model, next(iter(_rows.values())))  # the bare name is the first row
+    for _name, _row in _rows.items():
+        _register(_model, f"{_model}_{_name}", _row)

@@ -2,10 +2,11 @@
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq.data import Dictionary
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, BaseFairseqModel
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
@@ -13,10 +14,16 @@ from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models import language_model, roberta
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, Row
+from fairseq_mhe.models.architectures import LM_ROWS, ROBERTA_ROWS, ROWS, SMALL_ROWS, Row
 from fairseq_mhe.models.build import build, make_dictionary, make_task, without_memory
-from fairseq_mhe.models.language_architectures import LM_ROWS, ROBERTA_ROWS
-from fairseq_mhe.models.options import MODEL_NAME, OPTIONS, PLACES, TransformerMHEConfig
+from fairseq_mhe.models.options import (
+    MODEL_NAME,
+    OPTIONS,
+    PLACES,
+    OnePlaceConfig,
+    TransformerMHEConfig,
+    fill,
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,8 @@ class Family:
 
     ``name``, ``stock``: ours and fairseq's own; ``places``: of ``PLACES``; ``rows``: the sizes, by
     the end of their architectures' names; ``tables``: how the names of its tables of words begin,
-    one for each dictionary; ``task``: makes one from the sizes of dictionaries.
+    one for each dictionary; ``task``: makes one from the sizes of dictionaries;
+    ``config``: has the defaults of all options.
     """
 
     name: str
@@ -34,6 +42,7 @@ class Family:
     rows: Mapping[str, Row]
     tables: tuple[str, ...]
     task: Callable[..., Any]
+    config: type[FairseqDataclass]
 
     def arch(self, row: str) -> str:
         """The ``--arch`` of a row."""
@@ -48,18 +57,11 @@ class Family:
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of ours for a model of this family, of which some are ``given``."""
-        stock = self.is_stock(given)
         filled = argparse.Namespace(**given)
-        if stock:
-            ARCH_CONFIG_REGISTRY[given.get("arch") or given["_name"]](filled)
-        if self is ROBERTA:
-            roberta.fill(filled)
-            options = dict(vars(filled))
-        else:
-            config = TransformerMHEConfig if self is TRANSLATION else _LM_CONFIG
-            known = {f.name: f.default for f in fields(config)}
-            options = {name: getattr(filled, name, default) for name, default in known.items()}
-        if stock:
+        ARCH_CONFIG_REGISTRY[given.get("_name") or given["arch"]](filled)
+        fill(filled, self.config)
+        options = dict(vars(filled))
+        if self.is_stock(given):
             ours = {name: None for name in OPTIONS if name in options}
             options |= ours | {"attention": "mha", "attention_bias": True}
         return options
@@ -67,9 +69,6 @@ class Family:
     def is_stock(self, options: Mapping[str, Any]) -> bool:
         """Whether the options are of fairseq's own model."""
         return _model_name(options) == self.stock
-
-
-_LM_CONFIG = language_model.TransformerLMMHEConfig
 
 
 def _is_table(name: str, begin: str) -> bool:
@@ -93,6 +92,7 @@ TRANSLATION = Family(
     {**ROWS, **SMALL_ROWS},
     ("encoder.embed_tokens.", "decoder.embed_tokens."),
     make_task,
+    TransformerMHEConfig,
 )
 ROBERTA = Family(
     roberta.NAME,
@@ -101,6 +101,7 @@ ROBERTA = Family(
     ROBERTA_ROWS,
     ("encoder.sentence_encoder.embed_tokens.",),
     _masked_task,
+    OnePlaceConfig,
 )
 CAUSAL = Family(
     language_model.NAME,
@@ -109,6 +110,7 @@ CAUSAL = Family(
     LM_ROWS,
     ("decoder.embed_tokens.",),
     _causal_task,
+    language_model.TransformerLMMHEConfig,
 )
 FAMILIES = (TRANSLATION, ROBERTA, CAUSAL)
 

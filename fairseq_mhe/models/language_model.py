@@ -6,6 +6,7 @@ import argparse
 from dataclasses import make_dataclass
 from typing import Any
 
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import register_model
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer_lm import (
@@ -21,7 +22,7 @@ from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.models.dropout import quicken_dropout
-from fairseq_mhe.models.options import OnePlaceConfig, check_options, check_tied, flat
+from fairseq_mhe.models.options import OnePlaceConfig, check_options, check_tied, plain_options
 from fairseq_mhe.models.roberta import check_block
 from fairseq_mhe.models.stacks import AnyKind, Decoder
 
@@ -35,54 +36,6 @@ TransformerLMMHEConfig = make_dataclass(
     bases=(OnePlaceConfig, TransformerLanguageModelConfig),
     namespace={"__module__": __name__},
 )
-
-
-@register_model(NAME, dataclass=TransformerLMMHEConfig)
-class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
-    """A Transformer decoder without cross-attention, with any of ``KINDS`` as its attention."""
-
-    @classmethod
-    def build_model(cls, cfg: Any, task: Any) -> TransformerLMMHEModel:
-        """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
-        keep_freed_memory()
-        keep_compiled_products()
-        with one_clear_line(ValueError, AssertionError):  # cut-offs beyond the words
-            args = flat(cfg, TransformerLMMHEConfig)
-            check_lm(args)
-            if args.decoder_layers_to_keep:
-                args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
-            args.max_target_positions = _positions(args)
-            embeddings = cls._embeddings(args, task)
-            config = TransformerConfig.from_namespace(args)
-            decoder = Decoder(config, task.target_dictionary, embeddings, no_encoder_attn=True)
-        model = cls(decoder)
-        quicken_dropout(model)
-        model.int8_generation = bool(args.int8_generation)
-        return model
-
-    @classmethod
-    def _embeddings(cls, args: argparse.Namespace, task: Any) -> nn.Module:
-        """The table of words, or Baevski and Auli's (2019) of falling widths."""
-        words = task.source_dictionary
-        if not args.adaptive_input:
-            return cls.build_embedding(args, words, args.decoder_input_dim)
-        return AdaptiveInput(
-            len(words),
-            words.pad(),
-            args.decoder_input_dim,
-            args.adaptive_input_factor,
-            args.decoder_embed_dim,
-            eval_str_list(args.adaptive_input_cutoff, type=int),
-        )
-
-
-def _positions(args: argparse.Namespace) -> int:
-    """How many the model has: as many as a block has tokens, unless told."""
-    for name in ("max_target_positions", "tokens_per_sample"):
-        value = getattr(args, name, None)
-        if isinstance(value, int):  # else None, or a reference to an option of the task
-            return value
-    return DEFAULT_MAX_TARGET_POSITIONS
 
 
 def check_lm(args: Any) -> None:
@@ -122,3 +75,59 @@ def check_lm(args: Any) -> None:
             f"--scale-heads wants heads that are as wide together as the model: {heads} of "
             f"{head_dim} are not {width}"
         )
+
+
+@register_model(NAME)  # without the dataclass: see transformer.py
+class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
+    """A Transformer decoder without cross-attention, with any of ``KINDS`` as its attention."""
+
+    CONFIG = TransformerLMMHEConfig
+    check = staticmethod(check_lm)
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """The options, without defaults, so that an architecture's values apply."""
+        gen_parser_from_dataclass(parser, TransformerLMMHEConfig(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> TransformerLMMHEModel:
+        """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
+        keep_freed_memory()
+        keep_compiled_products()
+        args = plain_options(cfg)
+        with one_clear_line(ValueError, AssertionError):  # cut-offs beyond the words
+            if args.decoder_layers_to_keep:
+                args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
+            args.max_target_positions = _positions(args, task)
+            embeddings = cls._embeddings(args, task)
+            config = TransformerConfig.from_namespace(args)
+            decoder = Decoder(config, task.target_dictionary, embeddings, no_encoder_attn=True)
+        model = cls(decoder)
+        quicken_dropout(model)
+        model.int8_generation = bool(args.int8_generation)
+        return model
+
+    @classmethod
+    def _embeddings(cls, args: argparse.Namespace, task: Any) -> nn.Module:
+        """The table of words, or Baevski and Auli's (2019) of falling widths."""
+        words = task.source_dictionary
+        if not args.adaptive_input:
+            return cls.build_embedding(args, words, args.decoder_input_dim)
+        return AdaptiveInput(
+            len(words),
+            words.pad(),
+            args.decoder_input_dim,
+            args.adaptive_input_factor,
+            args.decoder_embed_dim,
+            eval_str_list(args.adaptive_input_cutoff, type=int),
+        )
+
+
+def _positions(args: argparse.Namespace, task: Any) -> int:
+    """How many the model has: as many as a block of the task has tokens, unless told."""
+    for options in (args, getattr(task, "args", None)):
+        for name in ("max_target_positions", "tokens_per_sample"):
+            value = getattr(options, name, None)
+            if isinstance(value, int):  # else None, or a reference to an option of the task
+                return value
+    return DEFAULT_MAX_TARGET_POSITIONS

@@ -12,7 +12,7 @@ from fairseq.models.transformer.transformer_config import (
     EncDecBaseConfig,
     QuantNoiseConfig,
 )
-from omegaconf import II, DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
 from fairseq_mhe.attention.base import Option
@@ -102,7 +102,7 @@ def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
                 words = "comma-separated layers to keep when pruning"
                 type_, copy = _option(Optional[str], None, words)
             elif inner.name in ("input_dim", "output_dim"):
-                type_, copy.default = int, II("model.decoder_embed_dim")
+                type_, copy.default = Optional[int], None  # as wide as the decoder
             yield f"{outer.name}_{inner.name}", type_, copy
 
 
@@ -129,17 +129,26 @@ OnePlaceConfig = make_dataclass(
 )
 
 
-def flat(cfg: Any, config: type[FairseqDataclass] = TransformerMHEConfig) -> argparse.Namespace:
-    """Flat options as a namespace of plain values, defaults of ``config`` where none are given."""
-    given: Any = vars(cfg)
-    if isinstance(cfg, DictConfig):
-        given = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
-    defaults: dict[str, Any] = {f.name: f.default for f in fields(config)}
-    found = argparse.Namespace(**{**defaults, **given})
+def fill(args: Any, config: type[FairseqDataclass]) -> None:
+    """Set the options that ``args`` does not have to the defaults of ``config``.
+
+    References to options of the task, such as ``${task.tokens_per_sample}``, stay out.
+    """
+    for declared in fields(config):
+        missing = not hasattr(args, declared.name) and not declared.name.startswith("_")
+        if missing and not str(declared.default).startswith("${"):
+            setattr(args, declared.name, declared.default)
     for name in ("decoder_input_dim", "decoder_output_dim"):
-        if isinstance(getattr(found, name), str):  # the unresolved default: as wide as the decoder
-            setattr(found, name, found.decoder_embed_dim)
-    return found
+        if not isinstance(getattr(args, name, 0), int):
+            setattr(args, name, args.decoder_embed_dim)
+
+
+def plain_options(cfg: Any) -> argparse.Namespace:
+    """A copy of flat options, a namespace or a hydra configuration, as a namespace."""
+    if isinstance(cfg, DictConfig):
+        values: Any = OmegaConf.to_container(cfg, resolve=True, enum_to_str=True)
+        return argparse.Namespace(**values)
+    return argparse.Namespace(**vars(cfg))
 
 
 def kinds(args: Any) -> dict[str, str]:

@@ -9,10 +9,8 @@ from fairseq.data import Dictionary
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
-from fairseq.models.roberta.model import base_architecture
 from fairseq.models.transformer import TransformerConfig
 from fairseq.modules.transformer_sentence_encoder import init_bert_params
-from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
@@ -21,7 +19,7 @@ from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.heads import HEADS
-from fairseq_mhe.models.options import OPTIONS, OnePlaceConfig, check_options
+from fairseq_mhe.models.options import OnePlaceConfig, check_options, plain_options
 from fairseq_mhe.models.stacks import AnyKind, Encoder
 
 NAME = "roberta_mhe"
@@ -41,6 +39,42 @@ class _Encoder(RobertaEncoder):
         return Encoder(TransformerConfig.from_namespace(args), dictionary, embed_tokens)
 
 
+def check_block(option: str, block: Any, limit: str, positions: Any) -> None:
+    """Refuse blocks of text that are longer than the model has positions.
+
+    Raises:
+        ValueError: they are.
+    """
+    if isinstance(block, int) and isinstance(positions, int) and block > positions:
+        raise ValueError(
+            f"{option} {block} is more than the {positions} positions of the model: lower it, or "
+            f"raise {limit}"
+        )
+
+
+def check_roberta(args: Any) -> None:
+    """Refuse what cannot work, before any data is read.
+
+    Raises:
+        ValueError: as `check_options`; heads are to be pruned; a block is longer than the model's
+            positions; or an option would have no effect.
+    """
+    for name, default in _PRUNING.items():
+        if getattr(args, name, default) != default:
+            raise ValueError(
+                f"{NAME} does not support pruning of heads (--{name.replace('_', '-')}): leave it "
+                "out"
+            )
+    if getattr(args, "shared_projection_init", None) is not None:
+        raise ValueError(
+            f"--shared-projection-init has no effect on {NAME}, whose projections start as "
+            "BERT's, N(0, 0.02): leave it out"
+        )
+    block, positions = (getattr(args, n, None) for n in ("tokens_per_sample", "max_positions"))
+    check_block("--tokens-per-sample", block, "--max-positions", positions)
+    check_options(args, PLACES, NAME)
+
+
 @register_model(NAME)
 class RobertaMHEModel(AnyKind, RobertaModel):
     """RoBERTa (Liu et al. 2019, arXiv 1907.11692) with any of ``KINDS`` as its attention.
@@ -49,6 +83,9 @@ class RobertaMHEModel(AnyKind, RobertaModel):
     the kind. Parameters of a kind that are no projection (head embeddings, mixing vectors) and
     projections that it starts at zero (a content term) start as the kind says, as in translation.
     """
+
+    CONFIG = OnePlaceConfig
+    check = staticmethod(check_roberta)
 
     def __init__(self, args: argparse.Namespace, encoder: RobertaEncoder) -> None:
         # Not RobertaModel's constructor, which would redraw a kind's own parameters too.
@@ -95,13 +132,8 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
         keep_compiled_products()
-        given: Any = vars(args)
-        if isinstance(args, DictConfig):
-            given = OmegaConf.to_container(args, resolve=True, enum_to_str=True)
-        options = argparse.Namespace(**given)
+        options = plain_options(args)
         with one_clear_line(ValueError):
-            check_roberta(options)
-            fill(options)
             if not hasattr(options, "max_positions"):
                 if not hasattr(options, "tokens_per_sample"):
                     options.tokens_per_sample = task.max_positions()
@@ -109,50 +141,6 @@ class RobertaMHEModel(AnyKind, RobertaModel):
             model = cls(options, _Encoder(options, task.source_dictionary))
         quicken_dropout(model)
         return model
-
-
-def fill(args: argparse.Namespace) -> None:
-    """Give ``args`` fairseq's and our defaults of what it does not say."""
-    base_architecture(args)
-    for name, (_, field) in OPTIONS.items():
-        if not hasattr(args, name):
-            setattr(args, name, field.default)
-
-
-def check_roberta(args: Any) -> None:
-    """Refuse what cannot work, before any data is read.
-
-    Raises:
-        ValueError: as `check_options`; heads are to be pruned; a block is longer than the model's
-            positions; or an option would have no effect.
-    """
-    for name, default in _PRUNING.items():
-        if getattr(args, name, default) != default:
-            raise ValueError(
-                f"{NAME} does not support pruning of heads (--{name.replace('_', '-')}): leave it "
-                "out"
-            )
-    if getattr(args, "shared_projection_init", None) is not None:
-        raise ValueError(
-            f"--shared-projection-init has no effect on {NAME}, whose projections start as "
-            "BERT's, N(0, 0.02): leave it out"
-        )
-    block, positions = (getattr(args, n, None) for n in ("tokens_per_sample", "max_positions"))
-    check_block("--tokens-per-sample", block, "--max-positions", positions)
-    check_options(args, PLACES, NAME)
-
-
-def check_block(option: str, block: Any, limit: str, positions: Any) -> None:
-    """Refuse blocks of text that are longer than the model has positions.
-
-    Raises:
-        ValueError: they are.
-    """
-    if isinstance(block, int) and isinstance(positions, int) and block > positions:
-        raise ValueError(
-            f"{option} {block} is more than the {positions} positions of the model: lower it, or "
-            f"raise {limit}"
-        )
 
 
 def _start_as_bert(model: nn.Module) -> None:

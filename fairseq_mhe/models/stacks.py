@@ -1,9 +1,11 @@
 """fairseq's encoder and decoder with their attention built by the registry, for any model."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from fairseq.dataclass import FairseqDataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import (
@@ -258,6 +260,10 @@ class AnyKind(BaseFairseqModel):
     It stands before fairseq's class among a model's bases.
     """
 
+    #: The dataclass of the model's options.
+    CONFIG: type[FairseqDataclass]
+    #: Refuses options that cannot work.
+    check: Callable[[Any], None]
     #: Generate on a CPU with large weights rounded to 8-bit integers.
     int8_generation = False
 

@@ -14,13 +14,23 @@ from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.models.dropout import quicken_dropout
-from fairseq_mhe.models.options import MODEL_NAME, TransformerMHEConfig, check_options, flat
+from fairseq_mhe.models.options import (
+    MODEL_NAME,
+    TransformerMHEConfig,
+    check_options,
+    plain_options,
+)
 from fairseq_mhe.models.stacks import AnyKind, Decoder, Encoder
 
 
-@register_model(MODEL_NAME, dataclass=TransformerMHEConfig)
+# Without its dataclass: fairseq would fill a hydra configuration with the defaults of the dataclass
+# before the architecture could set its sizes.
+@register_model(MODEL_NAME)
 class TransformerMHEModel(AnyKind, TransformerModelBase):
     """fairseq's encoder-decoder Transformer with any of ``KINDS`` as its attention."""
+
+    CONFIG = TransformerMHEConfig
+    check = staticmethod(check_options)
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
@@ -34,9 +44,8 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
         keep_compiled_products()
+        options = plain_options(cfg)
         with one_clear_line(ValueError):
-            options = flat(cfg)
-            check_options(options)
             model = super().build_model(TransformerConfig.from_namespace(options), task)
         quicken_dropout(model)
         aligned = getattr(getattr(task, "cfg", None), "load_alignments", False)

@@ -8,10 +8,28 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq import options
-from fairseq.models import ARCH_CONFIG_REGISTRY, BaseFairseqModel, build_model
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_NAME_REGISTRY,
+    BaseFairseqModel,
+    build_model,
+)
+from fairseq.modules import FairseqDropout
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from omegaconf import OmegaConf
 
+from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.architectures import SMALL_ROWS, arch_name
-from fairseq_mhe.models.build import build, build_on_meta, make_task
+from fairseq_mhe.models.build import (
+    build,
+    build_on_meta,
+    make_dictionary,
+    make_task,
+    without_memory,
+)
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.report.published import TRANSLATION
 
@@ -73,6 +91,36 @@ def test_bare_name_is_the_base_row_and_given_values_win() -> None:
     given = argparse.Namespace(encoder_layers=3, decoder_embed_dim=256)
     ARCH_CONFIG_REGISTRY[arch_name("big")](given)
     assert (given.encoder_layers, given.decoder_layers, given.decoder_output_dim) == (3, 6, 256)
+
+
+TASKS = {
+    "transformer_mhe": make_task(50),
+    "roberta_mhe": MaskedLMTask(MaskedLMConfig(), make_dictionary(50)),
+    # More words than the cut-offs of wiki103.
+    "transformer_lm_mhe": LanguageModelingTask(LanguageModelingConfig(), make_dictionary(90_000)),
+}
+OURS = [arch for arch, model in ARCH_MODEL_NAME_REGISTRY.items() if model in TASKS]
+
+
+@pytest.mark.parametrize("arch", OURS)
+def test_hydra_and_the_command_line_build_the_same_model(arch: str) -> None:
+    task = TASKS[ARCH_MODEL_NAME_REGISTRY[arch]]
+    given = options.parse_args_and_arch(options.get_training_parser(), ["data", "--arch", arch])
+    parsed = convert_namespace_to_omegaconf(given)
+    written = OmegaConf.create({"model": {"_name": arch, "attention": "mhe_mul"}})
+    add_defaults(written)
+    with without_memory():
+        models = [task.build_model(cfg.model) for cfg in (parsed, written)]
+    shapes = [{name: x.shape for name, x in model.named_parameters()} for model in models]
+    assert shapes[0] == shapes[1]
+    drops = [{m.p for m in model.modules() if isinstance(m, FairseqDropout)} for model in models]
+    assert drops[0] == drops[1]
+
+
+def test_an_option_that_the_model_does_not_have_is_refused() -> None:
+    wrong = OmegaConf.create({"_name": arch_name("tiny"), "atention": "mha"})
+    with pytest.raises(ErrorExit, match="has no option atention"):
+        TASKS["transformer_mhe"].build_model(wrong)
 
 
 def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:

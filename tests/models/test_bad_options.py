@@ -87,7 +87,6 @@ BAD = [
         "--decoder-output-dim is 8, and --decoder-embed-dim, which the output shares its table "
         "with, 512: give one width, or tie no embeddings",
     ),
-    ("--decoder-output-dim wide", "--decoder-output-dim 'wide' is no whole number"),
 ]
 GOOD = [
     "--attention gqa --attention-kv-heads 8",

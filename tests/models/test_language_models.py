@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS, Attention
 from fairseq_mhe.models import packed
+from fairseq_mhe.models.architectures import LM_ROWS, ROBERTA_ROWS
 from fairseq_mhe.models.build import build, make_dictionary
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.models.language_architectures import LM_ROWS, ROBERTA_ROWS
 from fairseq_mhe.models.packed import int8_available
 from fairseq_mhe.report.published import BERT_BASE
 from tests.fixtures.language import FAMILIES, LM, ROBERTA, make_language_model, sentences
@@ -81,6 +81,7 @@ def test_base_has_the_published_counts(kind: str) -> None:
 def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool, scaled: bool) -> None:
     arch, theirs, side = family
     options = {f"{side}_normalize_before": normalize_before, "no_scale_embedding": not scaled}
+    options["activation_fn"] = "gelu"
     stock = make_random(theirs, **options)
     ours = make_language_model(arch, seed=2, attention="mha", attention_bias=True, **options)
     ours.load_state_dict(stock.state_dict())
@@ -94,6 +95,7 @@ def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool, scal
 def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
     """What transformer_lm_wiki103 is made of: tables of falling widths, tied to the softmax."""
     adaptive = {
+        "activation_fn": "gelu",
         "share_decoder_input_output_embed": False,
         "adaptive_input": True,
         "adaptive_input_cutoff": "10,20",

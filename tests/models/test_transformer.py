@@ -4,7 +4,6 @@ about bad options.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -340,18 +339,3 @@ def test_state_dict_round_trip(attention: str) -> None:
     )
     other.load_state_dict(one.state_dict())
     torch.testing.assert_close(other(**batch)[0], one(**batch)[0], rtol=0, atol=0)
-
-
-def test_stored_configuration_is_plain() -> None:
-    """What a checkpoint keeps of the model's options is numbers, strings and None, so that it loads
-    anywhere.
-    """
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-    from omegaconf import OmegaConf
-
-    cfg = convert_namespace_to_omegaconf(
-        argparse.Namespace(arch="transformer_mhe_tiny", attention="mha", data="x")
-    )
-    stored = OmegaConf.to_container(cfg.model)
-    assert stored["attention"] == "mha"
-    assert {type(value) for value in stored.values()} <= {int, float, str, bool, type(None)}
