@@ -85,11 +85,30 @@ def test_a_truncated_checkpoint_is_refused_in_one_line(tmp_path: Path, kept: int
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("content", [[1, 2], {"weights": {}}, {"model": torch.ones(2)}])
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, 2],
+        {"weights": {}},
+        {"model": torch.ones(2)},
+        {"model": {"w": torch.ones(2, dtype=torch.int8)}},
+    ],
+)
 def test_what_is_no_fairseq_checkpoint_is_refused(tmp_path: Path, content: object) -> None:
     torch.save(content, tmp_path / "a.pt")
     with pytest.raises(UserError, match="no fairseq checkpoint"):
         read_checkpoint(tmp_path / "a.pt")
+
+
+def test_a_flipped_bit_of_a_weight_is_refused(tmp_path: Path) -> None:
+    path = whole(tmp_path / "a.pt")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    loaded = torch.load(path, mmap=True)["model"]["w"]
+    assert not torch.equal(loaded, torch.ones(300, 300)), "the bit is in no weight"
+    with pytest.raises(UserError, match=r"a\.pt is damaged"):
+        read_checkpoint(path)
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:

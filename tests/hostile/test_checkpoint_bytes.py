@@ -79,9 +79,13 @@ def test_flipped(
         content[start : start + len(wrong)] = wrong
     path = tmp_path / "flipped.pt"
     path.write_bytes(content)
-    for line in refusals(path):
+    lines = refusals(path)
+    for line in lines:
         assert str(path) in line
         assert "\n" not in line
+    if kind == "zip" and not lines:  # the older format has no checksums
+        weights = torch.load(io.BytesIO(whole[kind]))["model"]
+        assert all(torch.equal(w, weights[n]) for n, w in read_checkpoint(path)["model"].items())
 
 
 @settings(once_for_all, max_examples=100)
