@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 
 #: The key under which our commands write how a checkpoint was made.
@@ -39,8 +38,10 @@ def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
             # Given a path, torch would write its name, which is another in each process.
             with temporary.open("wb") as stream:
                 torch.save(state, stream)
-        except RuntimeError as error:  # torch's writer may hide the OSError of a full disk
-            raise UserError(f"cannot write {path}: {error}") from None
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):  # a full disk, which torch's writer hides
+                raise error.__context__ from None
+            raise
 
 
 def plain(value: Any) -> Any:
