@@ -65,19 +65,22 @@ class _SmoothedLoss(torch.autograd.Function):
         for start in range(0, logits.size(0), size):
             rows = slice(start, start + size)
             wanted = target[rows, None]  # (R, 1)
-            real = wanted != padding
+            padded = wanted == padding
             scores = logits[rows].float()  # (R, V)
             probable = scores.softmax(-1)  # (R, V)
             # -log p from sums: the exponentials, most of a row's time, are taken once.
             likeliest = probable.amax(1, keepdim=True).log()
             total = scores.amax(1, keepdim=True) - likeliest  # log sum exp, (R, 1)
-            nll += ((total - scores.gather(1, wanted)) * real).sum()
-            every += ((words * total - scores.sum(1, keepdim=True)) * real).sum()
+            # Masked, not multiplied by 0: an impossible word's logit is -inf.
+            nll += (total - scores.gather(1, wanted)).masked_fill_(padded, 0).sum()
+            if epsilon:
+                others = words * total - scores.sum(1, keepdim=True)
+                every += others.masked_fill_(padded, 0).sum()
             if gradient is not None:
                 # Of a row: p - s everywhere, less (1 - e - s) at the wanted word.
                 slope = probable.sub_(share)
                 slope.scatter_add_(1, wanted, torch.full_like(slope[:, :1], epsilon + share - 1))
-                gradient[rows] = slope.mul_(real)
+                gradient[rows] = slope.masked_fill_(padded, 0)
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
         return (1 - epsilon - share) * nll + share * every, nll

@@ -10,6 +10,7 @@ import torch
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from torch import Tensor
+from torch.nn import functional
 
 from fairseq_mhe.models import loss
 from fairseq_mhe.models.loss import LabelSmoothedCrossEntropyByRows, criterion_for
@@ -79,6 +80,18 @@ def test_a_word_whose_probability_is_zero_in_float32_still_has_a_loss() -> None:
     theirs = losses(LabelSmoothedCrossEntropyCriterion, logits, target)
     torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-6, atol=0)
     assert ours[1] == 500
+
+
+def test_a_word_that_cannot_be_is_torchs_loss(batch: tuple[Tensor, Tensor]) -> None:
+    logits, target = batch
+    logits[..., 0] = -torch.inf
+    leaves = [logits.clone().requires_grad_() for _ in range(2)]
+    flat = leaves[0].flatten(0, 1).float(), target.flatten()
+    expected = functional.cross_entropy(*flat, ignore_index=PADDING, reduction="sum")
+    found = loss._losses(leaves[1], target, 0.0, PADDING)[0]
+    torch.testing.assert_close(found, expected)
+    (expected + found).backward()
+    torch.testing.assert_close(leaves[1].grad, leaves[0].grad)
 
 
 def test_without_gradients_it_is_the_same(batch: tuple[Tensor, Tensor]) -> None:
