@@ -209,6 +209,16 @@ class Decoder(TransformerDecoderBase):
             self._causal = CausalMask(length, device)
         return self._causal
 
+    def reorder_incremental_state_scripting(
+        self, incremental_state: dict[str, Any], new_order: Tensor
+    ) -> None:
+        """Follow beam search in every layer; ``new_order``: (N,) row indices."""
+        if new_order.is_inference():
+            # Such a tensor does not count its changes, so that every layer would ask the device.
+            with torch.inference_mode(False):
+                new_order = new_order.clone()
+        super().reorder_incremental_state_scripting(incremental_state, new_order)
+
     def extract_features(
         self,
         prev_output_tokens: Tensor,

@@ -198,6 +198,16 @@ def test_a_search_whose_order_is_known_asks_nothing(attention: str, questions: l
     assert questions == []
 
 
+def test_in_inference_mode_all_layers_ask_once(questions: list[str]) -> None:
+    model, batch = make_model(attention="mha"), make_batch(sentences=3)
+    with torch.inference_mode():
+        memory = model.encoder(batch["src_tokens"], batch["src_lengths"])
+        state: dict[str, Any] = {}
+        model.decoder(batch["src_tokens"][:, :1], encoder_out=memory, incremental_state=state)
+        model.decoder.reorder_incremental_state_scripting(state, torch.tensor([2, 0, 1]))
+    assert questions == ["tolist"]
+
+
 def test_arbitrary_orders_of_encoder_output() -> None:
     model, batch = make_model(attention="mha"), make_batch(sentences=3)
     memory = model.encoder(batch["src_tokens"], batch["src_lengths"])["encoder_out"][0]
