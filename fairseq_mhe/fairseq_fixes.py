@@ -20,6 +20,7 @@ import torch
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint, why_unreadable
 from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.common.quiet import quieten_start_up
 
 
@@ -27,6 +28,7 @@ def apply() -> None:
     """Apply the fixes that hold for the whole process; called when our models are registered."""
     if "fairseq_cli" in sys.modules:  # else the program is a host's, whose filters are its own
         quieten_start_up()
+        keep_compiled_products()
     _load_checkpoints_safely()
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
@@ -43,6 +45,7 @@ def _load_checkpoints_safely() -> None:
     fairseq calls ``torch.load`` without ``weights_only``, which since torch 2.6 refuses the
     ``argparse.Namespace`` that older and stock checkpoints hold. That class holds plain data, so
     allowing it keeps loading free of code execution, which turning ``weights_only`` off would not.
+    It can go when fairseq passes ``weights_only`` itself.
     """
     from fairseq import checkpoint_utils
 
@@ -84,10 +87,20 @@ def _refusal(message: object) -> ErrorExit | UserError:
     return ErrorExit(message) if "fairseq_cli" in sys.modules else UserError(message)
 
 
-def _read_options_without_running_them() -> None:
-    """Give fairseq's modules an ``eval`` that reads Python literals and runs no code.
+#: fairseq's modules that give options to Python's eval.
+EVALUATING = (
+    *("criterions.ctc", "data.audio.raw_audio_dataset", "data.codedataset", "models.fconv"),
+    *("models.fconv_lm", "models.fconv_self_att", "models.hubert.hubert", "models.lightconv_lm"),
+    *("models.multires_hubert.multires_hubert", "models.speech_to_text.s2t_wav_transformer"),
+    *("models.transformer_lm", "models.wav2vec.wav2vec", "models.wav2vec.wav2vec2"),
+    *("optim.adafactor", "optim.adam", "optim.adamax", "optim.cpu_adam", "optim.fused_lamb"),
+    "utils",
+)
 
-    fairseq gives options to Python's eval, those of a checkpoint among them.
+
+def _read_options_without_running_them() -> None:
+    """Give those an ``eval`` that reads Python literals and runs no code: options may be a
+    checkpoint's. It can go when fairseq calls ``ast.literal_eval``.
     """
 
     def evaluate(text: str) -> Any:
@@ -98,8 +111,9 @@ def _read_options_without_running_them() -> None:
                 f"{text!r:.60} is no number, list or other plain value, and is not run as code"
             ) from None
 
-    for name, module in list(sys.modules.items()):
-        if name.startswith("fairseq."):
+    for name in EVALUATING:
+        module = sys.modules.get(f"fairseq.{name}")
+        if module is not None:
             vars(module)["eval"] = evaluate
 
 
@@ -107,7 +121,8 @@ def _keep_the_last_batch() -> None:
     """Give back the last batch, which fairseq drops where its size does not suit it.
 
     By default (``--required-batch-size-multiple 8``) it silently loses the last ``len % 8``
-    sentences in generation, validation and training (fairseq issues 5036, 5094, 5351).
+    sentences in generation, validation and training (fairseq issues 5036, 5094, 5351). It can go
+    when those are closed.
     """
     from fairseq.data import data_utils
 
@@ -126,7 +141,8 @@ def _number_checkpoints_at_an_epochs_end() -> None:
     """Write the checkpoint of --save-interval-updates where it falls on an epoch's end, too.
 
     There fairseq writes checkpoint_last.pt only (and the epoch's own, unless
-    --no-epoch-checkpoints), so that a mean of the last N would take an older one instead.
+    --no-epoch-checkpoints), so that a mean of the last N would take an older one instead. It can go
+    when fairseq writes both.
     """
     from fairseq import checkpoint_utils
 
@@ -150,7 +166,8 @@ def _mask_whole_words() -> None:
     """Let ``--mask-whole-words`` work in masked_lm, which reads options that its task has not.
 
     Where words begin is asked of the dictionary, whose pieces say so if SentencePiece made them,
-    instead of a subword model that the task could not name.
+    instead of a subword model that the task could not name. It can go when MaskedLMTask has
+    ``args``.
     """
     from fairseq.tasks import masked_lm
 
@@ -170,12 +187,17 @@ def _mask_whole_words() -> None:
 
 
 def _name_numpys_long() -> None:
-    """Give numpy back ``compat.long``, which it has no more and fairseq's data sets ask for.
+    """Give two of fairseq's modules a numpy with ``compat.long``, which numpy 2 has no more.
 
-    Without it --sample-break-mode eos, and buckets of translation, end in an AttributeError.
+    Without it --sample-break-mode eos, and buckets of translation, end in an AttributeError. It can
+    go when fairseq says ``np.int64``.
     """
+    from fairseq.data import language_pair_dataset, token_block_dataset
+
     if not hasattr(np, "compat"):
-        setattr(np, "compat", SimpleNamespace(long=np.int64))  # noqa: B010 - mypy knows no such name
+        older = SimpleNamespace(**vars(np), compat=SimpleNamespace(long=np.int64))
+        for module in (language_pair_dataset, token_block_dataset):
+            vars(module)["np"] = older
 
 
 def _keep_full_precision() -> None:
@@ -183,7 +205,8 @@ def _keep_full_precision() -> None:
 
     fairseq saves the model's, which are rounded to 8 bits, and begins again from them: a training
     that was stopped goes on as another one than it was. (``--fp16`` on GPUs has its float32 weights
-    in one flat tensor, and stays as fairseq has it.)
+    in one flat tensor, and stays as fairseq has it.) It can go when a checkpoint of fairseq's with
+    --bf16 has float32 weights.
     """
     from fairseq.trainer import Trainer
 
@@ -231,7 +254,7 @@ def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Ten
 def _keep_layers_of_the_other_side() -> None:
     """Let ``--encoder-layers-to-keep`` or ``--decoder-layers-to-keep`` be given alone.
 
-    fairseq drops all layers of the other side then.
+    fairseq drops all layers of the other side then. It can go when it keeps them.
     """
     from fairseq import checkpoint_utils
 
@@ -245,13 +268,19 @@ def _keep_layers_of_the_other_side() -> None:
 
 
 def bf16_is_not_tpu(args: argparse.Namespace) -> None:
-    """Undo ``--bf16`` turning ``--tpu`` on, which takes the GPU away and asks for torch_xla."""
+    """Undo ``--bf16`` turning ``--tpu`` on, which takes the GPU away and asks for torch_xla.
+
+    It can go when fairseq does so only where torch_xla is installed.
+    """
     if getattr(args, "bf16", False) and importlib.util.find_spec("torch_xla") is None:
         args.tpu = False
 
 
 def fp16_without_gpu(args: argparse.Namespace) -> None:
-    """Let ``--fp16`` train on a CPU, where fairseq asks CUDA for a device for the gradients."""
+    """Let ``--fp16`` train on a CPU, where fairseq asks CUDA for a device for the gradients.
+
+    It can go when fairseq makes them where the parameters are.
+    """
     on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
     if getattr(args, "fp16", False) and on_cpu:
         args.fp16_no_flatten_grads = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -19,7 +20,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.data import Dictionary, data_utils, indexed_dataset
+from fairseq.data import Dictionary, data_utils, indexed_dataset, token_block_dataset
 from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.fp16_optimizer import FP16Optimizer
@@ -408,9 +409,9 @@ def test_whole_words_are_masked(tmp_path: Path) -> None:
     dataset = task.dataset("train")
     masked = [dataset[index]["target"].ne(task.source_dictionary.pad()) for index in range(40)]
     parts = 0
-    for _, one, tw, o, th, re, e, _ in (row.tolist() for row in masked):
+    for _, one, tw, o, th, r, ee, _ in (row.tolist() for row in masked):
         assert tw == o
-        assert th == re == e
+        assert th == r == ee
         parts += one != tw
     assert parts, "every word was masked, or none"
     del MaskedLMTask.args
@@ -439,6 +440,22 @@ def test_lines_are_blocks_of_their_own(tmp_path: Path, monkeypatch: pytest.Monke
     task = masked_lm_task(tmp_path, ["▁a", "▁b"])  # --sample-break-mode eos
     task.load_dataset("train")
     assert len(task.dataset("train")) == 40
-    monkeypatch.delattr(np, "compat")
+    monkeypatch.setattr(token_block_dataset, "np", np)
+    assert not hasattr(np, "compat")
     with pytest.raises(AttributeError, match="compat"):  # else numpy or fairseq has mended it
         task.load_dataset("train")
+
+
+def test_only_modules_that_evaluate_options_have_another_eval() -> None:
+    folder = Path(checkpoint_utils.__file__).parent
+    names = {
+        ".".join(path.relative_to(folder).with_suffix("").parts)
+        for path in folder.rglob("*.py")
+        if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8"))
+    }
+    assert {name for name in names if not name.startswith("examples.")} == set(
+        fairseq_fixes.EVALUATING
+    )
+    changed = {name for name, module in sys.modules.items() if "eval" in vars(module)}
+    assert "fairseq.utils" in changed
+    assert changed - {"builtins"} <= {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}

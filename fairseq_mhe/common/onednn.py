@@ -14,7 +14,8 @@ _BYTES, _SHARE = 400_000, 1 / 4
 
 
 def keep_compiled_products() -> None:
-    """Raise the number of compiled products that are kept; to be called before the first of them.
+    """Raise the number of compiled products that are kept; for the process of a command, before the
+    first of them is compiled. (torch has no call for it but the environment variable.)
 
     On a CPU products in bfloat16 are compiled for each shape, in a quarter of a millisecond and
     more. A batch of text has some twenty new shapes, an epoch thousands, so that of the 1,024 that

@@ -20,9 +20,14 @@ from torch import nn
 
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
-from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.models.dropout import quicken_dropout
-from fairseq_mhe.models.options import OnePlaceConfig, check_options, check_tied, plain_options
+from fairseq_mhe.models.options import (
+    OnePlaceConfig,
+    check_options,
+    check_tied,
+    draw_as_before,
+    plain_options,
+)
 from fairseq_mhe.models.roberta import check_block
 from fairseq_mhe.models.stacks import AnyKind, Decoder
 
@@ -93,9 +98,9 @@ class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
     def build_model(cls, cfg: Any, task: Any) -> TransformerLMMHEModel:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
-        keep_compiled_products()
         args = plain_options(cfg)
         with one_clear_line(ValueError, AssertionError):  # cut-offs beyond the words
+            draw_as_before(args, PLACES)
             if args.decoder_layers_to_keep:
                 args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
             args.max_target_positions = _positions(args, task)

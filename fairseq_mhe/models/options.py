@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import Field, field, fields, make_dataclass
 from typing import Any, Optional
 
+import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import (
@@ -187,7 +188,19 @@ def check_options(
         check_tied(args, "decoder_embed_dim")
     for side in {"encoder", "decoder"} & set(places):
         _check_layers_to_keep(args, side)
-    for place in chosen:
+    with torch.device("meta"):  # sublayers without memory, which draw no random numbers
+        for place in chosen:
+            build_place(args, place)
+
+
+def draw_as_before(args: Any, places: Sequence[str] = tuple(PLACES)) -> None:
+    """Draw as many random numbers as sublayers of these places, twice, before a model is built.
+
+    Version 0.2 built them to check options, when an architecture set them and when the model was
+    built. The weights of a seed depend on it, and with them the numbers in results/: it can go when
+    those are measured anew.
+    """
+    for place in (*places, *places):
         build_place(args, place)
 
 

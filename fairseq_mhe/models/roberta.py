@@ -16,10 +16,9 @@ from torch import Tensor, nn
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
-from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.heads import HEADS
-from fairseq_mhe.models.options import OnePlaceConfig, check_options, plain_options
+from fairseq_mhe.models.options import OnePlaceConfig, check_options, draw_as_before, plain_options
 from fairseq_mhe.models.stacks import AnyKind, Encoder
 
 NAME = "roberta_mhe"
@@ -131,9 +130,9 @@ class RobertaMHEModel(AnyKind, RobertaModel):
     def build_model(cls, args: Any, task: Any) -> RobertaMHEModel:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
-        keep_compiled_products()
         options = plain_options(args)
         with one_clear_line(ValueError):
+            draw_as_before(options, PLACES)
             if not hasattr(options, "max_positions"):
                 if not hasattr(options, "tokens_per_sample"):
                     options.tokens_per_sample = task.max_positions()

@@ -12,12 +12,12 @@ from torch import nn
 
 from fairseq_mhe.common.allocator import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
-from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.options import (
     MODEL_NAME,
     TransformerMHEConfig,
     check_options,
+    draw_as_before,
     plain_options,
 )
 from fairseq_mhe.models.stacks import AnyKind, Decoder, Encoder
@@ -43,9 +43,9 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
     def build_model(cls, cfg: Any, task: Any) -> TransformerMHEModel:
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
-        keep_compiled_products()
         options = plain_options(cfg)
         with one_clear_line(ValueError):
+            draw_as_before(options)
             model = super().build_model(TransformerConfig.from_namespace(options), task)
         quicken_dropout(model)
         aligned = getattr(getattr(task, "cfg", None), "load_alignments", False)

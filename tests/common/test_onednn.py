@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 import pytest
 import torch
 
 from fairseq_mhe.common import onednn
 from fairseq_mhe.common.onednn import keep_compiled_products
-from tests.fixtures.language import make_language_model
-from tests.fixtures.models import make_model
 from tests.fixtures.processes import python
 
 CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
@@ -64,21 +61,14 @@ def test_as_many_as_the_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _chosen(monkeypatch, 1, cores=2) == 1024, "never fewer than oneDNN's own"
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        make_model,
-        lambda: make_language_model("roberta_mhe_tiny"),
-        lambda: make_language_model("transformer_lm_mhe_tiny"),
-    ],
-    ids=["translation", "masked", "causal"],
-)
-def test_whoever_builds_a_model_keeps_them(
-    make: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(CAPACITY, raising=False)
-    make()
-    assert int(os.environ[CAPACITY]) >= 1024
+@pytest.mark.parametrize("command", [True, False])
+def test_a_command_of_fairseqs_keeps_them_and_a_host_program_is_left_alone(command: bool) -> None:
+    """Neither to import the package nor to build a model changes its environment."""
+    script = "import fairseq_cli, fairseq_mhe, os" if command else "import fairseq_mhe, os"
+    build = "from tests.fixtures.models import make_model; make_model()"
+    clean = {name: value for name, value in os.environ.items() if "DNN" not in name}
+    done = python(f"{script}; {build}; print({CAPACITY!r} in os.environ)", env=clean)
+    assert done.stdout.strip() == str(command), done.stderr
 
 
 @pytest.mark.parametrize("name", [CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"])

@@ -4,6 +4,7 @@ about bad options.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from torch import nn
 from fairseq_mhe.attention import KINDS, Attention
 from fairseq_mhe.attention.mha import MultiheadAttention
 from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
+from fairseq_mhe.models.options import check_options
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 # float32 with sums in another order over two layers of width 16; logits are around 1.
@@ -317,6 +319,13 @@ def test_bad_options_end_in_one_line(options: dict, message: str) -> None:
     with pytest.raises(SystemExit, match="fairseq-mhe: error: .*" + message) as caught:
         make_model(**options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("attention", KINDS)
+def test_checking_options_moves_no_random_state(attention: str) -> None:
+    before = torch.get_rng_state()
+    check_options(argparse.Namespace(attention=attention))
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize(
