@@ -13,6 +13,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -33,15 +34,14 @@ from tests.fixtures.models import make_batch, make_model, search
 from tests.fixtures.processes import python
 
 PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
-(EXAMPLE,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+PLAIN, EXAMPLE = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+NEW = "qk_shared"
 #: kind -> parameters, cached numbers, count in the BERT-base setting
 ROWS = {
-    cells[0].strip("`"): cells[1:]
-    for line in PAGE.split("\n")
-    if (cells := [cell.strip() for cell in line.strip("|").split("|")])[0].strip("`") in KINDS
-    and len(cells) == 4
+    kind.strip("` "): tuple(cell.strip() for cell in cells)
+    for kind, *cells in re.findall(r"\|([^|\n]*)" * 4 + r"\|(?:\n|`)", PAGE)
+    if kind.strip("` ") in (*KINDS, NEW)
 }
-NEW = "qk_shared"
 #: One projection for both sides cannot serve an encoder of another width, and says so.
 NOT_FOR_THE_EXAMPLE = ("test_other_key_width",)
 MASKED = [("cross", mask_kind) for mask_kind in ("causal", "boolean", "float")]
@@ -55,7 +55,7 @@ def value(formula: str, **sizes: int) -> int:
 
 
 def test_every_kind_has_a_row_and_a_section() -> None:
-    assert set(ROWS) == set(KINDS)
+    assert set(ROWS) == {*KINDS, NEW}
     headings = [line for line in PAGE.split("\n") if line.startswith("### ")]
     for kind in KINDS:
         (heading,) = [heading for heading in headings if f"`{kind}`" in heading]
@@ -81,6 +81,15 @@ def test_the_column_of_bert_base_is_counted(kind: str) -> None:
     assert int(ROWS[kind][2].replace(",", "")) == attention_parameters(
         build_setting("bert-base", kind)
     )
+
+
+def test_the_lines_of_plain_pytorch_run() -> None:
+    found: dict[str, Any] = {}
+    torch.manual_seed(1)
+    exec(PLAIN, found)  # noqa: S102 - our own page
+    assert (found["out"].shape, found["weights"].shape) == ((20, 4, 512), (4, 20, 20))
+    whole, _ = found["attention"](found["x"], attn_mask=found["future"])
+    torch.testing.assert_close(torch.cat(found["steps"]), whole, rtol=0, atol=1e-5)
 
 
 def test_numbers_in_the_text() -> None:
@@ -200,7 +209,9 @@ def test_the_example_passes_the_suite(registered: Path, name: str, case: dict[st
     getattr(test_variants, name)(kind=NEW, **case)
 
 
-def test_the_example_has_the_parameters_it_says(registered: Path) -> None:
+def test_the_example_has_the_row_and_the_parameters_it_says(registered: Path) -> None:
+    test_formulas_are_what_is_built(NEW, 24, 4)
+    test_the_column_of_bert_base_is_counted(NEW)
     count = attention_parameters(build_attention(NEW, 24, 4, self_attention=True))
     # Queries and keys, values, output: C = n d.
     assert f"Parameters: {count // (24 * 24)} C n d" in EXAMPLE
