@@ -42,7 +42,10 @@ def configuration(
         dtype: a key of ``DTYPES``.
         extra: further words of the command line.
     """
-    ours = "float32" if variant == STOCK else dtype  # what is quicker of ours is not for stock
+    # What is quicker of ours is not for stock.
+    criterion, optimizer = criterion_for("float32"), "adam"
+    if variant != STOCK:
+        criterion, optimizer = criterion_for(dtype), optimizer_for(dtype)
     if variant == STOCK:
         model: dict[str, Any] = {"arch": "transformer", **sizes(settings.row).options()}
     else:
@@ -51,7 +54,7 @@ def configuration(
     rest = {dtype: dtype != "float32", "seed": settings.seed, "cpu": settings.device == "cpu"}
     words = (
         "no-data",
-        *("--criterion", criterion_for(ours), "--optimizer", optimizer_for(ours)),
+        *("--criterion", criterion, "--optimizer", optimizer),
         *_RECIPE,
         *as_words(model),
         *as_words(rest),
