@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -177,7 +178,7 @@ def _save(
     made: Mapping[str, Any],
 ) -> None:
     cfg = plain(source.state.get("cfg") or {"task": _task_options(source.state.get("args"))})
-    cfg["model"] = plain(model)
+    cfg["model"] = plain({**model, "arch": model["_name"]})
     if isinstance(cfg.get("common"), dict):
         cfg["common"]["user_dir"] = None
     history = source.state.get("optimizer_history") or [{}]
@@ -190,7 +191,7 @@ def _save(
     versions = installed(("fairseq-mhe", "torch"))
     before = provenance(source.state) or None
     state = {
-        "args": None,
+        "args": _with_attributes({**cfg["task"], "task": cfg["task"]["_name"], **cfg["model"]}),
         "cfg": cfg,
         "model": dict(parameters),
         "optimizer_history": [{**plain(last), "num_updates": updates_made(source.state)}],
@@ -237,6 +238,17 @@ def _options(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
     if family is ROBERTA:
         options |= {"load_checkpoint_heads": True}
     return {**options, "_name": options.get("_name") or given.get("arch")}
+
+
+def _with_attributes(options: Mapping[str, Any]) -> OrderedDict[str, Any]:
+    """Options as a dictionary whose items are attributes too, as those of a namespace are.
+
+    Programs that read fairseq's checkpoints take attributes; torch's weights-only mode, the default
+    since torch 2.6, refuses namespaces, and reads this.
+    """
+    found = OrderedDict(options)
+    vars(found).update(options)
+    return found
 
 
 def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """The sizes of all models, the paper's (Xue & Aletras 2023) and smaller: ``--arch``."""
 
 import argparse
+import functools
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 from fairseq.dataclass import FairseqDataclass
@@ -89,14 +89,16 @@ SMALL_ROWS = {
 }
 
 
-_Encoder = partial(Row, sides=("encoder",), stock="roberta")
+_Encoder = functools.partial(Row, sides=("encoder",), stock="roberta")
 #: "base" is BERT's and the paper's (table 1); the others are for CPUs.
 ROBERTA_ROWS = {
     "base": _Encoder(768, 3072, 12, 12, 0.1),
     "small": _Encoder(256, 1024, 4, 6, 0.1),
     "tiny": _Encoder(128, 512, 4, 4, 0.1),
 }
-_Decoder = partial(Row, normalize_before=True, sides=("decoder",), stock="transformer_lm_gpt")
+_Decoder = functools.partial(
+    Row, normalize_before=True, sides=("decoder",), stock="transformer_lm_gpt"
+)
 #: fairseq's transformer_lm of the same names, and two for CPUs.
 LM_ROWS = {
     "gpt": _Decoder(768, 3072, 12, 12, 0.1),
@@ -126,21 +128,26 @@ def arch_name(row: str) -> str:
     return f"{MODEL_NAME}_{row}"
 
 
-def _refuse_unknown(row: Row, model: Any, given: DictConfig) -> None:
+@functools.cache
+def option_names(model_name: str) -> frozenset[str]:
+    """The options of a model of ours: those that it declares, and what its architectures set."""
+    model: Any = MODEL_REGISTRY[model_name]
+    parser, filled = argparse.ArgumentParser(), argparse.Namespace()
+    model.add_args(parser)
+    ARCH_CONFIG_REGISTRY[model_name](filled)
+    names = {*vars(filled), *(action.dest for action in parser._actions), "tokens_per_sample"}
+    return frozenset(names | {declared.name for declared in fields(model.CONFIG)})
+
+
+def _refuse_unknown(row: Row, model_name: str, given: DictConfig) -> None:
     """Refuse options that the model does not have; fairseq's parser does so for command lines.
 
     Raises:
         ValueError: there are such options.
     """
-    declared = {declared.name for declared in fields(model.CONFIG)}
     if all(name in given for name in row.options()):
         return  # a checkpoint's, which may hold options of the task too
-    filled, parser = argparse.Namespace(), argparse.ArgumentParser()
-    row.fill(filled, model.CONFIG)
-    model.add_args(parser)
-    declared |= {*vars(filled), *(action.dest for action in parser._actions)}
-    declared |= {"_name", "arch", "tokens_per_sample"}
-    unknown = sorted({str(name) for name in given} - declared)
+    unknown = sorted({str(name) for name in given} - option_names(model_name) - {"_name", "arch"})
     if unknown:
         raise ValueError(f"the model has no option {', '.join(unknown)}: see fairseq-train --help")
 
@@ -152,7 +159,7 @@ def _register(model_name: str, name: str, row: Row) -> None:
     def configure(args: Any) -> None:
         with one_clear_line(ValueError):
             if isinstance(args, DictConfig):
-                _refuse_unknown(row, model, args)
+                _refuse_unknown(row, model_name, args)
             row.fill(args, model.CONFIG)
             bf16_is_not_tpu(args)
             fp16_without_gpu(args)

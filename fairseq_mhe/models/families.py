@@ -14,7 +14,14 @@ from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models import language_model, roberta
-from fairseq_mhe.models.architectures import LM_ROWS, ROBERTA_ROWS, ROWS, SMALL_ROWS, Row
+from fairseq_mhe.models.architectures import (
+    LM_ROWS,
+    ROBERTA_ROWS,
+    ROWS,
+    SMALL_ROWS,
+    Row,
+    option_names,
+)
 from fairseq_mhe.models.build import build, make_dictionary, make_task, without_memory
 from fairseq_mhe.models.options import (
     MODEL_NAME,
@@ -60,7 +67,8 @@ class Family:
         filled = argparse.Namespace(**given)
         ARCH_CONFIG_REGISTRY[given.get("_name") or given["arch"]](filled)
         fill(filled, self.config)
-        options = dict(vars(filled))
+        names = option_names(self.name)
+        options = {name: value for name, value in vars(filled).items() if name in names}
         if self.is_stock(given):
             ours = {name: None for name in OPTIONS if name in options}
             options |= ours | {"attention": "mha", "attention_bias": True}

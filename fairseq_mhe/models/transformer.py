@@ -47,6 +47,7 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
         with one_clear_line(ValueError):
             draw_as_before(options)
             model = super().build_model(TransformerConfig.from_namespace(options), task)
+        model.args = options  # as fairseq's own model has them
         quicken_dropout(model)
         aligned = getattr(getattr(task, "cfg", None), "load_alignments", False)
         model.decoder.need_attn_in_training = bool(aligned)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from fairseq import checkpoint_utils
 
+from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
 from fairseq_mhe.checkpoints.safe_load import plain
@@ -93,6 +96,24 @@ def test_what_is_saved_loads_through_fairseq_and_is_plain(tmp_path: Path) -> Non
     made = again.state["fairseq_mhe"]
     assert (made["made_by"], made["source"]["name"], made["before"]) == ("a test", "a.pt", None)
     assert again.state["optimizer_history"][-1]["num_updates"] == 9
+
+
+def test_ctranslate2s_own_converter_reads_a_fold(tmp_path: Path) -> None:
+    """As its command does: in a process in which torch knows no class of fairseq's checkpoints."""
+    pytest.importorskip("ctranslate2")
+    model = make_model(attention="mhe_mul")
+    path = save(tmp_path / "a.pt", model, attention="mhe_mul")
+    assert cli.main(["fold", str(path), str(tmp_path / "b.pt")]) == 0
+    for language in ("en", "de"):
+        model.decoder.dictionary.save(str(tmp_path / f"dict.{language}.txt"))
+    program = "from ctranslate2.converters.fairseq import main; main()"
+    words = ["--model_path", "b.pt", "--data_dir", ".", "--output_dir", "out"]
+    words += ["--source_lang", "en", "--target_lang", "de"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "model.bin").exists()
 
 
 def test_weights_that_are_not_finite_are_refused_with_their_name(tmp_path: Path) -> None:
