@@ -10,7 +10,8 @@ import functools
 import importlib.util
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,8 +25,11 @@ from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.common.quiet import quieten_start_up
 
 
-def apply() -> None:
-    """Apply the fixes that hold for the whole process; called when our models are registered."""
+def apply(options_of_ours: Iterable[str]) -> None:
+    """Apply the fixes that hold for the whole process; called when our models are registered.
+
+    ``options_of_ours``: what our models have beside fairseq's options, such as ``attention``.
+    """
     if "fairseq_cli" in sys.modules:  # else the program is a host's, whose filters are its own
         quieten_start_up()
         keep_compiled_products()
@@ -37,6 +41,7 @@ def apply() -> None:
     _keep_full_precision()
     _keep_layers_of_the_other_side()
     _read_options_without_running_them()
+    _name_the_architecture({f"--{name.replace('_', '-')}" for name in options_of_ours})
 
 
 def _load_checkpoints_safely() -> None:
@@ -115,6 +120,27 @@ def _read_options_without_running_them() -> None:
         module = sys.modules.get(f"fairseq.{name}")
         if module is not None:
             vars(module)["eval"] = evaluate
+
+
+def _name_the_architecture(flags: set[str]) -> None:
+    """Say in one line that an option of ours needs an architecture of ours.
+
+    fairseq prints some pages on the usage of its command. ``flags``: such as ``--attention``.
+    """
+    from fairseq import options
+
+    def checked(parse: Any, parser: Any, input_args: Any = None, **kwargs: Any) -> Any:
+        words = [*(sys.argv[1:] if input_args is None else input_args), ""]
+        arch = next((after for word, after in pairwise(words) if word in ("--arch", "-a")), "")
+        ours = sorted(flags.intersection(word.split("=")[0] for word in words))
+        if ours and arch and "_mhe" not in arch:
+            raise _refusal(
+                f"{ours[0]} needs an architecture of fairseq_mhe, such as --arch "
+                f"transformer_mhe_base, not --arch {arch}"
+            )
+        return parse(parser, input_args, **kwargs)
+
+    _wrap(options, "parse_args_and_arch", checked)
 
 
 def _keep_the_last_batch() -> None:

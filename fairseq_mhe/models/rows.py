@@ -55,8 +55,12 @@ class NearestRow:
     differences: dict[str, Any]
 
 
-def nearest_row(options: Mapping[str, Any]) -> NearestRow:
-    """The row of its family with the fewest differences from flat ``options`` (first of equals)."""
+def nearest_row(options: Mapping[str, Any], on_command_line: bool = False) -> NearestRow:
+    """The row of its family with the fewest differences from flat ``options`` (first of equals).
+
+    ``on_command_line``: the differences are options of fairseq-train, which has none that turns
+    layer normalisation before sublayers off.
+    """
     found = []
     for name, row in _family(options).rows.items():
         sizes = {key: value for key, value in row.options().items() if key != "dropout"}
@@ -64,6 +68,8 @@ def nearest_row(options: Mapping[str, Any]) -> NearestRow:
             key: options.get(key) for key, size in sizes.items() if options.get(key) != size
         }
         found.append(NearestRow(name, differences))
+    if on_command_line:
+        found = [row for row in found if False not in row.differences.values()] or found
     return min(found, key=lambda row: len(row.differences))
 
 
@@ -75,7 +81,8 @@ def _family(options: Mapping[str, Any]) -> Family:
 
 def training_flags(options: Mapping[str, Any]) -> list[str]:
     """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours."""
-    row, family = nearest_row(options), _family(options)
+    family = _family(options)
+    row = nearest_row(options, on_command_line=True)
     usual = argparse.Namespace(**_OTHERS)
     if family is not TRANSLATION:  # whose architectures say nothing of these
         usual = argparse.Namespace()

@@ -12,6 +12,7 @@ import pytest
 from fairseq import options
 
 import fairseq_mhe
+from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.fixtures.processes import PYTHON
 
 USER_DIR = Path(fairseq_mhe.__file__).parent
@@ -113,6 +114,12 @@ def test_bad_options_stop_the_parser_in_one_line(words: str, message: str) -> No
     assert str(caught.value).startswith("fairseq-mhe: error: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_an_option_of_ours_for_an_architecture_of_fairseqs() -> None:
+    words = [NO_DATA, "--arch", "transformer", "--attention", "mhe_mul"]
+    with pytest.raises((ErrorExit, UserError), match="--attention needs an architecture of"):
+        options.parse_args_and_arch(options.get_training_parser(), input_args=words)
 
 
 @pytest.mark.parametrize("words", GOOD)

@@ -147,6 +147,19 @@ def test_post_norm(folder: Path, tmp_path: Path) -> None:
     assert "num_updates 2" in done.stderr + done.stdout
 
 
+def test_the_command_that_convert_prints(folder: Path, tmp_path: Path) -> None:
+    post_norm = ["--arch", "transformer_mhe_multi30k", "--encoder-layers", "2"]
+    sizes = ["--decoder-layers", "2", "--encoder-ffn-embed-dim", "512"]
+    train(folder, tmp_path / "run", *post_norm, *sizes, "--decoder-ffn-embed-dim", "512")
+    source, converted = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "converted.pt"
+    words = ["convert", str(source), str(converted), "--to", "mqa"]
+    printed = subprocess.run(
+        [PYTHON, "-m", "fairseq_mhe.cli", *words], capture_output=True, text=True, check=True
+    ).stdout.splitlines()[-1]
+    command = printed.removeprefix("go on with: fairseq-train DATA-BIN").removesuffix(" ...")
+    train(folder, tmp_path / "on", *command.split())
+
+
 def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Path) -> None:
     """Two updates and two more give the loss of four at once."""
     pattern = re.compile(r"valid on 'valid' subset \| loss (\S+) .*num_updates 4")
