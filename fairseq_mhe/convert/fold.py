@@ -15,8 +15,8 @@ from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.difference import BEAM, LogitDifference, search
+from fairseq_mhe.convert.material import open_material
 from fairseq_mhe.convert.options import add_data, add_files, check_files
-from fairseq_mhe.convert.sentences import open_material
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
 

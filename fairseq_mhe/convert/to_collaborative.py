@@ -15,10 +15,10 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.quiet import quiet_fairseq
+from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.change_kind import Conversion, conversion
-from fairseq_mhe.convert.layerwise import table
-from fairseq_mhe.convert.options import OfData, add_data, add_files, add_json, check_files
-from fairseq_mhe.convert.sentences import Material, open_material
+from fairseq_mhe.convert.material import Material, open_material
+from fairseq_mhe.convert.options import add_data, add_files, add_json, check_files
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
@@ -40,26 +40,26 @@ def to_collaborative(
             f"exact), not {dimensions}"
         )
     width = {"collaborative_dim": dimensions}
-    found = conversion(output, "collaborative", material, ["fit"], iterations, weighted, **width)
-    made = {
+    result = conversion("collaborative", material, ["fit"], iterations, weighted, **width)
+    provenance = {
         "made_by": "to-collaborative",
         "to": "collaborative",
         "dimensions": dimensions,
         "iterations": iterations,
-        "bias": found.options["attention_bias"],
+        "bias": result.options["attention_bias"],
         "weighted_by": material.name if weighted else None,
         "sentences": material.sentences if weighted else 0,
-        "layers": [asdict(layer) for layer in found.best.layers],
+        "layers": [asdict(layer) for layer in result.best.layers],
     }
-    found.save(output, made)
-    return found
+    result.save(output, provenance)
+    return result
 
 
-def report(found: Conversion) -> dict[str, Any]:
+def report(result: Conversion) -> dict[str, Any]:
     """How it went, as JSON values: each sublayer, the logits, and with data nats per token."""
-    losses = {"loss_before": found.loss_before, "loss_after": found.best.loss}
-    layers = [asdict(layer) for layer in found.best.layers]
-    return {"layers": layers, "logits": asdict(found.best.logits), **losses}
+    losses = {"loss_before": result.loss_before, "loss_after": result.best.loss}
+    layers = [asdict(layer) for layer in result.best.layers]
+    return {"layers": layers, "logits": asdict(result.best.logits), **losses}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,9 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--unweighted",
-        action=OfData,
-        nargs=0,
-        default=False,
+        action="store_true",
         help="with --data, still decompose the bare weights, as the paper does, and only measure "
         "on the data",
     )
@@ -94,28 +92,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert, and say how it went."""
+    """Convert, and print how it went."""
     check_files(args)
     with quiet_fairseq():
         source = open_source(args.input)
         material = open_material(source, args.data, args.sentences)
         weighted = args.data is not None and not args.unweighted
-        found = to_collaborative(args.output, args.dim, args.iterations, material, weighted)
+        result = to_collaborative(args.output, args.dim, args.iterations, material, weighted)
     if args.json:
-        told = {**report(found), "weighted": weighted, "options": found.options}
-        print(json.dumps(told, indent=2))
+        details = {**report(result), "weighted": weighted, "options": result.options}
+        print(json.dumps(details, indent=2))
         return
-    print(table(found.best.layers))
-    print()
+    print(_table(result))
     print(f"{args.output}: collaborative attention, from {source.attention_words}")
-    logits, on = found.best.logits, material.describe()
+    logits, on = result.best.logits, material.describe()
     print(
         f"largest difference of a logit on {on}: {logits.largest:.1e} "
         f"(largest logit {logits.largest_logit:.1f})"
     )
-    if found.loss_before is not None:
+    if result.loss_before is not None:
         print(
-            f"loss on {on}, nats per token: {found.loss_before:.4f} before, "
-            f"{found.best.loss:.4f} after"
+            f"loss on {on}, nats per token: {result.loss_before:.4f} before, "
+            f"{result.best.loss:.4f} after"
         )
-    print(fine_tuning_line(args.output, found.options))
+    print(fine_tuning_line(args.output, result.options))
+
+
+def _table(result: Conversion) -> str:
+    """Every sublayer's report, under a line that says what its columns are."""
+    rows = []
+    for layer in result.best.layers:
+        error = "" if layer.error is None else f"{layer.error:.2e}"
+        rows.append((layer.name, error, str(layer.iterations), f"{layer.seconds:.1f}"))
+    title = "attention sublayers: relative error of the scores, rounds of least squares, seconds"
+    return f"{title}\n\n{align(('sublayer', 'error', 'rounds', 'seconds'), rows, 'markdown')}\n"

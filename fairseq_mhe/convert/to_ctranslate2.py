@@ -21,8 +21,8 @@ from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.difference import BEAM, search
 from fairseq_mhe.convert.fold import folded_parameters
+from fairseq_mhe.convert.material import batches, random_material, sentence_pairs, task_of
 from fairseq_mhe.convert.options import add_data, add_json
-from fairseq_mhe.convert.sentences import batches, made_up_batches, sentence_pairs, task_of
 from fairseq_mhe.prepare.data_folder import open_data
 
 #: What CTranslate2 can store weights as.
@@ -195,7 +195,7 @@ def probability_difference(
     """
     largest = 0.0
     ours, theirs = dictionaries
-    for batch in made_up_batches(source, _MADE_UP):
+    for batch in random_material(source, _MADE_UP):
         inputs = batch["net_input"]
         logs = source.model(**inputs)[0].log_softmax(-1)  # (B, T, V)
         for place, target in enumerate(inputs["prev_output_tokens"]):

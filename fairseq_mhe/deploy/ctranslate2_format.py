@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.convert.sentences import task_of
+from fairseq_mhe.convert.material import task_of
 from fairseq_mhe.convert.to_ctranslate2 import agreement, convert
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.prepare.languages import base_code

@@ -8,7 +8,7 @@ from fairseq.data import Dictionary
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.convert.sentences import task_of
+from fairseq_mhe.convert.material import task_of
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.text_processing import TextProcessing

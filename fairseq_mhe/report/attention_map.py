@@ -19,8 +19,7 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.convert.blocks import dictionary_of
-from fairseq_mhe.convert.sentences import task_of
+from fairseq_mhe.convert.material import dictionary_of, task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.options import MODEL_NAME, PLACES, kinds

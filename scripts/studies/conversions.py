@@ -10,7 +10,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_writable, read_json, sha256, write_json
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.steps import Steps, key
-from fairseq_mhe.convert.sentences import open_material
+from fairseq_mhe.convert.material import open_material
 
 _STEP, _REPORT = "convert", "conversion.json"
 

@@ -103,7 +103,6 @@ def test_half_precision(
         (["--to", "gqa", "--kv-heads", "3"], "kv_heads 3 does not divide num_heads 4"),
         (["--to", "mqa", "--method", "best"], "needs --data"),
         (["--to", "mqa", "--data", "nowhere"], "nowhere is no data folder"),
-        (["--to", "mqa", "--sentences", "7"], "--sentences says something about --data, which"),
     ],
 )
 def test_bad_options_are_one_line(

@@ -287,7 +287,7 @@ def test_data_of_another_vocabulary_are_refused(
         (other / path.name).write_bytes(
             text + b"more 1\n" if path.name.startswith("dict") else text
         )
-    with pytest.raises(UserError, match=r"do.*not belong to .*dictionaries have 45 and 45 words"):
+    with pytest.raises(UserError, match=r"do.*not belong to .*it has 45 and 45 words"):
         fold(make_source(attention="mqa"), tmp_path / "out.pt", other, "test", 5)
     assert not (tmp_path / "out.pt").exists()
 

@@ -115,17 +115,6 @@ def test_a_dimension_that_cannot_be(
     assert not (tmp_path / "out.pt").exists()
 
 
-def test_unweighted_without_data_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = save(tmp_path / "a.pt", make_model(attention="mha"), attention="mha")
-    words = ["to-collaborative", "--dim", "8", "--unweighted", str(path), str(tmp_path / "out.pt")]
-    assert cli.main(words) == 2
-    error = capsys.readouterr().err
-    assert "--unweighted says something about --data, which is not given" in error
-    assert error.count("\n") == 1
-
-
 def test_fairseq_train_goes_on_from_it(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,5 @@
-"""What models are compared and conversions measured on: sentences of a data folder, or random."""
+"""What models are compared on and conversions measured on: data of the model's sort, or random."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,33 +8,41 @@ from typing import Any
 
 import numpy as np
 import torch
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.convert.blocks import text_batches
 from fairseq_mhe.convert.difference import LogitDifference, logit_difference, loss
 from fairseq_mhe.convert.moments import Inputs, measure_inputs
-from fairseq_mhe.models.families import TRANSLATION
-from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_data, open_text
+from fairseq_mhe.models.families import ROBERTA, TRANSLATION
+from fairseq_mhe.prepare.data_folder import (
+    MASK,
+    DataFolder,
+    TextFolder,
+    load_task,
+    model_dictionary,
+    open_data,
+    open_text,
+)
 
-#: Sentences to a batch.
-_BATCH = 50
-#: Tokens of a made-up sentence at most, its end included.
+#: Sentences to a batch, and blocks of running text.
+_BATCH, _BLOCKS = 50, 32
+#: Tokens of a random sentence at most, its end included.
 _LONGEST = 24
+#: Of a masked model's subwords, as in its training.
+_MASKED = 0.15
 Pair = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Material:
-    """Batches of sentences to compare models with ``source`` on, and to measure its inputs on.
+    """Batches to compare models with ``source`` on, and to measure its inputs on.
 
     ``compared``: of the split ``subset`` of the data folder ``name``; without one, of random words.
-    ``measured``: of its training sentences.
+    ``measured``: of its training text.
     """
 
     source: Source
@@ -49,15 +56,6 @@ class Material:
     def sentences(self) -> int:
         """How many the inputs are measured on."""
         return sum(len(batch["id"]) for batch in self.measured)
-
-    @property
-    def digest(self) -> str:
-        """A hash of what the inputs are measured on, and of the model that reads it."""
-        digest = hashlib.sha256(sha256(self.source.path).encode())
-        for batch in self.measured:
-            for _, tokens in sorted(batch["net_input"].items()):
-                digest.update(tokens.numpy().tobytes())
-        return digest.hexdigest()
 
     def inputs(self) -> dict[str, Inputs]:
         """What each sublayer of the source reads, by its name; nothing is known without data."""
@@ -96,21 +94,20 @@ def open_material(
         UserError: the data cannot be read, or do not belong to the model.
     """
     if data is None:
-        task = source.task()
-        return Material(source, task, made_up_batches(source))
-    splits = ("train" if measured else "", subset)
-    if source.family is not TRANSLATION:
+        return Material(source, source.task(), random_material(source))
+    if source.family is TRANSLATION:
+        task = task_of(open_data(data), source)
+
+        def read(split: str) -> list[Pair]:
+            return batches(task, split, sentence_pairs(task, split, sentences, source.model))
+    else:
         text, task = open_text(data), source.task()
-        train, compared = (
-            text_batches(text, source, split, sentences) if split else [] for split in splits
-        )
-        return Material(source, task, compared, train, str(data), subset)
-    task = task_of(open_data(data), source)
-    train, compared = (
-        batches(task, split, sentence_pairs(task, split, sentences, source.model)) if split else []
-        for split in splits
-    )
-    return Material(source, task, compared, train, str(data), subset)
+
+        def read(split: str) -> list[Pair]:
+            return text_batches(text, source, split, sentences)
+
+    train = read("train") if measured else []
+    return Material(source, task, read(subset), train, str(data), subset)
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:
@@ -121,14 +118,29 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     """
     source.only_translation(f"the data folder {data.folder}")
     task = load_task(data)
-    found = len(task.source_dictionary), len(task.target_dictionary)
-    if found != source.words:
-        raise UserError(
-            f"{data.folder} does not belong to {source.path}: its dictionaries have {found[0]} and "
-            f"{found[1]} words, those of the checkpoint {source.words[0]} and {source.words[1]}; "
-            "give the data that the model was trained on"
-        )
+    words = len(task.source_dictionary), len(task.target_dictionary)
+    _check_vocabulary(data.folder, words, source)
     return task
+
+
+def dictionary_of(data: TextFolder, source: Source) -> Dictionary:
+    """The dictionary of a text folder with what the model's task adds, checked likewise.
+
+    Raises:
+        UserError: it is of another vocabulary.
+    """
+    dictionary = model_dictionary(data.dictionary(), source.family is ROBERTA)
+    _check_vocabulary(data.folder, (len(dictionary),), source)
+    return dictionary
+
+
+def _check_vocabulary(folder: Path, words: tuple[int, ...], source: Source) -> None:
+    if words != source.words:
+        found, expected = (" and ".join(map(str, counts)) for counts in (words, source.words))
+        raise UserError(
+            f"{folder} does not belong to {source.path}: it has {found} words, the checkpoint "
+            f"{expected}; give the data that the model was trained on"
+        )
 
 
 def sentence_pairs(task: TranslationTask, subset: str, count: int, model: Any) -> list[Pair]:
@@ -162,7 +174,52 @@ def batches(task: TranslationTask, subset: str, pairs: Sequence[Pair]) -> list[P
     return [collate(ordered[start : start + _BATCH]) for start in range(0, len(ordered), _BATCH)]
 
 
-def made_up_batches(source: Source, sentences: int = 32) -> list[Pair]:
+def text_batches(data: TextFolder, source: Source, subset: str, count: int) -> list[Pair]:
+    """The first ``count`` blocks of a split, as fairseq's tasks make them, in batches.
+
+    A causal model reads ``</s>`` and the block (B, T), and predicts the block. A masked one reads
+    ``<s>`` and the block with masks, always the same, and predicts what is masked.
+
+    Raises:
+        UserError: the split is missing, or as `dictionary_of`.
+    """
+    words = dictionary_of(data, source)
+    blocks = data_utils.load_indexed_dataset(str(data.binary / subset), words)
+    if blocks is None:
+        raise UserError(f"{data.binary} has no split {subset!r}: prepare the data again")
+    model: Any = source.model
+    generator = torch.Generator().manual_seed(1)
+    pairs = []
+    for index in range(min(count, len(blocks))):
+        block = blocks[index][: model.max_positions() - 1].long()
+        if source.family is ROBERTA:
+            pairs.append(_masked(block, words, generator))
+        else:
+            pairs.append((torch.cat((torch.tensor([words.eos()]), block[:-1])), block))
+    order = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]))
+    result = []
+    for start in range(0, len(order), _BLOCKS):
+        ids = order[start : start + _BLOCKS]
+        inputs, target = (
+            data_utils.collate_tokens([pairs[index][side] for index in ids], words.pad())
+            for side in (0, 1)
+        )
+        batch = {"net_input": {"src_tokens": inputs}, "target": target}  # (B, T) each
+        result.append({"id": torch.tensor(ids), **batch})
+    return result
+
+
+def _masked(block: Tensor, words: Dictionary, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """``<s>`` and the block with masks, and what is under them with padding elsewhere: (T + 1,)."""
+    hidden = torch.rand(len(block), generator=generator) < _MASKED
+    hidden &= block != words.eos()
+    inputs = block.masked_fill(hidden, words.index(MASK))
+    target = block.masked_fill(~hidden, words.pad())
+    first = torch.tensor([words.bos()]), torch.tensor([words.pad()])
+    return torch.cat((first[0], inputs)), torch.cat((first[1], target))
+
+
+def random_material(source: Source, sentences: int = 32) -> list[Pair]:
     """As `random_batches`, no longer than the model has positions for."""
     model: Any = source.model
     positions = model.max_positions()  # of source and target, or of the one text
@@ -184,7 +241,7 @@ def random_batches(
     lengths = torch.randint(1, longest, (2, sentences), generator=generator)
     sources = [torch.cat((s, end)) for s in sequences(len(task.source_dictionary), lengths[0])]
     targets = [torch.cat((end, t)) for t in sequences(len(task.target_dictionary), lengths[1])]
-    made = []
+    result = []
     for start in range(0, sentences, _BATCH):
         source, target = sources[start : start + _BATCH], targets[start : start + _BATCH]
         inputs = {
@@ -194,5 +251,5 @@ def random_batches(
         }
         if not isinstance(task, TranslationTask):  # a language model reads one text
             inputs = {"src_tokens": inputs["prev_output_tokens"]}
-        made.append({"id": torch.arange(start, start + len(source)), "net_input": inputs})
-    return made
+        result.append({"id": torch.arange(start, start + len(source)), "net_input": inputs})
+    return result
