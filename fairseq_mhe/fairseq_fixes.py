@@ -41,6 +41,7 @@ def apply(options_of_ours: Iterable[str]) -> None:
     _keep_full_precision()
     _keep_layers_of_the_other_side()
     _read_options_without_running_them()
+    _name_damaged_data()
     _name_the_architecture({f"--{name.replace('_', '-')}" for name in options_of_ours})
 
 
@@ -120,6 +121,35 @@ def _read_options_without_running_them() -> None:
         module = sys.modules.get(f"fairseq.{name}")
         if module is not None:
             vars(module)["eval"] = evaluate
+
+
+def _name_damaged_data() -> None:
+    """Name the file of binary data, or the dictionary, that cannot be read, in one line."""
+    from fairseq.data import Dictionary, data_utils
+
+    advice = "prepare the data again"
+
+    def with_name(load: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            found = load(path, *args, **kwargs)
+        except Exception as error:  # as many kinds as there are damages
+            raise _refusal(f"cannot read {path}.idx and .bin: {error}; {advice}") from error
+        if found is None and Path(f"{path}.idx").exists():
+            raise _refusal(f"{path}.idx and .bin are no whole data; {advice}")
+        return found
+
+    def add_from_file(dictionary: Dictionary, file: Any) -> None:
+        try:
+            read(dictionary, file)
+        except Exception as error:
+            if isinstance(file, str):  # else called for an open file by itself
+                raise _refusal(f"cannot read {file}: {error}; {advice}") from error
+            raise
+
+    _wrap(data_utils, "load_indexed_dataset", with_name)
+    read = Dictionary.add_from_file
+    if read.__module__ != __name__:
+        Dictionary.add_from_file = add_from_file
 
 
 def _name_the_architecture(flags: set[str]) -> None:
