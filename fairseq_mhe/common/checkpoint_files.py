@@ -107,7 +107,7 @@ def _has_fairseqs_shape(state: Any) -> bool:
 
 def _is_weight(value: Any) -> bool:
     """Whether it is a tensor of real numbers, or a lone number such as a count of batches."""
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.dim() == 0)
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.numel() == 1)
 
 
 def model_options(state: dict[str, Any]) -> dict[str, Any]:
