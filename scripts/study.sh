@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Runs a study, one of collaborative-curve, uptrain, serving, gap-study, equal-budget, precision-study and collaborative-nlu:
-# JSON, Markdown and a picture in its --out. Stopped at any moment, the same command goes on from there. Some train on a data
-# folder (--data), some work on finished runs (of quickstart.sh, say) or models:
+# JSON, Markdown and a picture in its --out. Stopped at any moment, the same command goes on from there. Those with --data
+# train variants; run folders that run_table.sh has made in --out are taken:
 #
-#   collaborative-curve --run RUN          BLEU against the width of collaborative attention, and MHA's
-#   collaborative-nlu --runs RUN ...       scores of fine-tuned language models against that width
-#   uptrain --runs DIR                     smaller kinds from scratch and from a trained MHA, over seeds
-#   serving --run RUN                      plain text by each engine of translate, the run's model and one of row base
-#   gap-study --data DATA --out OUT        what moves MHE's BLEU towards MHA's beyond the noise of seeds
-#   equal-budget --data DATA --out OUT     every kind of attention at the same number of parameters
-#   precision-study --data DATA --out OUT  training in bf16 against float32: loss, BLEU, noise of seeds
+#   collaborative-curve --data DATA --out OUT  BLEU against the width of collaborative attention, and MHA's
+#   collaborative-nlu --runs RUN ...           scores of fine-tuned language models against that width
+#   uptrain --data DATA --out OUT              smaller kinds from scratch and from a trained MHA
+#   serving --run RUN                          plain text by each engine of translate
+#   gap-study --data DATA --out OUT            what moves MHE's BLEU towards MHA's beyond the noise of seeds
+#   equal-budget --data DATA --out OUT         every kind of attention at the same number of parameters
+#   precision-study --data DATA --out OUT      training in bf16 against float32
 set -euo pipefail
 
 # shellcheck source=scripts/environment.sh

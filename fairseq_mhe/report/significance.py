@@ -1,21 +1,16 @@
-"""Whether a difference of BLEU is more than chance: of sentences, of seeds, of many comparisons."""
+"""Whether a difference of BLEU is more than chance, of sentences and of seeds."""
 
-import math
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest, Result
-from scipy import stats
 
 from fairseq_mhe.report.published import prr
 from fairseq_mhe.runs.scoring import RESAMPLES, SEED, check_counts
 
-#: The chance of calling a model unstable whose seeds differ no more than others'.
-UNSTABLE = 0.01
 #: A baseline with less BLEU has learned nothing: no ratio to it and no p-value says anything.
 LEAST_BASELINE = 1.0
 
@@ -154,70 +149,3 @@ def _bleu(counts: NDArray[np.int64]) -> float:
     system, reference, *rest = counts.tolist()
     found = BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp")
     return float(found.score)
-
-
-@dataclass(frozen=True)
-class Noise:
-    """How much BLEU differs between seeds: the deviation within models, pooled over all of them.
-
-    With a few seeds each, this is known far better than the deviation of any one model.
-    ``unstable`` names those whose seeds differ more than the others': they are not pooled, and
-    compared with what is known of themselves.
-    """
-
-    deviation: float
-    freedom: int
-    unstable: frozenset[str] = frozenset()
-
-    def p_value(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float | None:
-        """Of two means: t-test with the pooled deviation; Welch's where one is unstable.
-
-        None where that says nothing, as of a single seed or of one that diverged.
-        """
-        found = self._test(bleus, one, other)
-        return found if math.isfinite(found) else None
-
-    def _test(self, bleus: Mapping[str, Sequence[float]], one: str, other: str) -> float:
-        if self.unstable & {one, other}:
-            return float(stats.ttest_ind(bleus[one], bleus[other], equal_var=False).pvalue)
-        difference = abs(statistics.mean(bleus[one]) - statistics.mean(bleus[other]))
-        if not self.deviation:
-            return 0.0 if difference else 1.0
-        error = self.deviation * (1 / len(bleus[one]) + 1 / len(bleus[other])) ** 0.5
-        return float(2 * stats.t.sf(difference / error, self.freedom))
-
-
-def noise_of(bleus: Mapping[str, Sequence[float]]) -> Noise | None:
-    """The noise within models (name -> BLEU of each seed); None where none has two seeds.
-
-    The widest of them may be unstable: Cochran's test for outlying variances (ISO 5725-2), repeated
-    for the rest.
-    """
-    steady = dict(bleus)
-    while len(steady) > 2:
-        widest = max(steady, key=lambda name: statistics.pvariance(steady[name]))
-        others, freedom = _pooled(group for name, group in steady.items() if name != widest)
-        variance, own_freedom = _pooled([steady[widest]])
-        if not others:
-            break
-        chance = stats.f.sf(variance / others, own_freedom, freedom)
-        if len(steady) * chance >= UNSTABLE:
-            break
-        del steady[widest]
-    variance, freedom = _pooled(steady.values())
-    return Noise(variance**0.5, freedom, frozenset(bleus) - frozenset(steady)) if freedom else None
-
-
-def _pooled(groups: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """The variance within groups and its degrees of freedom; zeros where no group has two."""
-    groups = list(groups)
-    freedom = sum(len(group) - 1 for group in groups)
-    squares = sum((value - statistics.mean(group)) ** 2 for group in groups for value in group)
-    return (squares / freedom if freedom else 0.0), freedom
-
-
-def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
-    """Benjamini and Hochberg's p-values, which bound the share of false finds; None stays None."""
-    known = [p_value for p_value in p_values if p_value is not None]
-    found = iter(stats.false_discovery_control(known) if known else [])
-    return [None if p_value is None else float(next(found)) for p_value in p_values]

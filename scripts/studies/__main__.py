@@ -13,48 +13,51 @@ from studies import (
     gap,
     precision,
     serving,
+    study,
     uptraining,
 )
-from studies.study import PROGRAM
+from studies.report import PROGRAM
 
-#: Name -> module, and what it finds out.
-STUDIES = {
-    "collaborative-curve": (
-        collaborative_curve,
-        "BLEU against the width of collaborative attention, from a trained MHA and from scratch",
-    ),
-    "collaborative-nlu": (
-        collaborative_nlu,
-        "scores of fine-tuned language models against the width of collaborative attention",
-    ),
-    "uptrain": (uptraining, "smaller kinds of attention from a trained MHA or from scratch"),
-    "gap-study": (
-        gap,
-        "what moves MHE's BLEU towards MHA's: initialisation, embeddings, rate, place, heads",
-    ),
-    "equal-budget": (
-        budget,
-        "every kind of attention at the same number of parameters: loss and BLEU against cache",
-    ),
-    "precision-study": (precision, "training in bf16 against float32: loss, BLEU, noise of seeds"),
-    "serving": (serving, "each engine of translate with a run's model, and with a larger row"),
+#: Studies of variants of a row: name -> module, and the module's own options.
+_OF_VARIANTS = {
+    "gap-study": (gap.STUDY, []),
+    "equal-budget": (budget.STUDY, [budget.add_arguments]),
+    "precision-study": (precision.STUDY, []),
+    "uptrain": (uptraining.STUDY, [uptraining.add_arguments]),
+    "collaborative-curve": (collaborative_curve.STUDY, [collaborative_curve.add_arguments]),
 }
+#: The others.
+_OTHERS = {"collaborative-nlu": collaborative_nlu, "serving": serving}
+STUDIES = (*_OF_VARIANTS, *_OTHERS)
+
+
+def build_parser() -> Parser:
+    """The command line: a subcommand for each study."""
+    parser = Parser(prog=PROGRAM, description=__doc__)
+    parsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
+    parsers.type = str  # its words are converted by the study
+    for name, (asked, own) in _OF_VARIANTS.items():
+        added = parsers.add_parser(name, help=asked.title, description=asked.title)
+        for add_arguments in (*own, study.add_arguments):
+            add_arguments(added)
+        added.set_defaults(run=asked.run)
+    for name, module in _OTHERS.items():
+        title = str(module.__doc__).splitlines()[0]
+        added = parsers.add_parser(name, help=title, description=module.__doc__)
+        module.add_arguments(added)
+        added.set_defaults(run=module.run)
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one study; it ends as the subcommands of ``fairseq-mhe`` do."""
     quieten_start_up()
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = Parser(prog=PROGRAM, description=__doc__)
-    parsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
-    parsers.type = str  # its words are converted by the study
-    for name, (module, told) in STUDIES.items():
-        module.add_arguments(parsers.add_parser(name, help=told, description=told))
 
-    def command() -> int | None:
-        args = parser.parse_args(argv)
+    def command() -> None:
+        args = build_parser().parse_args(argv)
         args.typed = argv
-        return STUDIES[args.study][0].run(args)
+        args.run(args)
 
     return exit_status(" ".join([PROGRAM, *argv[:1]]), command)
 

@@ -1,22 +1,69 @@
-"""``gap-study``: why MHE-Mul stays behind MHA, and what moves its BLEU beyond the noise of seeds.
-
-Each variant changes one thing of the row's MHE-Mul: how its shared projections or head embeddings
-begin, their weight decay, the learning rate, where MHE stands, how many heads share its parameters.
-Each is trained with several seeds and compared with MHA and with MHE-Mul as the paper has it.
-"""
+"""``gap-study``: why MHE-Mul stays behind MHA: each variant changes one thing."""
 
 import argparse
+from collections.abc import Sequence
 
-from studies import trainings
-from studies.gap_report import report
-from studies.gap_variants import QUESTIONS, variants
+from fairseq_mhe.models.architectures import sizes
+from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.runs.recipes import Recipe
+from studies.study import MHA, MHE, Study, Variant, everywhere
+
+QUESTIONS = {
+    "reference": "MHE-Mul as the paper has it, and MHA",
+    "init": "initial scale of the shared projections "
+    "(the default is Xavier's, divided by the root of 2)",
+    "embeddings": "offset and spread of the head embeddings (default: 1 and 0.02)",
+    "decay": "weight decay of the head embeddings (default: none)",
+    "rate": "learning rate, MHA's too",
+    "place": "MHE in one place only",
+    "heads": "number of heads at the same parameters, MHA's too",
+}
+_FAR = ("--head-embedding-offset", "0", "--head-embedding-std", "1")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``gap-study``."""
-    trainings.add_arguments(parser, list(QUESTIONS))
+def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
+    """Every variant of a row, the references first."""
+    mha, mhe, rate = everywhere(MHA), everywhere(MHE), recipe.training.lr
+    found = [Variant(MHE, "reference", mhe, MHE), Variant(MHA, "reference", mha, MHE)]
+    for init in ("head", "xavier"):
+        options = ("--shared-projection-init", init)
+        found.append(Variant(f"init-{init}", "init", mhe, MHE, options))
+    for std in ("0.1", "0.5"):
+        options = ("--head-embedding-std", std)
+        found.append(Variant(f"std-{std}", "embeddings", mhe, MHE, options))
+    found.append(Variant("offset-0", "embeddings", mhe, MHE, _FAR))
+    for decay in (0.1, 1.0):
+        changes = {"head_embedding_weight_decay": decay}
+        found.append(Variant(f"decay-{decay:g}", "decay", mhe, MHE, changes=changes))
+    for prefix, attention in (("", mhe), ("mha-", mha)):
+        for name, factor in (("half", 0.5), ("double", 2.0)):
+            changes = {"lr": rate * factor}
+            found.append(Variant(f"{prefix}lr-{name}", "rate", attention, MHE, changes=changes))
+    for place in PLACES:
+        found.append(Variant(f"only-{place}", "place", {**mha, place: MHE}, MHE))
+    return [*found, *_heads(recipe.row)]
 
 
-def run(args: argparse.Namespace) -> None:
-    """Train, translate and score what is not, a few at a time, and report after each few."""
-    trainings.run(args, lambda recipe: variants(recipe.row, recipe.training), report)
+def _heads(name: str) -> list[Variant]:
+    """Other numbers of heads with the parameters of the row's MHE; MHA with them, too."""
+    row = sizes(name)
+    per_width = {n: row.embed_dim * (n + 3) + 3 * n for n in (row.heads, 1, 2, 8, 16)}
+    parameters = row.embed_dim // row.heads * per_width[row.heads]  # of a sublayer
+    others = [heads for heads in (1, 2, 8, 16) if heads != row.heads]
+    found = []
+    for heads in others:
+        width = round(parameters / per_width[heads])
+        options = of_heads(heads, width)
+        found.append(Variant(f"heads-{heads}x{width}", "heads", everywhere(MHE), MHE, options))
+    width = round(parameters / (4 * row.embed_dim * row.heads))
+    options = of_heads(row.heads, width)
+    return [*found, Variant(f"mha-{row.heads}x{width}", "heads", everywhere(MHA), MHE, options)]
+
+
+def of_heads(heads: int, width: int) -> tuple[str, ...]:
+    """fairseq-train's words for a number of heads and their width."""
+    sides = ("--encoder-attention-heads", str(heads), "--decoder-attention-heads", str(heads))
+    return (*sides, "--attention-head-dim", str(width))
+
+
+STUDY = Study("gap", "Why the gap?", QUESTIONS, variants)

@@ -1,297 +1,269 @@
-"""What studies share: options, runs that start from another model's weights, and the report."""
+"""A study: variants of a row's model, each trained with several seeds and compared with another."""
 
 import argparse
 import shutil
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from shlex import join
 from typing import Any
 
-import torch
-from matplotlib.figure import Figure
-
-from fairseq_mhe.common.arguments import number, positive
+from fairseq_mhe.checkpoints.checkpoint import open_source
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import (
-    atomic_path,
-    output_folder,
-    read_json,
-    sha256,
-    write_json,
-    write_text,
-)
+from fairseq_mhe.common.files import atomic_path, output_folder, read_json, sha256, write_json
 from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.steps import only_one
-from fairseq_mhe.common.system import installed, machine, software
-from fairseq_mhe.common.tables import align
+from fairseq_mhe.convert.material import open_material
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.experiments.evaluate import check_data, evaluate
+from fairseq_mhe.experiments.evaluate import evaluate
 from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
-from fairseq_mhe.report.plots import DPI
-from fairseq_mhe.report.results import Cell, check_scored_alike, lowest_loss
-from fairseq_mhe.report.table import deviation
-from fairseq_mhe.runs import pipeline
-from fairseq_mhe.runs.devices import choose_device
-from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.run import Run, open_run, read_run, settings_of
-from fairseq_mhe.runs.scoring import bleu_tokeniser
-from studies.conversions import conversion_report, convert_once
+from fairseq_mhe.runs import devices, pipeline
+from fairseq_mhe.runs.recipes import Recipe
+from fairseq_mhe.runs.resuming import LAST
+from fairseq_mhe.runs.run import Run, plan_run, settings_of
+from studies.report import REFERENCE, report
 
-PROGRAM = "bash scripts/study.sh"
+MHA, MHE = "mha", "mhe_mul"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights to begin with, which ``convert`` makes of the trained mha of the same seed.
+
+    ``convert(output, material)`` writes a checkpoint and returns its report as JSON values;
+    ``settings``: all that decides the result, as JSON values; ``sentences``: pairs that it is
+    fitted to, and as many that it is judged on.
+    """
+
+    settings: Mapping[str, Any]
+    convert: Callable[[Path, Any], Any]
+
+    def make(self, output: Path, model: Path, data: Path) -> None:
+        """Convert a model on sentences of a data folder, once, with conversion.json beside it.
+
+        Raises:
+            UserError: the start that is there was made of another model or by other options.
+        """
+        path = output.with_name("conversion.json")
+        made_of = {**self.settings, "model": sha256(model)}
+        if path.exists():
+            if read_json(path)["made_of"] != made_of:
+                raise UserError(
+                    f"{output.parent} was converted from another model or by other options: choose "
+                    "another --out"
+                )
+            return
+        say(f"converting {model} to {output.parent.name}")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with quiet_fairseq():
+            material = open_material(open_source(model), data, self.settings["sentences"])
+            conversion = self.convert(output, material)
+        write_json(path, {"made_of": made_of, "report": conversion})
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """One way to build and train the row's model; all else is as the row's recipe has it.
+
+    ``question``: the heading of the report that it stands below; ``attention``: the kind at each
+    place; ``reference``: the name of the variant that it is compared with, its own of a reference;
+    ``options``: words for fairseq-train; ``changes``: fields of the recipe's ``Training``, with 0
+    updates for a model that is not trained at all.
+    """
+
+    name: str
+    question: str
+    attention: Mapping[str, str]
+    reference: str
+    options: tuple[str, ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    start: Start | None = None
 
 
 @dataclass(frozen=True)
 class Study:
-    """Where a study works, on which data, and with what; ``typed``: the words after `PROGRAM`."""
+    """What is asked: ``questions``: headings of the report and what they mean.
 
-    out: Path
-    data: DataFolder
-    subset: str
-    gpu: bool
-    typed: Sequence[str]
-
-    def model_of(
-        self,
-        name: str,
-        like: Run,
-        kind: str,
-        training: Training,
-        options: Sequence[str] = (),
-        start: Path | None = None,
-    ) -> Run:
-        """The run folder ``name`` for a model of the row, seed, data and options of ``like``.
-
-        ``training`` has 0 updates for a model that is not trained at all; ``options`` are words for
-        fairseq-train beside its own; the model begins with the weights of the checkpoint ``start``.
-
-        Raises:
-            UserError: the folder is of other settings.
-        """
-        attention, data = dict.fromkeys(PLACES, kind), like.settings["data"]
-        words = [*like.settings.get("options", ()), *options]
-        settings = settings_of(like.row, attention, like.seed, training.settings(), data, words)
-        surroundings = {"data": str(self.data.folder)}
-        if start is not None:
-            settings["start"] = sha256(start)
-            surroundings["start"] = str(start.resolve())
-        return open_run(self.out / name, settings, surroundings)
-
-    def work(self, runs: Sequence[Run]) -> None:
-        """Train, translate and score the study's own runs; of 0 updates the model is its start."""
-        untrained = [run for run in runs if not run.training.updates]
-        for run in untrained:
-            _take_start(run)
-        if trained := [run for run in runs if run.training.updates]:
-            device = choose_device(len(trained), self.gpu)
-            if waiting := [run for run in trained if not pipeline.scored(run, self.subset)]:
-                updates = sorted({run.training.updates for run in waiting})
-                words = " or ".join(f"{number:,}" for number in updates)
-                say(f"training {len(waiting)} models for {words} updates {device.describe()}")
-            TableRun([trained], self.data, self.out, self.subset).work(device)
-        self.score(untrained)
-
-    def score(self, runs: Sequence[Run]) -> None:
-        """Translate and score with the trained runs that have no scores."""
-        for run in runs:
-            if not pipeline.scored(run, self.subset):
-                with only_one(run.folder):
-                    evaluate(run, self.data, self.subset, choose_device(1, self.gpu))
-
-    def check_alike(self, runs: Sequence[Run]) -> None:
-        """See that BLEU is the same in all runs: in those, too, that have no scores yet.
-
-        Raises:
-            UserError: it is not, or will not be.
-        """
-        scored = [run for run in runs if pipeline.scored(run, self.subset)]
-        if not scored:
-            return
-        check_scored_alike([self.cell([run]) for run in scored])
-        found, usual = self.cell(scored).tokenisers()[0], bleu_tokeniser(self.data.languages[1])
-        if len(scored) < len(runs) and found != usual:
-            raise UserError(
-                f"{scored[0].folder} was scored with the tokeniser {found}, and the study's runs "
-                f"will be with {usual}: score it so, too (evaluate --bleu-tokenizer {usual})"
-            )
-
-    def bleu(self, run: Run) -> float:
-        """A scored run's BLEU."""
-        return self.cell([run]).bleus()[0]
-
-    def signature(self, run: Run) -> str:
-        """What its BLEU means."""
-        return str(self.cell([run]).values("scores")[0]["bleu"]["signature"])
-
-    def cell(self, runs: Sequence[Run]) -> Cell:
-        """Scored runs that differ in their seeds."""
-        return Cell(runs[0].row, runs[0].kind, tuple(runs), self.subset)
-
-    def over_seeds(self, runs: Sequence[Run]) -> dict[str, Any]:
-        """The BLEU of runs that differ in their seeds, one by one and together."""
-        bleus = self.cell(runs).bleus()
-        return {
-            "seeds": [run.seed for run in runs],
-            "bleus": bleus,
-            "bleu": round(statistics.mean(bleus), 4),
-            "deviation": deviation(bleus),
-        }
-
-    def losses(self, runs: Sequence[Run]) -> dict[str, Any]:
-        """Their lowest validation losses, in the same way."""
-        losses = [lowest_loss(read_json(run.metrics)) for run in runs]
-        return {
-            "losses": losses,
-            "loss": round(statistics.mean(losses), 4),
-            "loss_deviation": deviation(losses),
-        }
-
-    def convert(
-        self, run: Run, name: str, inputs: Mapping[str, Any], action: Callable[..., dict[str, Any]]
-    ) -> Path:
-        """As `convert_once`, of a run's model in the study's folder ``name``; the checkpoint."""
-        folder = self.out / name
-        start = folder / "start.pt"
-        convert_once(folder, start, run.model, self.data.folder, inputs, action)
-        return start
-
-    def conversion(self, name: str) -> dict[str, Any] | None:
-        """The report of the conversion into the folder ``name``, if there was one."""
-        return conversion_report(self.out / name)
-
-
-def _take_start(run: Run) -> None:
-    """Make the start of a run that is not trained its model, and count it."""
-
-    def copy() -> None:
-        with atomic_path(run.model) as temporary:
-            shutil.copyfile(run.place("start"), temporary)
-
-    inputs = {"start": run.settings["start"]}
-    run.steps.perform("average", inputs, [run.model], copy)
-    pipeline.count(run, inputs)
-
-
-def add_arguments(parser: argparse.ArgumentParser, name: str) -> None:
-    """Options that every study of finished runs has; ``name``: of its folder in runs/."""
-    add, out = parser.add_argument, Path("runs") / name
-    add("--out", type=Path, default=out, help="its folder (default: %(default)s)")
-    told = "the runs' data folder, where that has been moved"
-    add("--data", type=Path, metavar="DATA", help=told)
-    add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    add("--cpu", action="store_true", help="do not use a GPU")
-
-
-def _share(text: str) -> float:
-    share = number(text)
-    if not 0 < share <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share of more than 0 and at most 1")
-    return share
-
-
-def _rate(text: str) -> float:
-    rate = number(text)
-    if rate <= 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no learning rate of more than 0")
-    return rate
-
-
-def add_tuning_arguments(parser: argparse.ArgumentParser, fraction: float) -> None:
-    """Options of studies that convert models and train them further."""
-    add = parser.add_argument
-    told = "share of the updates for further training (default: %(default)s)"
-    add("--fraction", type=_share, default=fraction, metavar="F", help=told)
-    told = "peak learning rate of further training (default: the run's)"
-    add("--lr", type=_rate, metavar="LR", help=told)
-    told = "pairs that a conversion is fitted to and judged on (default: %(default)s)"
-    add("--sentences", type=positive, default=1000, metavar="N", help=told)
-
-
-def open_study(args: argparse.Namespace, *runs: Run) -> Study:
-    """The study that `add_arguments`'s options describe, on the data of ``runs``.
-
-    Raises:
-        UserError: they are not all of the same, or the data cannot be read.
-    """
-    data = open_prepared(args.data or runs[0].place("data"))
-    for run in runs:
-        check_data(run, data)
-    cells.check_subset(data, args.subset)
-    gpu = torch.cuda.is_available() and not args.cpu
-    return Study(output_folder(args.out), data, args.subset, gpu, args.typed)
-
-
-def finished_run(folder: Path, kind: str | None = None) -> Run:
-    """A run that was trained to its end.
-
-    Raises:
-        UserError: it was not, or it is of another kind.
-    """
-    run = read_run(folder)
-    if not run.model.is_file():
-        raise run.unfinished(run.model.name)
-    if kind is not None and run.kind != kind:
-        raise UserError(f"{folder} is of {run.kind}, and a run of {kind} is needed")
-    return run
-
-
-def share(training: Training, fraction: float, lr: float | None) -> Training:
-    """The recipe over a share of its updates, with two checkpoints more than it averages.
-
-    All of them are made: with patience the warm-up would stay as long, and never end.
-    """
-    shorter = replace(training, patience=0).shortened(max(1, round(fraction * training.updates)))
-    checkpoints = max(1, min(shorter.updates, training.average + 2))
-    return replace(shorter, checkpoints=checkpoints, lr=training.lr if lr is None else lr)
-
-
-def or_dash(value: float | None, form: str) -> str:
-    """A number as it is written, a dash where it is unknown."""
-    return "-" if value is None else format(value, form)
-
-
-#: Heading, column titles and rows.
-Table = tuple[str, Sequence[str], Sequence[Sequence[str]]]
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a study found.
-
-    ``name``: of its files; ``results``: for the JSON; ``notes``: sentences below the tables;
-    ``draw``: draws the picture, where there is one.
+    ``variants``: of the command's options and the row's recipe, the references first.
     """
 
     name: str
     title: str
-    results: Mapping[str, Any]
-    tables: Sequence[Table]
-    notes: Sequence[str]
-    draw: Callable[[Figure], None] | None = None
+    questions: Mapping[str, str]
+    variants: Callable[[argparse.Namespace, Recipe], Sequence[Variant]]
 
-    def write(self, study: Study, show: bool = True) -> None:
-        """Write NAME.json, .md and .png into the study's folder; ``show``: print the Markdown."""
-        hardware = machine("cuda" if study.gpu else "cpu")
-        versions = {**software(), **installed(("tensorly",))}  # which only converting needs
-        date, command = time.strftime("%Y-%m-%dT%H:%M:%S%z"), f"{PROGRAM} {join(study.typed)}"
-        facts = {"date": date, "command": command, "machine": hardware, "software": versions}
-        write_json(study.out / f"{self.name}.json", {**facts, **self.results})
-        if self.draw:
-            figure = Figure(figsize=(9, 6), layout="constrained")
-            self.draw(figure)
-            with atomic_path(study.out / f"{self.name}.png") as temporary:
-                figure.savefig(temporary, dpi=DPI, format="png")
-        lines = {"date": date, "command": f"`{command}`", **hardware, **versions}
-        parts = [f"# {self.title}"]
-        for heading, columns, rows in self.tables:
-            parts += [f"## {heading}", align(columns, rows)]
-        parts.append("\n".join(f"- {note}" for note in self.notes))
-        parts.append("\n".join(f"- {key}: {value}" for key, value in lines.items()))
-        text = "\n\n".join(parts) + "\n"
-        write_text(study.out / f"{self.name}.md", text)
-        if show:
-            print(text, end="")
+    def run(self, args: argparse.Namespace) -> None:
+        """Train, translate and score what is not done, and report after each few models."""
+        recipe = cells.chosen_recipe(args.row, args)
+        variants = chosen(self.variants(args, recipe), args.only)
+        seeds = sorted(cells.seeds(args.seeds))
+        data = open_prepared(args.data)
+        cells.check_subset(data, args.subset)
+        work = _Work(args, recipe, data, variants, seeds)
+        with only_one(work.out, below=False):  # the run folders have locks of their own
+
+            def write(show: bool = False) -> bool:
+                return report(self, recipe, variants, work.scored(), args, show)
+
+            if not args.finished_only:
+                work.do(write)
+            if not write(show=True):
+                raise UserError(f"{work.out}: the references are not finished: nothing to compare")
+
+
+def everywhere(kind: str) -> dict[str, str]:
+    """One kind of attention at all places."""
+    return dict.fromkeys(PLACES, kind)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of every study of variants."""
+    add = parser.add_argument
+    add("--row", default="tiny", help="size of the models (default: %(default)s)")
+    add("--only", metavar="NAME,...", help="variants or questions beside the references")
+    add("--seeds", default="1,2,3", metavar="N,...", help="random seeds (default: %(default)s)")
+    add("--finished-only", action="store_true", help="train nothing: report what is finished")
+    cells.add_arguments(parser)
+
+
+def add_sentences(parser: argparse.ArgumentParser) -> None:
+    """The option of studies that convert models."""
+    words = "pairs that a conversion is fitted to and judged on (default: %(default)s)"
+    parser.add_argument("--sentences", type=positive, default=1000, metavar="N", help=words)
+
+
+def chosen(variants: Sequence[Variant], names: str | None) -> list[Variant]:
+    """The references, and what ``names`` ask for: variants or questions, with commas between.
+
+    Raises:
+        UserError: there is none of such a name.
+    """
+    known = dict.fromkeys([each.question for each in variants] + [each.name for each in variants])
+    words = set(known if names is None else names.split(","))
+    if unknown := sorted(words - known.keys()):
+        raise UserError(f"--only {unknown[0]}: unknown; choose of {', '.join(known)}")
+    return [
+        each
+        for each in variants
+        if each.question == REFERENCE or words & {each.name, each.question}
+    ]
+
+
+def share(recipe: Recipe, fraction: float) -> dict[str, Any]:
+    """The changes of a training over a share of the updates, two checkpoints more than averaged.
+
+    Without patience: the warm-up would stay as long, and never end.
+    """
+    training = replace(recipe.training, patience=0)
+    training = training.shortened(max(1, round(fraction * training.updates)))
+    checkpoints = max(1, min(training.updates, training.average + 2))
+    changes = {"updates": training.updates, "warmup_updates": training.warmup_updates}
+    return {**changes, "patience": 0, "checkpoints": checkpoints}
+
+
+class _Work:
+    """The runs of a study in its folder, one for each variant and seed."""
+
+    def __init__(
+        self,
+        args: argparse.Namespace,
+        recipe: Recipe,
+        data: DataFolder,
+        variants: Sequence[Variant],
+        seeds: Sequence[int],
+    ) -> None:
+        self.args, self.recipe, self.data, self.seeds = args, recipe, data, seeds
+        self.variants, self.out = variants, output_folder(args.out)
+
+    def _run(self, variant: Variant, seed: int) -> Run:
+        """The run folder; those of plain kinds are the run folders of run-table."""
+        training = replace(self.recipe.training, **variant.changes).settings()
+        identity, options = self.data.identity, variant.options
+        settings = settings_of(
+            self.recipe.row, variant.attention, seed, training, identity, options
+        )
+        places = {"data": str(self.data.folder)}
+        if variant.start:
+            start = self._start(variant, seed)
+            settings["start"] = sha256(start)
+            places["start"] = str(start.resolve())
+        name = f"{self.recipe.row}-{variant.name}-seed{seed}"
+        return plan_run(self.out / name, settings, places)
+
+    def _start(self, variant: Variant, seed: int) -> Path:
+        return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
+
+    def _runs(self, variant: Variant) -> list[Run]:
+        """One for each seed; none of a variant that waits for its start."""
+        if variant.start and not all(self._start(variant, seed).exists() for seed in self.seeds):
+            return []
+        return [self._run(variant, seed) for seed in self.seeds]
+
+    def scored(self) -> dict[Variant, list[Run]]:
+        """The runs of the variants that are finished."""
+        done = {}
+        for variant in self.variants:
+            runs = self._runs(variant)
+            if runs and all(pipeline.scored(run, self.args.subset) for run in runs):
+                done[variant] = runs
+        return done
+
+    def do(self, after: Callable[[], Any]) -> None:
+        """Train from scratch, convert, and train what was converted; ``after`` each few models."""
+        self._train([each for each in self.variants if not each.start], after)
+        converted = [each for each in self.variants if each.start]
+        for variant in converted:
+            for seed in self.seeds:
+                self._convert(variant, seed)
+            if not _trained(variant):
+                self._leave_untrained(self._runs(variant))
+        self._train([each for each in converted if _trained(each)], after)
+
+    def _convert(self, variant: Variant, seed: int) -> None:
+        if variant.start:
+            model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
+            variant.start.make(self._start(variant, seed), model, self.data.folder)
+
+    def _train(self, variants: Sequence[Variant], after: Callable[[], Any]) -> None:
+        groups = [self._runs(variant) for variant in variants]
+        runs = [run for group in groups for run in group]
+        waiting = [run for run in runs if not pipeline.scored(run, self.args.subset)]
+        if not waiting:
+            return
+        say(f"{len(waiting)} of {len(runs)} models to train")
+
+        def tidy() -> None:
+            """Remove the checkpoints of scored runs but the last: many runs would fill a disk."""
+            for run in waiting:
+                if pipeline.scored(run, self.args.subset):
+                    for path in run.checkpoints.glob("checkpoint*.pt"):
+                        if path.name != LAST:
+                            path.unlink()
+            after()
+
+        table = TableRun(groups, self.data, self.out, self.args.subset, self.args.tensorboard)
+        table.work(devices.asked_for(self.args, len(waiting)), after=tidy)
+
+    def _leave_untrained(self, runs: Sequence[Run]) -> None:
+        """The start is the model: count, translate and score it."""
+        for run in runs:
+            if not pipeline.scored(run, self.args.subset):
+                with only_one(run.folder):
+                    run.keep()
+                    made_of = {"start": run.settings["start"]}
+                    run.steps.perform("average", made_of, [run.model], partial(_copy, run))
+                    pipeline.count(run, made_of)
+                    evaluate(run, self.data, self.args.subset, devices.single(self.args.cpu))
+
+
+def _trained(variant: Variant) -> bool:
+    return bool(variant.changes.get("updates", 1))
+
+
+def _copy(run: Run) -> None:
+    with atomic_path(run.model) as temporary:
+        shutil.copyfile(run.place("start"), temporary)

@@ -414,8 +414,9 @@ def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
         json.loads((again / "scores.json").read_text())["scores"]["score"],
     ]
     found = json.loads((tmp_path / "collaborative-nlu.json").read_text())
-    said = [found["before"], found["decomposed"]["128"], found["fine-tuned again"]["128"]]
-    assert [each["sst2"] for each in said] == [[score] for score in scores]
+    names = ["before", "decomposed", "fine-tuned again"]
+    assert [row["variant"] for row in found["rows"]] == names
+    assert [row["sst2"] for row in found["rows"]] == [[score] for score in scores]
     assert scores[0] == scores[1]
     state = torch.load(again / "checkpoints" / "checkpoint_last.pt")
     assert state["cfg"]["model"].attention == "collaborative"

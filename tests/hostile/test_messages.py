@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fairseq_mhe import cli
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError, exit_status, one_line
-from studies.__main__ import STUDIES
+from studies.__main__ import build_parser
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -92,10 +92,9 @@ def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         parser = cli.build_parser(name)
         commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         yield name, commands.choices[name]
-    for name, (module, _) in STUDIES.items():
-        parser = type(cli.build_parser())(prog=name)
-        module.add_arguments(parser)
-        yield name, parser
+    of_studies = build_parser()
+    (commands,) = (a for a in of_studies._actions if isinstance(a, argparse._SubParsersAction))
+    yield from commands.choices.items()
 
 
 PARSERS = dict(_parsers())

@@ -1,148 +1,170 @@
-"""What studies share: runs that start from weights, a share of a recipe, and errors in one line."""
+"""Studies from data to report: each model once, conversions, and errors in one line."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.steps import only_one
-from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.recipes import RECIPES
-from fairseq_mhe.runs.run import Run, open_run
-from fairseq_mhe.runs.training import training_arguments
-from studies import study
-from studies.__main__ import main
-from tests.fixtures.runs import TRAINING, settings
+from studies.__main__ import STUDIES, main
+from studies.study import MHA, MHE, Start, Variant, chosen, everywhere, share
+from tests.fixtures.trained import snapshot
+from tests.studies.checks import reports
+
+Words = Callable[..., list[str]]
 
 
-def test_a_run_that_starts_from_weights_says_so_to_fairseq(tmp_path: Path) -> None:
-    start = tmp_path / "start.pt"
-    torch.save({}, start)
-    extra = {"options": ["--collaborative-dim", "16"], "start": "hash"}
-    run = open_run(
-        tmp_path / "run", {**settings("collaborative"), **extra}, {"data": "d", "start": str(start)}
+def changed(out: Path, before: dict[str, int]) -> set[str]:
+    """The files that are new or were written anew."""
+    return {name for name, time in snapshot(out).items() if before.get(name) != time}
+
+
+def test_each_model_is_trained_once(
+    references: Path, words: Words, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The references' runs are those of run-table, whose folders are taken."""
+    out, before = references, snapshot(references)
+    line = words("gap-study", out, "--only", "init-head,decay-1")
+    assert main([*line, "--finished-only"]) == 0
+    assert "left out: init-head, decay-1." in capsys.readouterr().out
+    assert main(line) == 0
+    screen = capsys.readouterr()
+    assert screen.out == (out / "gap.md").read_text(), "once, at the end"
+    assert before.items() <= snapshot(out).items()
+    found = reports(out, "gap")
+    assert list(found) == [MHE, MHA, "init-head", "decay-1"]
+    assert found["init-head"]["attention_parameters"] == found[MHE]["attention_parameters"]
+    assert found["init-head"]["bleu_p"] is None, "one seed"
+    sources = {
+        name: open_source(out / f"tiny-{name}-seed1" / "model.pt")
+        for name in ("init-head", "decay-1")
+    }
+    assert sources["init-head"].options["shared_projection_init"] == "head"
+    decay = sources["decay-1"].state["cfg"]["optimizer"]["head_embedding_weight_decay"]
+    assert decay == 1.0
+    left = (out / "tiny-decay-1-seed1" / "checkpoints").iterdir()
+    assert [path.name for path in left] == ["checkpoint_last.pt"], "room for others"
+    before = snapshot(out)
+    assert main(line) == 0
+    assert changed(out, before) <= {f"gap.{ending}" for ending in ("json", "md", "png")}
+
+
+def test_converted_models_are_scored_as_they_are_and_trained_further(
+    references: Path, words: Words, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At D = 128 the decomposition of four heads of 32 is exact."""
+    out = references
+    line = words("collaborative-curve", out, "--dims", "128", "--iterations", "5")
+    line += ["--sentences", "20", "--further", "0.25", "--only", "decomposed,fine-tuned"]
+    assert main(line) == 0, capsys.readouterr().err
+    found = reports(out, "collaborative-curve")
+    assert list(found) == [MHA, "decomposed-D128", "fine-tuned-D128"]
+    exact = out / "tiny-decomposed-D128-seed1" / "test" / "hypotheses.txt"
+    assert exact.read_text() == (out / "tiny-mha-seed1/test/hypotheses.txt").read_text()
+    assert found["decomposed-D128"]["bleu"] == found[MHA]["bleu"]
+    assert found["decomposed-D128"]["loss"] is None
+    start, tuned = (
+        open_source(out / f"tiny-{name}-D128-seed1" / "model.pt")
+        for name in ("decomposed", "fine-tuned")
     )
-    data = DataFolder(tmp_path, ("en", "de"))
-    words = training_arguments(run, data, Device(False, 1, 1))
-    assert words[words.index("--collaborative-dim") + 1] == "16"
-    assert words[words.index("--finetune-from-model") + 1] == str(start)
-    plain = open_run(tmp_path / "plain", settings("mha"), {"data": "d"})
-    assert "--finetune-from-model" not in training_arguments(plain, data, Device(False, 1, 1))
+    assert tuned.options["collaborative_dim"] == 128
+    assert tuned.state["optimizer_history"][-1]["num_updates"] == 3  # a quarter of 12
+    before, after = start.model.state_dict(), tuned.model.state_dict()
+    near = [(after[name] - value).abs().max() for name, value in before.items() if "proj" in name]
+    assert max(near) < 0.1, "it did not begin with the decomposed weights"
+    times = snapshot(out)
+    assert main(line) == 0
+    ends = ("json", "md", "png")
+    assert changed(out, times) <= {f"collaborative-curve.{ending}" for ending in ends}
+    assert main([*line, "--iterations", "6"]) == 2
+    assert "was converted from another model or by other options" in capsys.readouterr().err
 
 
-def test_share() -> None:
-    short = study.share(
-        replace(TRAINING, updates=1000, warmup_updates=100, average=3), 0.2, lr=0.01
-    )
-    assert (short.updates, short.warmup_updates, short.checkpoints, short.lr) == (200, 20, 5, 0.01)
-    assert study.share(TRAINING, 0.0001, lr=None).updates == 1
-    assert study.share(TRAINING, 0.5, lr=None).lr == TRAINING.lr
-
-
-def test_a_share_of_a_training_that_patience_may_end_has_a_share_of_its_warm_up() -> None:
-    """Else it would end before the warm-up does."""
-    short = study.share(RECIPES["multi30k"].training, 0.1, lr=None)
-    assert (short.updates, short.warmup_updates, short.patience) == (800, 200, 0)
-
-
-def test_a_model_has_the_options_of_the_run_that_it_is_like(
-    make_run: Callable[..., Run], tmp_path: Path
+def test_uptraining_begins_with_the_better_conversion(
+    references: Path, words: Words, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = DataFolder(tmp_path, ("en", "de"))
-    of_runs = study.Study(tmp_path / "out", data, "test", False, [])
-    run = make_run("mha", None)
-    plain = of_runs.model_of("plain", run, "mqa", TRAINING)
-    assert "options" not in plain.settings
-    run.settings["options"] = ["--attention-head-dim", "19"]
-    wide = of_runs.model_of("wide", run, "mqa", TRAINING)
-    assert wide.settings["options"] == ["--attention-head-dim", "19"]
-    both = of_runs.model_of("both", run, "mqa", TRAINING, ["--collaborative-dim", "16"])
-    assert both.settings["options"] == ["--attention-head-dim", "19", "--collaborative-dim", "16"]
+    line = words("uptrain", references, "--attention", "mhe_mul,mqa", "--sentences", "20")
+    assert main([*line, "--further", "0.25", "--only", "uptrained-mqa,further"]) == 0
+    assert capsys.readouterr().out == (references / "uptraining.md").read_text()
+    found = reports(references, "uptraining")
+    assert list(found) == [MHA, "uptrained-mqa", "further-mha"]
+    assert found["uptrained-mqa"]["kv_bytes_per_token"] < found[MHA]["kv_bytes_per_token"]
+    assert found["uptrained-mqa"]["changes"]["updates"] == 3
 
 
-def test_a_run_is_scored_in_a_folder_that_is_locked(
-    make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    evaluated = []
-
-    def evaluate(run: Run, *_: object) -> None:
-        with pytest.raises(UserError, match="another fairseq-mhe is at work"), only_one(run.folder):
-            pass
-        evaluated.append(run)
-
-    monkeypatch.setattr(study, "evaluate", evaluate)
-    data = DataFolder(tmp_path, ("en", "de"))
-    run = make_run("mha", None)
-    study.Study(tmp_path / "out", data, "test", False, []).score([run])
-    assert evaluated == [run]
+def test_some_variants_can_be_chosen() -> None:
+    variants = [
+        *(Variant(name, "reference", everywhere(name), MHE) for name in (MHE, MHA)),
+        *(Variant(name, "size", everywhere(name), MHE) for name in ("sha", "mqa")),
+    ]
+    assert [each.name for each in chosen(variants, "mqa")] == [MHE, MHA, "mqa"]
+    assert [each.name for each in chosen(variants, "size,mha")] == [MHE, MHA, "sha", "mqa"]
+    assert chosen(variants, None) == variants
+    with pytest.raises(UserError, match="--only nothing: unknown; choose of reference, size, mhe"):
+        chosen(variants, "size,nothing")
 
 
-@pytest.mark.parametrize(
-    ("scored", "told"), [(2, ""), (1, "training 1 models for 40 updates "), (0, "training 2 ")]
-)
-def test_work_tells_how_many_models_are_to_be_trained(
-    make_run: Callable[..., Run],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    scored: int,
-    told: str,
-) -> None:
-    monkeypatch.setattr(study, "TableRun", lambda *_: SimpleNamespace(work=lambda device: None))
-    runs = [make_run("mha", 3, seed) for seed in (1, 2)]
-    for run in runs[:scored]:
-        run.steps.finish("score test", {}, 0.0)
-    data = DataFolder(tmp_path, ("en", "de"))
-    study.Study(tmp_path / "out", data, "test", False, []).work(runs)
-    error = capsys.readouterr().err
-    assert error.startswith(told)
-    assert bool(error) == bool(told)
+def test_a_share_of_a_training() -> None:
+    """One that patience may end has a share of its warm-up: else it would end before that does."""
+    recipe = RECIPES["tiny"]
+    long = replace(recipe.training, updates=1000, warmup_updates=100, average=3)
+    expected = {"updates": 200, "warmup_updates": 20, "patience": 0, "checkpoints": 5}
+    assert share(replace(recipe, training=long), 0.2) == expected
+    assert share(recipe, 0.00001)["updates"] == 1
+    patient = share(RECIPES["multi30k"], 0.1)
+    assert (patient["updates"], patient["warmup_updates"], patient["patience"]) == (800, 200, 0)
 
 
-@pytest.mark.parametrize("name", ["collaborative-curve --run", "uptrain --runs"])
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        *(("--fraction", value, "is no share of more than 0 and") for value in ("0", "-1", "1.5")),
-        *(("--lr", value, "is no learning rate of more than 0") for value in ("0", "-1")),
-        *((option, "nan", "'nan' is no ") for option in ("--fraction", "--lr")),
-    ],
-)
-def test_further_training_that_cannot_be_is_refused_at_once(
-    name: str, option: str, value: str, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_conversion_that_fails_leaves_nothing_that_counts(tmp_path: Path) -> None:
+    def fail(output: Path, material: object) -> None:
+        raise UserError("it cannot be")
+
+    model = tmp_path / "model.pt"
+    model.write_bytes(b"no checkpoint")
+    with pytest.raises(UserError):
+        Start({"sentences": 1}, fail).make(tmp_path / "start" / "start.pt", model, tmp_path)
+    assert not list(tmp_path.rglob("conversion.json"))
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_explains_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        main([*name.split(), "no such folder", f"{option}={value}"])
-    assert caught.value.code == 2
-    assert message in capsys.readouterr().err.splitlines()[-1]
+        main([name, "--help"])
+    assert caught.value.code == 0
+    assert "--out" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("more", "message"),
     [
-        (["collaborative-curve", "--run", "RUN"], "is not finished: it has no model.pt"),
-        (["uptrain", "--runs", "DIR", "--seeds", "1"], "is not finished: it has no model.pt"),
-        (["uptrain", "--runs", "DIR", "--seeds", "9"], "is no run folder"),
-        (["serving", "--run", "RUN"], "is not finished: it has no model.pt"),
+        (["gap-study", "--row", "huge"], "unknown row 'huge'; choose of: base"),
+        (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose of reference"),
+        (["gap-study", "--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
+        (["gap-study", "--data", "nowhere"], "nowhere/manifest.json is missing"),
+        (["gap-study", "--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
+        (["gap-study", "--finished-only"], "the references are not finished"),
+        (["equal-budget", "--budget", "100"], "no kind of the row tiny comes within 1.0% of it"),
+        (["serving", "--run", "nowhere"], "give the data folder that nowhere was trained on"),
     ],
 )
-def test_runs_that_are_not_there_are_one_line(
-    make_run: Callable[..., Run],
+def test_bad_input_is_one_line(
+    miniature: Path,
+    words: Words,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    words: list[str],
+    more: list[str],
     message: str,
 ) -> None:
-    run = make_run("mha", 0)
-    places = {"RUN": str(run.folder), "DIR": str(tmp_path)}
-    assert main([places.get(word, word) for word in words] + ["--out", str(tmp_path / "out")]) == 2
+    name, *options = more
+    out = tmp_path / "out"
+    line = [name, "--out", str(out)] if name == "serving" else words(name, out)
+    assert main([*line, *options]) == 2
     error = capsys.readouterr().err
-    assert re.fullmatch(rf"bash scripts/study.sh [a-z-]+: error: .*{message}.*\n", error)
+    assert message in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.rglob("train.log"))

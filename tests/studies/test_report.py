@@ -1,0 +1,81 @@
+"""The report of a study: Dunnett's test, differences, and what is not finished."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from fairseq_mhe.runs.recipes import RECIPES
+from fairseq_mhe.runs.run import Run
+from studies.report import dunnett, report
+from studies.study import MHA, MHE, Study, Variant, everywhere
+
+CONTROL = [20.1, 20.9, 20.4]
+
+
+def test_one_comparison_is_students_test() -> None:
+    (p_value,) = dunnett([[19.5, 19.9, 19.1]], CONTROL)
+    expected = stats.ttest_ind([19.5, 19.9, 19.1], CONTROL).pvalue
+    assert p_value == pytest.approx(expected, abs=1e-3)
+
+
+def test_dunnetts_own_example() -> None:
+    """Blood counts under two drugs and without (Dunnett 1955): only the second differs at 1%."""
+    control = [7.40, 8.50, 7.20, 8.24, 9.84, 8.32]
+    drugs = [[9.76, 8.80, 7.68, 9.36], [12.80, 9.68, 12.16, 9.20, 10.55]]
+    assert dunnett(drugs, control) == pytest.approx([0.62, 0.0059], abs=2e-3)
+
+
+@pytest.mark.parametrize("seeds", [CONTROL[:1], [20.0, math.nan, 20.1]])
+def test_a_single_seed_and_a_training_that_diverged_have_no_p(seeds: list[float]) -> None:
+    assert dunnett([[19.0]], seeds) == [None]
+    known = dunnett([seeds, [19.5, 19.9, 19.1]], CONTROL)
+    assert (known[0] is None) == (math.nan in seeds)
+    assert known[1] is not None
+
+
+def test_the_report_compares_each_variant_with_its_reference(
+    make_run: Callable[..., Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = {MHE: (12, 11, 12), MHA: (4, 5, 4), "sha": (11, 12, 12), "mqa": (18, 19, 18)}
+    questions = {"reference": "both", "other": "the others"}
+    variants = [
+        Variant(name, "reference" if name in (MHE, MHA) else "other", everywhere(name), MHE)
+        for name in wrong
+    ]
+    left = Variant("el", "other", everywhere("el"), MHE)
+    done = {
+        each: [make_run(each.name, wrong[each.name][seed - 1], seed) for seed in (1, 2, 3)]
+        for each in variants
+    }
+    study = Study("trial", "A trial", questions, lambda args, recipe: variants)
+    args = argparse.Namespace(
+        out=tmp_path / "out", data=tmp_path / "home-assistant", subset="test", cpu=True, typed=["x"]
+    )
+    recipe = RECIPES["tiny"]
+    assert not report(study, recipe, [*variants, left], dict(list(done.items())[1:]), args, True)
+    assert report(study, recipe, [*variants, left], done, args, True)
+    text = (args.out / "trial.md").read_text()
+    assert capsys.readouterr().out == text
+    assert text.startswith("# A trial: tiny, data home-assistant; seeds 1, 2, 3\n")
+    assert "## other: the others" in text
+    assert "- Not finished, and left out: el.\n" in text
+    found = json.loads((args.out / "trial.json").read_text())
+    by_name = {summary["variant"]: summary for summary in found["variants"]}
+    assert "bleu_p" not in by_name[MHE]
+    bleus = {name: summary["bleu_of_seeds"] for name, summary in by_name.items()}
+    expected = stats.dunnett(
+        *(bleus[name] for name in (MHA, "sha", "mqa")), control=bleus[MHE], random_state=0
+    ).pvalue
+    for name, p_value in zip((MHA, "sha", "mqa"), expected, strict=True):
+        mean = sum(bleus[name]) / 3 - sum(bleus[MHE]) / 3
+        assert by_name[name]["bleu_difference"] == pytest.approx(mean, abs=2e-4)
+        assert by_name[name]["bleu_p"] == p_value
+    assert by_name[MHA]["bleu_p"] < 0.01 < by_name["sha"]["bleu_p"]
+    assert by_name["sha"]["loss_difference"] == 0
