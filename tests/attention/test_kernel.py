@@ -135,18 +135,6 @@ def test_padding_side() -> None:
         assert mask.hides_padding(padding) is hidden
 
 
-def test_the_device_is_asked_once_a_step() -> None:
-    """Six layers, one reduction of the padding; the next step's padding is another tensor."""
-    q, k, v = (random(3, 4, 6, 5, seed=seed) for seed in range(3))
-    mask = CausalMask(6)
-    with Operators() as operators:
-        for step in range(2):
-            padding = right_padding(3, 6).clone()
-            for _ in range(6):
-                attend(q, k, v, scale=0.5, key_padding_mask=padding, attn_mask=mask)
-            assert [name for name, _ in operators.seen].count("any") == step + 1
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("keys", [9, 16])
 def test_the_plain_softmax_is_computed_in_float32(keys: int, dtype: torch.dtype) -> None:
@@ -212,25 +200,6 @@ class LargestTensor(TorchDispatchMode):
                     self.elements, tensor.untyped_storage().nbytes() // tensor.element_size()
                 )
         return out
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-@pytest.mark.parametrize(("key_heads", "value_heads"), [(1, 1), (2, 2), (8, 8), (1, 8)])
-def test_one_decoding_step_never_writes_the_heads_out(
-    key_heads: int, value_heads: int, beam: int
-) -> None:
-    """One query against S keys writes scores (S a head and hypothesis), but no copy of the cache,
-    expanded or not.
-    """
-    sentences, heads, keys, width = 3, 8, 50, 64
-    q = random(sentences * beam, heads, 1, width, dtype=torch.float32)
-    k = random(sentences, key_heads, keys, width, dtype=torch.float32)
-    v = random(sentences, value_heads, keys, width, dtype=torch.float32)
-    with LargestTensor() as largest:
-        attend(q, k, v, scale=0.1)
-    scores = sentences * beam * heads * keys
-    assert largest.elements <= max(scores, q.numel())
-    assert largest.elements < min(k.numel(), v.numel()) * heads
 
 
 @pytest.mark.parametrize(

@@ -90,18 +90,6 @@ def test_equals_fairseqs_forward_and_backward(
         torch.testing.assert_close(gradient, other, **tolerance)
 
 
-def test_head_weights_equal_fairseqs() -> None:
-    ours = make_layer("mha", "cross", bias=True)
-    x, y = random(T, B, EMBED_DIM), random(S, B, EMBED_DIM, seed=1)
-    arguments = {
-        "key_padding_mask": right_padding(B, S),
-        "need_head_weights": True,
-        "static_kv": True,
-    }
-    expected = fairseqs(ours, "cross")(x, y, y, **arguments)[1]
-    torch.testing.assert_close(ours(x, y, y, **arguments)[1], expected, **FLOAT32_SOFTMAX)
-
-
 @pytest.mark.parametrize("memory", [256, 128])
 def test_is_initialised_as_fairseqs(memory: int) -> None:
     """fairseq's projections start smaller where all three could be one matrix."""

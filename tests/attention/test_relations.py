@@ -233,22 +233,3 @@ def test_relation(
             w.permute(2, 1, 0, 3)[real] for w in (weights, expected_weights)
         )  # (H, B, T, S) -> (T, B, H, S)
         torch.testing.assert_close(*by_query, **EXACT)
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize("place", PLACES)
-def test_relation_needs_those_weights(relation: str, place: str) -> None:
-    """With weights of its own the other layer does something else: the relation is not one between
-    any two layers.
-    """
-    kind, convert = RELATIONS[relation]
-    sizes = {"place": place, "embed_dim": 24, "num_heads": 4, "bias": False}
-    one = make_layer(kind, **sizes)
-    with torch.no_grad():
-        other = convert(one, sizes)
-    x = random(5, 3, 24)
-    one = make_layer(kind, **sizes)
-    torch.nn.init.normal_(
-        one.k_proj.weight if hasattr(one, "k_proj") else one.q_proj.weight, std=0.4
-    )
-    assert not torch.allclose(other(x, x, x)[0], one(x, x, x)[0])

@@ -76,20 +76,13 @@ def test_the_offset_of_mhe_mul_counts(offset: float) -> None:
     torch.testing.assert_close(by_hand(attention.written_out(), x, x), expected)
 
 
-def test_channels_that_no_head_mixes_are_left_out() -> None:
-    attention = sublayer("collaborative", collaborative_dim=8)
-    with torch.no_grad():
-        attention.mixing[:, 4:] = 0
-    assert attention.written_out().key.size(1) == 4
-    assert attention.written_out().of_width(4).key.size(1) == 4
-
-
 def test_the_channels_that_a_head_mixes_are_those_that_stay() -> None:
     attention = sublayer("collaborative", collaborative_dim=8)
     with torch.no_grad():
         attention.mixing[:, :4] = 0
         attention.mixing[0, 4] = 0  # each head has channels of its own
         attention.mixing[0, 1] = 0.7
+    assert attention.written_out().key.size(1) == 4  # those that no head mixes are left out
     x = torch.randn(5, C, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     expected = attention(x.unsqueeze(1), x.unsqueeze(1), x.unsqueeze(1))[0].squeeze(1)
     torch.testing.assert_close(by_hand(attention.written_out(), x, x), expected)
@@ -127,8 +120,3 @@ def test_which_kinds_have_no_heads_and_why(kind: str) -> None:
     told = f"{kind} attention is not written out as ordinary heads: {KINDS[kind].no_heads}"
     with pytest.raises(UserError, match=told):
         sublayer(kind).written_out()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sublayers_know_their_kind(kind: str) -> None:
-    assert build_attention(kind, C, N).kind == kind

@@ -231,25 +231,6 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
         torch.testing.assert_close(folded_first.state_dict()[name], expected, rtol=1e-5, atol=1e-6)
 
 
-def test_mhe_mul_is_refused_for_a_reason(tmp_path: Path) -> None:
-    """The mean of folded MHE-Mul checkpoints is another model than the fold of their mean."""
-    sources = [
-        open_source(
-            save(
-                tmp_path / f"{seed}.pt",
-                stir(make_model(attention="mhe_mul"), seed),
-                attention="mhe_mul",
-            )
-        )
-        for seed in (1, 2)
-    ]
-    states = [folded(source, tmp_path / "folded.pt").state_dict() for source in sources]
-    average_checkpoints([source.path for source in sources], tmp_path / "average.pt")
-    right = folded(open_source(tmp_path / "average.pt"), tmp_path / "right.pt").state_dict()
-    name = "encoder.layers.0.self_attn.q_proj.weight"
-    assert ((states[0][name] + states[1][name]) / 2 - right[name]).abs().max() > 0.01
-
-
 def test_collaborative_attention_wider_than_a_head_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
