@@ -58,6 +58,10 @@ _GROUPS = {
 SUBCOMMANDS = {name: entry for group in _GROUPS.values() for name, entry in group.items()}
 
 
+#: Subcommands that register our models with fairseq themselves, if they need them at all.
+_WITHOUT_FAIRSEQ = ("translate",)
+
+
 def _overview() -> str:
     """All subcommands under their headings."""
     lines = []
@@ -70,7 +74,8 @@ def _overview() -> str:
 
 def _module(name: str) -> Any:
     """The subcommand's module."""
-    fairseq_mhe.register()
+    if name not in _WITHOUT_FAIRSEQ:
+        fairseq_mhe.register()
     return importlib.import_module(f"fairseq_mhe.{SUBCOMMANDS[name][0]}")
 
 

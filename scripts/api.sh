@@ -6,6 +6,5 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 set_up fairseq,docs "$@"
-# pdoc takes the last -o: the options come last. The demo's page is a script of streamlit's, which need not be installed.
-export PYTHONWARNINGS="ignore:Couldn't import fairseq_mhe.deploy.demo_page"
-run -m pdoc -o "$repository/runs/api" --docformat google fairseq_mhe '!fairseq_mhe.deploy.demo_page'
+# pdoc takes the last -o: the options come last. A bundle's examples are programs, which would run when they are imported.
+run -m pdoc -o "$repository/runs/api" --docformat google fairseq_mhe '!fairseq_mhe.deploy.examples'

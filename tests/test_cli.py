@@ -10,7 +10,7 @@ import pytest
 from fairseq_mhe import cli
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"]])
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["translate", "--help"]])
 def test_commands_without_a_model_import_neither_torch_nor_fairseq(words: list[str]) -> None:
     line = [sys.executable, "-X", "importtime", "-m", "fairseq_mhe.cli", *words]
     done = subprocess.run(line, capture_output=True, text=True, check=True)

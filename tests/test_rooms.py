@@ -24,7 +24,10 @@ FLOORS = (
     ("cli",),
 )
 #: Modules that need an optional package at their top, so that who needs them imports them late.
-OPTIONAL = {"fairseq_mhe.convert.shared_heads": "ctranslate2"}
+OPTIONAL = {
+    "fairseq_mhe.convert.shared_heads": "ctranslate2",
+    "fairseq_mhe.deploy.fairseq_engine": "fairseq",
+}
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 
 

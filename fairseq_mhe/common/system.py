@@ -2,11 +2,14 @@
 
 import functools
 import hashlib
+import importlib.util
 import os
 import platform
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
+
+from fairseq_mhe.common.errors import UserError
 
 _GIB = 2**30
 _CONTAINERS_LIMIT = Path("/sys/fs/cgroup/memory.max")
@@ -35,6 +38,12 @@ def memory() -> int:
         return min(machines, int(_CONTAINERS_LIMIT.read_text()))
     except (OSError, ValueError):  # no control groups of version 2, or no limit: "max"
         return machines
+
+
+def require(package: str) -> None:
+    """Raises UserError where an optional package is not installed."""
+    if importlib.util.find_spec(package) is None:
+        raise UserError(f"{package} is not installed: pip install {package}")
 
 
 def installed(packages: Iterable[str]) -> dict[str, str]:

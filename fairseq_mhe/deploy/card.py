@@ -1,170 +1,169 @@
-"""The model card: README.md of a bundle, in the form that the Hugging Face hub reads."""
+"""The facts about a model, and its card: README.md in the form that the Hugging Face hub reads."""
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
 from typing import Any
 
+from fairseq_mhe.checkpoints.safe_load import provenance, updates_made
 from fairseq_mhe.common.errors import one_line
-from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.common.system import installed
+from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.models.rows import nearest_row
+from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.runs.run import Run, kind_name
+from fairseq_mhe.runs.scoring import read_scores
 
-_BUNDLE_FILES = (
-    "`bundle.json` says what is done to text and how the model was decoded, `SHA256SUMS` holds the "
-    "checksum of each file (`sha256sum -c SHA256SUMS`). There is no pickle in it."
-)
-_LIMITS = (
-    "Trained on the data named above only: text of other kinds is translated badly.",
-    "One sentence a line: longer text was not seen in training.",
-    "The translations were scored automatically (see the signature), not by people.",
-)
+_TEMPLATE = Path(__file__).with_name("card.md")
+_PACKAGES = ("fairseq-mhe", "torch", "ve-fairseq", "fairseq", "ctranslate2", "safetensors")
+#: sha256 of the source's training text of the embedded corpus.
+_HOME_ASSISTANT = "afdf8d54796024dbfce94d7cdf8d34863fd603f861034b4fb18f9123d4bd70f1"
+_SUBSET = "test"
+_UNKNOWN = "not known"
 
 
-def card(
-    format: str,
-    config: Mapping[str, Any],
-    text: TextProcessing,
-    example: str,
-    needs: tuple[str, ...],
-    notes: tuple[str, ...] = (),
-) -> str:
+@dataclass(frozen=True)
+class Data:
+    """What only a person can say of the data: its name, and the SPDX name of its licence."""
+
+    name: str | None = None
+    licence: str | None = None
+
+
+def facts(trained: Trained, data: Data) -> dict[str, Any]:
+    """What bundle.json says about a model, None for what is not known."""
+    model, source, run = trained.source.model, trained.source, trained.run
+    cache = cache_bytes(model)
+    return {
+        "row": run.row if run else nearest_row(source.options).name,
+        "attention": source.attention,
+        "parameters": total_parameters(model),
+        "attention_parameters": attention_parameters(model),
+        "cache_bytes_per_target_token": cache.per_target_token,
+        "cache_bytes_per_source_token": cache.per_source_token,
+        "updates": updates_made(source.state),
+        "data": _data(trained.data, data),
+        "versions": installed(_PACKAGES),
+        "command": provenance(source.state).get("made_by"),
+        "training": None,
+        "scores": None,
+        **(_run_facts(run) if run else {}),
+    }
+
+
+def _run_facts(run: Run) -> dict[str, Any]:
+    """The command and settings of a run, and its scores if it has any."""
+    kind = kind_name(run.settings["attention"])
+    known: dict[str, Any] = {
+        "command": f"train {run.row} {kind} --seed {run.seed} --data DATA",
+        "training": run.settings["training"],
+    }
+    path = run.subset(_SUBSET) / "scores.json"
+    if path.is_file():
+        scores = read_scores(path)
+        known["scores"] = {
+            "subset": _SUBSET,
+            "sentences": scores.sentences,
+            "bleu": vars(scores.bleu),
+            "chrf": vars(scores.chrf),
+        }
+    return known
+
+
+def _data(folder: DataFolder | None, data: Data) -> dict[str, Any]:
+    known: dict[str, Any] = {"name": data.name, "licence": data.licence}
+    if folder is None:
+        return known
+    manifest = folder.manifest
+    inputs = manifest["steps"].get("clean", {}).get("made_from", {}).get("inputs", {})
+    if any(_HOME_ASSISTANT in corpus for corpus in inputs.get("train", ())):
+        known["name"] = data.name or "Home Assistant's interface (embedded corpus)"
+        known["licence"] = data.licence or "apache-2.0"
+    known["name"] = known["name"] or (manifest.get("source") or {}).get("corpus")
+    return {**known, "lines": manifest.get("lines"), "fingerprint": folder.fingerprint}
+
+
+def card(config: Mapping[str, Any], needs: str, note: str) -> str:
     """The text of README.md.
 
-    ``config``: bundle.json's content; ``needs``: what pip installs for the ``example``; ``notes``:
-    sentences about the ``format``.
+    ``config``: bundle.json's content; ``needs``: what pip installs for the example; ``note``: a
+    sentence about the format.
     """
-    facts = config["facts"]
-    source, target = text.languages
-    kinds = ", ".join(sorted(set(facts["attention"].values())))
-    title = f"{source}-{target}, Transformer {facts['row']} with {kinds} attention"
-    sections = [
-        _header(format, config, text, title),
-        f"# {title}\n",
-        f"Translates {source} into {target}. {_BUNDLE_FILES}\n",
-        f"## Use\n\n    pip install {' '.join(map(repr, needs))}\n    python example.py\n",
-        f"```python\n{example}```\n",
-        "".join(f"{note}\n" for note in notes),
-        f"## What is done to text\n\n{_steps(text)}",
-        f"## Model\n\n{_table(_model_rows(facts))}",
-        f"## Data and training\n\n{_table(_training_rows(facts))}",
-        _training_block(facts),
-        f"## Scores\n\n{_scores(facts, config['decoding'])}",
-        "## Limits\n\n" + "".join(f"- {limit}\n" for limit in _LIMITS),
-    ]
-    return "\n".join(section for section in sections if section)
+    known, data = config["facts"], config["facts"]["data"]
+    source, target = config["text"]["source_lang"], config["text"]["target_lang"]
+    kinds = sorted(set(known["attention"].values()))
+    title = f"{source}-{target}, Transformer {known['row']} with {', '.join(kinds)} attention"
+    pairs = [f"{split} {count:,}" for split, count in (data.get("lines") or {}).items()]
+    values = {
+        "metadata": _metadata(config, kinds, title),
+        "title": title,
+        "source": source,
+        "target": target,
+        "needs": needs,
+        "note": note,
+        "text": json.dumps(config["text"]),
+        "row": known["row"],
+        "attention": ", ".join(f"{place}: `{kind}`" for place, kind in known["attention"].items()),
+        "parameters": f"{known['parameters']:,}",
+        "attention_parameters": f"{known['attention_parameters']:,}",
+        "cache_target": f"{known['cache_bytes_per_target_token']:,}",
+        "cache_source": f"{known['cache_bytes_per_source_token']:,}",
+        "data": _cell(data["name"]),
+        "licence": _cell(data["licence"]),
+        "pairs": ", ".join(pairs) or _UNKNOWN,
+        "fingerprint": _cell(data.get("fingerprint")),
+        "updates": f"{known['updates']:,}",
+        "command": f"`fairseq-mhe {known['command']}`" if known["command"] else _UNKNOWN,
+        "training": f"Settings of the training: `{json.dumps(known['training'])}`",
+        "scores": _scores(known["scores"]),
+        "beam": config["decoding"]["beam"],
+        "lenpen": f"{config['decoding']['lenpen']:g}",
+    }
+    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(values)
 
 
-def _header(format: str, config: Mapping[str, Any], text: TextProcessing, title: str) -> str:
-    """The metadata; JSON values are YAML."""
-    facts = config["facts"]
-    library = {"huggingface": "transformers", "fairseq": "fairseq"}.get(format, format)
-    data = facts["data"]["name"] or "unnamed"
-    head: dict[str, Any] = {
-        "language": list(text.languages),
-        "license": facts["data"]["licence"] or "unknown",
+def _cell(value: str | None) -> str:
+    """A value in a table of Markdown."""
+    return one_line(value).replace("|", "\\|") if value else _UNKNOWN
+
+
+def _metadata(config: Mapping[str, Any], kinds: list[str], title: str) -> str:
+    """The hub's metadata as YAML, whose values are JSON."""
+    known = config["facts"]
+    library = {"huggingface": "transformers"}.get(config["format"], config["format"])
+    values: dict[str, Any] = {
+        "language": [config["text"]["source_lang"], config["text"]["target_lang"]],
+        "license": known["data"]["licence"] or "unknown",
         "library_name": library,
         "pipeline_tag": "translation",
-        "tags": ["translation", "fairseq-mhe", *sorted(set(facts["attention"].values()))],
+        "tags": ["translation", "fairseq-mhe", *kinds],
         "metrics": ["bleu", "chrf"],
     }
-    if facts["scores"]:
-        metrics = [
-            {"type": name, "value": facts["scores"][name]["score"], "name": label}
-            for name, label in (("bleu", "BLEU (sacreBLEU)"), ("chrf", "chrF (sacreBLEU)"))
-        ]
+    if scores := known["scores"]:
+        dataset = {"name": known["data"]["name"] or "unnamed", "type": "text"}
+        metrics = [{"type": name, "value": scores[name]["score"]} for name in ("bleu", "chrf")]
         result = {
             "task": {"type": "translation"},
-            "dataset": {"name": data, "type": "text", "split": facts["scores"]["subset"]},
+            "dataset": {**dataset, "split": scores["subset"]},
             "metrics": metrics,
         }
-        head["model-index"] = [{"name": title, "results": [result]}]
-    lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in head.items()]
-    return "\n".join(["---", *lines, "---\n"])
-
-
-def _steps(text: TextProcessing) -> str:
-    """In words, what a program has to do."""
-    source, target = text.languages
-    steps = [
-        "Unicode's composed form (NFC), without control characters, single spaces between words"
-    ]
-    if text.punctuation:
-        steps.append(f"punctuation as Moses' normalize-punctuation writes it ({source})")
-    if text.tokenised:
-        escapes = "with XML escapes" if text.escaped else "without XML escapes"
-        steps.append(
-            f"Moses' tokeniser for {source} (sacremoses), {escapes}, without hyphen splitting"
-        )
-    if text.lowercase:
-        steps.append("small letters")
-    if text.model.kind == "bpe":
-        steps.append("byte-pair encoding by subword-nmt with `bpe.codes`")
-        back = "`@@ ` is removed"
-    else:
-        steps.append("SentencePiece with `sentencepiece.model`")
-        back = "spaces are removed, and U+2581 becomes a space"
-    steps.append("translation of the subwords, up to the end of the sentence")
-    if text.escaped:
-        back += ", XML escapes become characters"
-    if text.tokenised:
-        back += f", and Moses' detokeniser for {target} joins punctuation to words"
-    return "".join(f"{n}. {step}\n" for n, step in enumerate([*steps, f"back: {back}"], 1))
-
-
-def _model_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    kinds = facts["attention"]
-    return [
-        ("architecture", f"encoder-decoder Transformer, row `{facts['row']}` of fairseq-mhe"),
-        ("attention", ", ".join(f"{place}: `{kind}`" for place, kind in kinds.items())),
-        ("parameters", f"{facts['parameters']:,}"),
-        ("of them attention", f"{facts['attention_parameters']:,}"),
-        (
-            "key/value cache in fairseq-mhe (float32)",
-            f"{facts['cache_bytes_per_target_token']:,} bytes a target token and hypothesis, "
-            f"{facts['cache_bytes_per_source_token']:,} a source token",
-        ),
-    ]
-
-
-def _training_rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    data = facts["data"]
-    lines = data.get("lines") or {}
-    rows = [
-        ("data", data["name"] or "not named by who exported the model"),
-        ("licence of the data", data["licence"] or "not named by who exported the model"),
-        ("pairs", ", ".join(f"{split} {count:,}" for split, count in lines.items()) or "not known"),
-        ("updates", f"{facts['updates']:,}"),
-    ]
-    if data.get("fingerprint"):
-        rows.append(("fingerprint of the data folder", f"`{data['fingerprint']}`"))
-    if facts["made_by"]:
-        rows.append(("made by", f"`fairseq-mhe {facts['made_by']}`"))
-    return rows
-
-
-def _training_block(facts: Mapping[str, Any]) -> str:
-    if not facts["training"]:
-        return ""
-    settings = json.dumps(facts["training"])
-    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    return (
-        f"A run of these settings is made by `{facts['command']}` with options for what differs "
-        f"from the row's recipe:\n\n```json\n{settings}\n```\n\nExported with {versions}.\n"
+        values["model-index"] = [{"name": title, "results": [result]}]
+    return "\n".join(
+        f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()
     )
 
 
-def _scores(facts: Mapping[str, Any], decoding: Mapping[str, Any]) -> str:
-    found = facts["scores"]
-    how = f"beam {decoding['beam']}, length penalty {decoding['lenpen']:g}"
-    if not found:
-        return f"Not scored. Decoded by default with {how}.\n"
-    lines = []
+def _scores(scores: Mapping[str, Any] | None) -> str:
+    if not scores:
+        return "Not scored."
+    lines = [
+        f"On {scores['sentences']:,} detokenised sentences of {scores['subset']}, by fairseq:\n"
+    ]
     for name, label in (("bleu", "BLEU"), ("chrf", "chrF")):
-        score = found[name]
-        shown = f"{score['score']:.2f} ± {score['confidence']:.2f}"
-        lines.append(f"- {label} {shown} (`{score['signature']}`)\n")
-    told = f"{found['subset']}, {found['sentences']:,} detokenised sentences, {how}, by fairseq."
-    return f"{''.join(lines)}\n{told}\n"
-
-
-def _table(rows: list[tuple[str, str]]) -> str:
-    cells = [(name, one_line(value).replace("|", "\\|")) for name, value in rows]
-    return "| | |\n|---|---|\n" + "".join(f"| {name} | {value} |\n" for name, value in cells)
+        score = scores[name]
+        value = f"{score['score']:.2f} ± {score['confidence']:.2f}"
+        lines.append(f"- {label} {value} (`{score['signature']}`)")
+    return "\n".join(lines)

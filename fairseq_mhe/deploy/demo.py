@@ -1,80 +1,95 @@
 """``fairseq-mhe demo``: a local page on which models translate side by side."""
 
 import argparse
-import importlib.util
-import signal
-import socket
-import subprocess
-import sys
+import tempfile
+import time
 from pathlib import Path
+from typing import Any
+
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from matplotlib.image import imread
 
 from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.system import require
 from fairseq_mhe.deploy.bundle import open_bundle
+from fairseq_mhe.deploy.engine import FAIRSEQ
+from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
+from fairseq_mhe.deploy.trained import Trained, read_bundle
+from fairseq_mhe.deploy.translator import Translator
+from fairseq_mhe.models.counting import cache_bytes
+from fairseq_mhe.report.attention_map import attention_map, draw, encode
 
-ADDRESS = "127.0.0.1"
-_PAGE = Path(__file__).with_name("demo_page.py")
+EXAMPLE = "Failed to connect."
+
+
+class DemoModel:
+    """A bundle for fairseq in memory, on the CPU; another one raises UserError."""
+
+    def __init__(self, folder: Path) -> None:
+        bundle = open_bundle(folder)
+        if bundle.format != FAIRSEQ:
+            raise UserError(f"{folder} is a bundle for {bundle.format}: export one for fairseq")
+        self.trained: Trained = read_bundle(bundle)
+        self.translator = Translator(self.trained.loaded(FairseqEngine(self.trained, cpu=True)))
+        self.name = f"{bundle.facts['row']}, {self.trained.source.attention_words}"
+        self.show(EXAMPLE)  # the first translation takes longer
+
+    def show(self, sentence: str) -> list[Any]:
+        """The translation, its time and cache in words, and a picture of the cross-attention."""
+        trained, (longest_source, longest_target) = self.trained, self.trained.positions
+        task = TranslationTask(TranslationConfig(), *trained.dictionaries)
+        source = encode(sentence, 0, trained.text, task.source_dictionary, longest_source)  # (1, S)
+        begin = time.perf_counter()
+        (line,) = self.translator.translate([sentence])
+        milliseconds = 1000 * (time.perf_counter() - begin)
+        target = encode(line, 1, trained.text, task.target_dictionary, longest_target)  # (1, T)
+        model: Any = trained.source.model
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "map.png"
+            draw(attention_map(model, task, "cross", source, target), self.name, path)
+            picture = imread(path)
+        cache = cache_bytes(model).per_sentence(
+            source.size(1), target.size(1), beam=trained.decoding.beam
+        )
+        facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache at the end: {cache:,} bytes"
+        return [line, facts, (255 * picture).astype("uint8")]
+
+
+def page(models: list[DemoModel]) -> Any:
+    """A box for a sentence, and a column for each model."""
+    import gradio
+
+    def show(sentence: str) -> list[Any]:
+        try:
+            return [value for model in models for value in model.show(sentence)]
+        except UserError as error:
+            raise gradio.Error(str(error)) from None
+
+    columns = []
+    with gradio.Blocks(title="fairseq-mhe", analytics_enabled=False) as blocks:
+        box = gradio.Textbox(EXAMPLE, label="A sentence")
+        button = gradio.Button("Translate")
+        with gradio.Row():
+            for model in models:
+                with gradio.Column():
+                    columns += [gradio.Textbox(label=model.name), gradio.Markdown(), gradio.Image()]
+        button.click(show, box, columns)
+        box.submit(show, box, columns)
+    return blocks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe demo``."""
-    add = parser.add_argument
-    told = "bundles of the format fairseq (fairseq-mhe export), a column each"
-    add("bundles", nargs="+", type=Path, metavar="BUNDLE", help=told)
-    told = "(default: %(default)s)"
-    add("--port", type=at_least(1, 65535), default=8501, metavar="N", help=told)
-    add("--open", action="store_true", help="open a browser")
+    help_ = "bundles of the format fairseq (fairseq-mhe export), a column each"
+    parser.add_argument("bundles", nargs="+", type=Path, metavar="BUNDLE", help=help_)
+    help_ = "port of this machine (default: %(default)s)"
+    parser.add_argument("--port", type=at_least(1, 65535), default=7860, metavar="N", help=help_)
+    parser.add_argument("--open", action="store_true", help="open a browser")
 
 
-def run(args: argparse.Namespace) -> int:
-    """Serve the page on this machine only, until Ctrl-C.
-
-    Raises:
-        UserError: streamlit is not installed, a bundle is none or for other languages than the
-            first, or the port is taken.
-    """
-    if importlib.util.find_spec("streamlit") is None:
-        raise UserError("streamlit is not installed: pip install 'fairseq-mhe[demo]'")
-    first, *others = bundles = [open_bundle(path) for path in args.bundles]
-    for other in others:
-        if other.languages != first.languages:
-            raise UserError(
-                f"{other.folder} translates {'-'.join(other.languages)}, {first.folder} "
-                f"{'-'.join(first.languages)}: show them on pages of their own"
-            )
-    for bundle in bundles:
-        if bundle.format != "fairseq":
-            raise UserError(
-                f"{bundle.folder} is a bundle for {bundle.format}: export it with --format fairseq"
-            )
-    _check_free(args.port)
-    line = [sys.executable, "-m", "streamlit", "run", str(_PAGE)]
-    line += ["--server.address", ADDRESS, "--server.port", str(args.port)]
-    line += ["--server.headless", "false" if args.open else "true"]
-    line += ["--browser.gatherUsageStats", "false", "--server.fileWatcherType", "none"]
-    line += ["--client.toolbarMode", "minimal", "--"]
-    line += [str(path.resolve()) for path in args.bundles]
-    say(f"http://{ADDRESS}:{args.port} (Ctrl-C ends it)")
-    for ending in (signal.SIGINT, signal.SIGTERM):  # the server ends with this process
-        signal.signal(ending, signal.default_int_handler)
-    server = subprocess.Popen(line, stdout=subprocess.DEVNULL)
-    try:
-        return server.wait()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _check_free(port: int) -> None:
-    """Raises UserError where another program has the port."""
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((ADDRESS, port))
-        except OSError as error:
-            raise UserError(
-                f"port {port} of {ADDRESS} cannot be had ({error.strerror}): give another --port"
-            ) from None
+def run(args: argparse.Namespace) -> None:
+    """Serve the page on this machine only, until Ctrl-C."""
+    require("gradio")
+    models = [DemoModel(path) for path in args.bundles]
+    page(models).launch(server_name="127.0.0.1", server_port=args.port, inbrowser=args.open)

@@ -1,13 +1,13 @@
-"""What an engine is: sentences in subwords to hypotheses in subwords, a batch at a time."""
+"""What an engine does: sentences in subwords to hypotheses in subwords, a batch at a time."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from fairseq.data import data_utils
-
+from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.decoding import Decoding
+
+AUTO, FAIRSEQ, CTRANSLATE2 = ENGINES = ("auto", "fairseq", "ctranslate2")
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Hypothesis:
 
 
 class Engine(ABC):
-    """A loaded model; ``name`` is the word that chooses it."""
+    """A loaded model; ``name`` is one of `ENGINES`."""
 
     name: str
 
@@ -37,29 +37,30 @@ class Engine(ABC):
         """
 
 
-def most_subwords(sentences: Sequence[Sequence[str]], decoding: Decoding, longest: int) -> int:
-    """fairseq's limit of a batch's translations, their ends not counted, by its longest source.
+@dataclass(frozen=True)
+class Loaded:
+    """A model ready to translate.
 
-    ``longest``: tokens that a model can say, the end included.
+    ``positions``: the most tokens of a source and of a target, their ends included.
     """
-    source = max(map(len, sentences)) + 1
-    return max(1, min(int(decoding.max_len_a * source + decoding.max_len_b), longest - 1))
+
+    text: TextProcessing
+    engine: Engine
+    decoding: Decoding
+    positions: tuple[int, int]
 
 
 def batches(sentences: Sequence[Sequence[str]], max_tokens: int) -> Iterator[list[int]]:
-    """The places of sentences of like lengths together, shortest first.
+    """The indices of sentences of similar lengths together, shortest first.
 
-    A batch has at most ``max_tokens``, each sentence's end and what it is filled up with included,
-    as fairseq counts them; a longer sentence is a batch of its own.
+    A batch has at most ``max_tokens``, ends and padding included; a longer sentence is a batch by
+    itself.
     """
-    lengths = np.array([len(sentence) + 1 for sentence in sentences], dtype=np.int64)
-    order = np.argsort(lengths, kind="stable")
-    found = data_utils.batch_by_size(
-        order,
-        num_tokens_fn=lambda place: int(lengths[place]),
-        num_tokens_vec=lengths[order],
-        max_tokens=max(max_tokens, int(lengths.max(initial=1))),
-        required_batch_size_multiple=1,
-    )
-    for batch in found:
-        yield [int(place) for place in batch]
+    batch: list[int] = []
+    for index in sorted(range(len(sentences)), key=lambda index: len(sentences[index])):
+        if batch and (len(batch) + 1) * (len(sentences[index]) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

@@ -1,7 +1,9 @@
-"""Translation by fairseq's beam search, as fairseq-generate does it, with one model in memory."""
+"""Translation of models for fairseq: by fairseq's beam search, or converted for CTranslate2."""
 
-import threading
+import importlib.util
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,15 +13,19 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.deploy.engine import Engine, Hypothesis
-from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.common.system import cpu_flags
+from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
+from fairseq_mhe.deploy.bundle import Bundle
+from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
+from fairseq_mhe.deploy.engine import AUTO, CTRANSLATE2, FAIRSEQ, Engine, Hypothesis, Loaded
+from fairseq_mhe.deploy.trained import Trained, open_trained, read_bundle
 from fairseq_mhe.runs.decoding import Decoding
 
 
 class FairseqEngine(Engine):
-    """On a GPU where torch sees one; callers in several threads take turns."""
+    """As fairseq-generate translates, on a GPU where torch sees one."""
 
-    name = "fairseq"
+    name = FAIRSEQ
 
     def __init__(self, trained: Trained, int8: bool = False, cpu: bool = False) -> None:
         """Make the model ready to generate, in place.
@@ -38,7 +44,6 @@ class FairseqEngine(Engine):
         except ErrorExit as error:
             raise UserError(error.message) from None
         self._model = model
-        self._lock = threading.Lock()  # the masks and packed weights that a model keeps
 
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
@@ -54,23 +59,82 @@ class FairseqEngine(Engine):
         )
         tokens = [self._numbers(sentence) for sentence in sentences]
         dataset = task.build_dataset_for_inference(tokens, [len(each) for each in tokens])
-        batch = dataset.collater([dataset[place] for place in range(len(tokens))])
-        with self._lock:
-            generator = task.build_generator([self._model], settings)
-            if self._cuda:
-                batch = utils.move_to_cuda(batch)
-            results = task.inference_step(generator, [self._model], batch)
-        found: list[list[Hypothesis]] = [[] for _ in tokens]
-        for place, hypotheses in zip(batch["id"].tolist(), results, strict=True):
-            found[place] = [self._hypothesis(each) for each in hypotheses[:nbest]]
-        return found
+        batch = dataset.collater([dataset[index] for index in range(len(tokens))])
+        if self._cuda:
+            batch = utils.move_to_cuda(batch)
+        generator = task.build_generator([self._model], settings)
+        results = task.inference_step(generator, [self._model], batch)
+        found = dict(zip(batch["id"].tolist(), results, strict=True))
+        return [
+            [self._hypothesis(each) for each in found[index][:nbest]]
+            for index in range(len(tokens))
+        ]
 
     def _numbers(self, sentence: Sequence[str]) -> torch.Tensor:
         """(S,): the numbers of the subwords and of the end."""
         words = self._task.source_dictionary
-        numbers = [words.index(word) for word in sentence]
-        return torch.tensor([*numbers, words.eos()])
+        return torch.tensor([*map(words.index, sentence), words.eos()])
 
     def _hypothesis(self, found: dict[str, Any]) -> Hypothesis:
         text = self._task.target_dictionary.string(found["tokens"].int().cpu())
         return Hypothesis(text, float(found["score"]))
+
+
+def load(
+    path: Path,
+    bundle: Bundle | None,
+    data: Path | None,
+    engine: str,
+    int8: bool,
+    cpu: bool,
+    threads: int | None,
+) -> Loaded:
+    """The model of a bundle for fairseq, a run folder or a checkpoint; as `Translator.load`."""
+    trained = read_bundle(bundle) if bundle else open_trained(path, data)
+    loaded: Engine | None = None
+    if engine == CTRANSLATE2:
+        loaded = converted(trained, int8, cpu, threads)
+    elif engine == AUTO and _is_for_ctranslate2(int8, cpu):
+        try:
+            loaded = converted(trained, int8, cpu, threads)
+        except UserError:
+            loaded = None  # it has no form for this model
+    return trained.loaded(loaded or FairseqEngine(trained, int8, cpu))
+
+
+def _is_for_ctranslate2(int8: bool, cpu: bool) -> bool:
+    """Whether CTranslate2 is there, and was measured to be the faster engine."""
+    on_cpu = cpu or not torch.cuda.is_available()
+    is_installed = importlib.util.find_spec("ctranslate2") is not None
+    return on_cpu and is_installed and (not int8 or exact_int8())
+
+
+def exact_int8() -> bool:
+    """Whether CTranslate2 adds products of 8-bit integers up without cutting them off.
+
+    On x86 without VNNI, oneDNN adds two products up in 16 bits
+    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html).
+    """
+    flags = cpu_flags()
+    return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))
+
+
+def converted(
+    trained: Trained, int8: bool = False, cpu: bool = False, threads: int | None = None
+) -> CTranslate2Engine:
+    """The engine of a model of ours, whose shared heads CTranslate2 keeps once.
+
+    Raises:
+        UserError: CTranslate2 is not installed, cannot hold the model, or does not give words the
+            probabilities that fairseq gives them.
+    """
+    longest = trained.positions[1]
+    with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
+        model = Path(folder) / "model"
+        languages = trained.text.languages
+        convert(trained.source, trained.dictionary_folder, languages, model, "float32", True)
+        exact = CTranslate2Engine(model, longest, cpu=True, threads=threads)
+        check_exact(trained.source, trained.dictionaries, exact.translator)
+        if not int8 and (cpu or not torch.cuda.is_available()):
+            return exact
+        return CTranslate2Engine(model, longest, int8, cpu, threads)

@@ -1,52 +1,72 @@
-"""The formats that a bundle can have: one entry here each.
+"""Writing a model into an empty folder, for fairseq and for CTranslate2."""
 
-A format is a module of this room with a function ``write(trained, folder)``, which writes its files
-(weights, configuration, dictionaries) into an empty folder, and a function ``example(trained)``:
-the text of example.py, a program of about ten lines that translates one line with no more than the
-packages that the format needs. What all formats have (subword model, model card, bundle.json,
-checksums) is export's to add.
-"""
-
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from fairseq_mhe.deploy import ctranslate2_format, fairseq_format, huggingface_format
-from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.checkpoints.safe_load import plain
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.system import require
+from fairseq_mhe.convert.material import task_of
+from fairseq_mhe.convert.to_ctranslate2 import agreement, convert
+from fairseq_mhe.deploy.trained import OPTIONS, WEIGHTS, Trained
+
+#: Sentences of the test set that fairseq and CTranslate2 both translate.
+_COMPARED = 50
 
 
-@dataclass(frozen=True)
-class Format:
-    """How one format is written.
+@contextlib.contextmanager
+def saving_weights(path: Path) -> Iterator[None]:
+    """Let safetensors write ``path`` inside: one clear line if it cannot, readable by all after.
 
-    ``write`` raises UserError where the model cannot be held, or a package is missing.
-    ``needs``: what pip installs to run the example; ``notes``: sentences for the model card.
+    Raises:
+        UserError: safetensors is not installed, or cannot write.
     """
+    require("safetensors")
+    from safetensors import SafetensorError
 
-    write: Callable[[Trained, Path], None]
-    example: Callable[[Trained], str]
-    needs: tuple[str, ...]
-    notes: tuple[str, ...] = ()
+    try:
+        yield
+    except SafetensorError as error:
+        raise UserError(f"cannot write {path.name}: {error}") from None
+    path.chmod(0o644)  # safetensors makes it private
 
 
-FORMATS = {
-    "fairseq": Format(
-        fairseq_format.write, fairseq_format.example, ("fairseq-mhe[fairseq,translate]",)
-    ),
-    "ctranslate2": Format(
-        ctranslate2_format.write,
-        ctranslate2_format.example,
-        ("ctranslate2", "sacremoses", "subword-nmt", "sentencepiece"),
-        ("Keys and values that heads share are stored once: CTranslate2's multi-query layout.",),
-    ),
-    "huggingface": Format(
-        huggingface_format.write,
-        huggingface_format.example,
-        ("transformers", "torch"),
-        (
-            "transformers loads it with classes of its own; tokenizer.json does all that is done "
-            "to text. A stock class keeps keys and values of all heads, whatever the kind of "
-            "attention was.",
-        ),
-    ),
-}
+def write_fairseq(trained: Trained, folder: Path) -> None:
+    """model.safetensors, config.json with the model's options, and both dictionaries.
+
+    Raises:
+        UserError: as `saving_weights`.
+    """
+    with saving_weights(folder / WEIGHTS):
+        from safetensors.torch import save_model
+
+        save_model(trained.source.model, str(folder / WEIGHTS))
+    write_json(folder / OPTIONS, plain(trained.source.options))
+    for language, dictionary in zip(trained.text.languages, trained.dictionaries, strict=True):
+        dictionary.save(str(folder / f"dict.{language}.txt"))
+
+
+def write_ctranslate2(trained: Trained, folder: Path) -> None:
+    """CTranslate2's model in float32, compared with fairseq's if the test set is at hand.
+
+    Raises:
+        UserError: CTranslate2 is not installed, cannot hold the model, or translates otherwise.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as parent:  # CTranslate2 makes its own folder
+        model = Path(parent) / "model"
+        languages = trained.text.languages
+        convert(trained.source, trained.dictionary_folder, languages, model, "float32", True)
+        for path in model.iterdir():
+            path.rename(folder / path.name)
+    if trained.data is not None:
+        task = task_of(trained.data, trained.source)
+        found = agreement(trained.source, task, folder, "test", _COMPARED, threads=1)
+        found.check()
+        say(
+            f"CTranslate2 translates {found.greedy} of {found.sentences} sentences as fairseq does "
+            f"(greedy), {found.beam} with the beam"
+        )

@@ -10,7 +10,6 @@ whose class is post-norm only; M2M100, which is pre-norm too, but has no bias of
 its positions.
 """
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,11 @@ from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
+from fairseq_mhe.deploy.formats import saving_weights
 from fairseq_mhe.deploy.tokenizer_json import TOKENIZER, make_tokenizer
-from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.deploy.trained import WEIGHTS, Trained
 
 #: As good as never, in every number format.
 _NEVER = -1e9
@@ -39,21 +40,6 @@ _PLAIN = {
     "no_cross_attention": False,
 }
 _ACTIVATIONS = ("relu", "gelu", "tanh")
-_EXAMPLE = '''\
-"""Translate lines of {source} into {target}: pip install transformers torch."""
-
-import sys
-from pathlib import Path
-
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-folder = Path(__file__).parent
-tokenizer = AutoTokenizer.from_pretrained(folder)
-model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-batch = tokenizer(sys.argv[1:] or ["Hello."], return_tensors="pt", padding=True)
-for line in tokenizer.batch_decode(model.generate(**batch), skip_special_tokens=True):
-    print(line)
-'''
 
 
 def write(trained: Trained, folder: Path) -> None:
@@ -62,10 +48,8 @@ def write(trained: Trained, folder: Path) -> None:
     Raises:
         UserError: a package is missing, or no class of transformers' holds such a model.
     """
-    check_installed()
+    require("tokenizers")
     _check(trained)
-    from safetensors.torch import save_file
-
     dictionary = trained.dictionaries[0]
     made = make_tokenizer(trained.text, dictionary)
     special = ("bos", "pad", "eos")
@@ -74,8 +58,10 @@ def write(trained: Trained, folder: Path) -> None:
         f"{name}_id": made.tokenizer.token_to_id(word) for name, word in words.items()
     }
     weights = _weights(trained, made.rows)
-    save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
-    (folder / "model.safetensors").chmod(0o644)  # which safetensors makes private
+    with saving_weights(folder / WEIGHTS):
+        from safetensors.torch import save_file
+
+        save_file(weights, str(folder / WEIGHTS), metadata={"format": "pt"})
     write_json(folder / "config.json", _config(trained, weights, ids))
     write_json(folder / "generation_config.json", _generation(trained, ids))
     made.tokenizer.save(str(folder / TOKENIZER))
@@ -87,19 +73,6 @@ def write(trained: Trained, folder: Path) -> None:
         "split_special_tokens": True,
     }
     write_json(folder / "tokenizer_config.json", {**settings, **words})
-
-
-def example(trained: Trained) -> str:
-    """A program that translates with transformers alone."""
-    source, target = trained.text.languages
-    return _EXAMPLE.format(source=source, target=target)
-
-
-def check_installed() -> None:
-    """Raises UserError where what writes this format is not installed."""
-    for package in ("safetensors", "tokenizers"):
-        if importlib.util.find_spec(package) is None:
-            raise UserError(f"{package} is not installed: pip install 'fairseq-mhe[huggingface]'")
 
 
 def _check(trained: Trained) -> None:

@@ -1,27 +1,49 @@
-"""A line that is longer than a model's positions, cut where sentences end; nothing is lost."""
+"""A line that is longer than a model's positions, in parts that fit; nothing is lost."""
 
-import re
+from bisect import bisect_left
 from collections.abc import Callable
 
-#: Between two sentences: white space after a full stop, question or exclamation mark, with what
-#: closes quotes and brackets; in Chinese and Japanese nothing is between.
-_BETWEEN_SENTENCES = re.compile(
-    r"(?<=[.!?\u2026])\s+|(?<=[.!?\u2026][\"')\]\u201c\u201d\u2019\u00bb])\s+|(?<=[\u3002\uff01\uff1f])"
+import regex
+
+#: Latin marks end a sentence before a space only (3.5), those of other scripts always.
+_ENDS_OF_SENTENCES = regex.compile(
+    r"""[.!?…][\p{Pe}\p{Pi}\p{Pf}"']*\s+ | [\p{Sentence_Terminal}--[.!?]]+[\p{Pe}\p{Pf}"'\s]*""",
+    regex.VERBOSE | regex.V1,
 )
+_SPACES = regex.compile(r"\s+")
+_CHARACTERS = regex.compile(r"\X")  # with their accents
 
 
-def cut(line: str, fits: Callable[[str], bool]) -> list[str]:
-    """``line`` in as few consecutive parts, ends of sentences between them, as each ``fits``.
+def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
+    """Cut ``line`` into as few consecutive parts as possible that each ``fits``.
 
-    A sentence that does not fit alone is a part of its own.
+    Returns:
+        The parts, and whether a sentence did not fit by itself, so that it was cut at a space or,
+        where there is none, between two characters.
     """
     parts: list[str] = []
-    start = 0
-    last = 0  # the end of the last sentence with which the part fits
-    for end in [*(found.end() for found in _BETWEEN_SENTENCES.finditer(line)), len(line)]:
-        if last > start and not fits(line[start:end]):
-            parts.append(line[start:last].strip())
-            start = last
-        last = end
-    parts.append(line[start:].strip())
-    return [part for part in parts if part]
+    inside = False
+    for sentences in _packed(line, _ENDS_OF_SENTENCES, fits):
+        if fits(sentences):
+            parts.append(sentences)
+            continue
+        inside = True
+        for words in _packed(sentences, _SPACES, fits):
+            parts += [words] if fits(words) else _packed(words, _CHARACTERS, fits)
+    return [part.strip() for part in parts if part.strip()], inside
+
+
+def _packed(text: str, places: regex.Pattern[str], fits: Callable[[str], bool]) -> list[str]:
+    """Cut ``text`` at as few of the ``places`` as possible; what fits nowhere is a part."""
+    ends = [match.end() for match in places.finditer(text)]
+    if not ends or ends[-1] < len(text):
+        ends.append(len(text))
+    parts = []
+    start = first = 0
+    while first < len(ends):
+        begin = start
+        too_long = bisect_left(ends, True, lo=first, key=lambda end: not fits(text[begin:end]))
+        first = max(too_long, first + 1)
+        parts.append(text[start : ends[first - 1]])
+        start = ends[first - 1]
+    return parts

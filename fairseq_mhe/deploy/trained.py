@@ -1,19 +1,28 @@
 """A trained model with what belongs to it: its text processing, dictionaries and decoding."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary
 
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.checkpoints.checkpoint import Source, open_source, source_of
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.material import task_of
+from fairseq_mhe.deploy.bundle import Bundle
+from fairseq_mhe.deploy.engine import Engine, Loaded
+from fairseq_mhe.models.options import MODEL_NAME
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.runs.recipes import Decoding, recipe
+from fairseq_mhe.runs.decoding import Decoding
+from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.run import Run, read_run
+
+#: A fairseq bundle's files; its dictionaries are dict.LANG.txt.
+WEIGHTS, OPTIONS = "model.safetensors", "config.json"
 
 
 @dataclass(frozen=True)
@@ -40,15 +49,9 @@ class Trained:
         source, target = model.max_positions()
         return source, target
 
-    def config(self, format: str, facts: dict[str, Any]) -> dict[str, Any]:
-        """What bundle.json says of it."""
-        return {
-            "format": format,
-            "text": self.text.settings,
-            "decoding": asdict(self.decoding),
-            "positions": list(self.positions),
-            "facts": facts,
-        }
+    def loaded(self, engine: Engine) -> Loaded:
+        """What a `Translator` needs, with an engine of this model."""
+        return Loaded(self.text, engine, self.decoding, self.positions)
 
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
@@ -78,3 +81,30 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     dictionaries = task.source_dictionary, task.target_dictionary
     decoding = recipe(run.row if run else nearest_row(source.options).name).decoding
     return Trained(source, data.processing(), dictionaries, data.binary, decoding, data, run)
+
+
+def read_bundle(bundle: Bundle) -> Trained:
+    """The model of a bundle for fairseq.
+
+    Raises:
+        UserError: safetensors is not installed, or a file is missing or damaged.
+    """
+    require("safetensors")
+    from safetensors import SafetensorError, safe_open
+
+    path = bundle.folder / WEIGHTS
+    try:
+        with safe_open(path, "pt") as stored:
+            weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
+            tied = stored.metadata() or {}  # name -> the name under which it is stored
+        source_words, target_words = (
+            Dictionary.load(str(bundle.folder / f"dict.{language}.txt"))
+            for language in bundle.text.languages
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"{bundle.folder} cannot be read ({error}): get the bundle again") from None
+    weights |= {name: weights[stored] for name, stored in tied.items() if stored in weights}
+    options = {**read_json(bundle.folder / OPTIONS), "_name": MODEL_NAME}
+    source = source_of(path, {"args": None, "cfg": {"model": options}, "model": weights})
+    words = source_words, target_words
+    return Trained(source, bundle.text, words, bundle.folder, bundle.decoding)

@@ -2,26 +2,28 @@
 
 import argparse
 import contextlib
+import queue
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-import torch
-
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.quiet import quiet_fairseq
-from fairseq_mhe.deploy.loading import AUTO, ENGINES
-from fairseq_mhe.deploy.translator import LongSentenceError, Translation, Translator
+from fairseq_mhe.deploy.engine import AUTO, ENGINES, FAIRSEQ
+from fairseq_mhe.deploy.translator import Translation, Translator
 from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
 
 #: Lines that are sorted by length and translated together, before the first of them is written.
 CHUNK = 4000
+#: Seconds without a new line after which the lines of a pipe that have come are translated.
+_IDLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -33,38 +35,22 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True)
-class Writer:
-    """How translations are written: one a line, or ``nbest`` with the line's number and scores."""
-
-    stream: TextIO
-    nbest: int | None
-
-    def write(self, number: int, found: list[Translation]) -> None:
-        """The translations of the line ``number`` of all."""
-        if self.nbest is None:
-            self.stream.write(f"{found[0].text}\n")
-        else:
-            for each in found:
-                self.stream.write(f"{number}\t{each.score:.4f}\t{each.text}\n")
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe translate``."""
     add = parser.add_argument
-    told = "a bundle (of fairseq-mhe export), a run folder, or a checkpoint (with --data)"
-    add("model", type=Path, metavar="MODEL", help=told)
-    told = "text, a sentence a line, plain, .gz or .xz (default: standard input, which is also -)"
-    add("files", nargs="*", type=Path, metavar="FILE", help=told)
+    help_ = "a bundle (of fairseq-mhe export), a run folder, or a checkpoint (with --data)"
+    add("model", type=Path, metavar="MODEL", help=help_)
+    help_ = "text, a sentence a line, plain or compressed (default: standard input, also -)"
+    add("files", nargs="*", type=Path, metavar="FILE", help=help_)
     add("--out", type=Path, metavar="FILE", help="write there, once all is translated")
-    add("--beam", type=positive, metavar="N", help="beam (default: that the model was scored with)")
-    told = "N translations of each line: its number, TAB, score (log probability), TAB, text"
-    add("--nbest", type=positive, metavar="N", help=told)
-    told = "who translates; auto: on CPUs CTranslate2 where it is installed and translates the same"
-    add("--engine", choices=ENGINES, default=AUTO, help=f"{told} (default: %(default)s)")
+    add("--beam", type=positive, metavar="N", help="beam (default: as the model was scored)")
+    help_ = "N translations of each line: its number, TAB, score (log probability), TAB, text"
+    add("--nbest", type=positive, metavar="N", help=help_)
+    help_ = "auto: on CPUs CTranslate2 where it is installed and translates the same"
+    add("--engine", choices=ENGINES, default=AUTO, help=f"{help_} (default: %(default)s)")
     add("--int8", action="store_true", help="weights of 8-bit integers: an approximation")
-    told = "subwords that are translated at a time (default: as the model was scored)"
-    add("--batch-tokens", type=positive, metavar="N", help=told)
+    help_ = "subwords that are translated at a time (default: as the model was scored)"
+    add("--batch-tokens", type=positive, metavar="N", help=help_)
     add("--direction", metavar="SRC-TGT", help="refuse a model of other languages; as en-de")
     add("--data", type=Path, metavar="DATA", help="the data folder that a checkpoint belongs to")
     add("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
@@ -76,8 +62,6 @@ def run(args: argparse.Namespace) -> int | None:
     paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files]
     paths = paths or [STANDARD_INPUT]
     total = _count(paths) if all(map(_can_be_read_twice, paths)) else None
-    if args.threads:
-        torch.set_num_threads(args.threads)
     with quiet_fairseq():
         translator = Translator.load(
             args.model,
@@ -88,9 +72,13 @@ def run(args: argparse.Namespace) -> int | None:
             cpu=args.cpu,
             threads=args.threads,
         )
+        if args.threads and translator.engine == FAIRSEQ:
+            import torch
+
+            torch.set_num_threads(args.threads)
         try:
             with _output(args.out) as stream:
-                _translate(translator, paths, total, Writer(stream, args.nbest), args)
+                _translate(translator, paths, total, stream, args)
         except KeyboardInterrupt:
             kept = "later lines are not written" if args.out is None else f"no {args.out} is made"
             say(f"fairseq-mhe translate: stopped; {kept}")
@@ -104,15 +92,16 @@ def _can_be_read_twice(path: Path) -> bool:
 
 
 def _count(paths: Iterable[Path]) -> int:
-    """How many lines there are, each of them seen to be clean text before work begins."""
+    """The number of lines; each is checked to be clean text before work begins."""
     return sum(1 for path in paths for _ in read_lines(path))
 
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[TextIO]:
-    """Standard output in UTF-8, or a file that is there when it is whole."""
+    """Standard output in UTF-8, or a file that appears when it is whole."""
     if path is None:
-        if sys.stdout.encoding.lower() != "utf-8":
+        encoding = sys.stdout.encoding or "utf-8"  # a StringIO has none
+        if encoding.lower() != "utf-8":
             sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield sys.stdout
         return
@@ -124,44 +113,90 @@ def _translate(
     translator: Translator,
     paths: list[Path],
     total: int | None,
-    writer: Writer,
+    stream: TextIO,
     args: argparse.Namespace,
 ) -> None:
     """Translate all lines, and write them a chunk at a time."""
-    by_hand = paths == [STANDARD_INPUT] and sys.stdin.isatty()
-    if by_hand:
+    if paths == [STANDARD_INPUT] and sys.stdin.isatty():
         source, target = translator.languages
         say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
-    lines = _lines(paths, 1 if by_hand else 1000)
     done = 0
-    with _board(writer.stream, total) as board:
-        while chunk := list(islice(lines, 1 if by_hand else CHUNK)):
+    chunks = _arriving(_lines(paths, 1)) if total is None else _of_size(_lines(paths, 1000), CHUNK)
+    with _board(stream, total) as board:
+        for chunk in chunks:
 
-            def report(count: int, before: int = done) -> None:
+            def show(share: float, before: int = done, lines: int = len(chunk)) -> None:
                 if board is not None and total is not None:
-                    board.report("translated", before + count, total)
+                    board.report("translated", before + int(share * lines), total)
 
-            try:
-                found = translator.nbest(
-                    [line.text for line in chunk],
-                    args.nbest or 1,
-                    beam=args.beam,
-                    batch_tokens=args.batch_tokens,
-                    report=report,
-                )
-            except LongSentenceError as error:
-                line = chunk[error.line - 1]
-                raise UserError(f"{line.path}, line {line.number}: {error.reason}") from None
+            def warn(number: int, chunk: list[Line] = chunk) -> None:
+                line = chunk[number - 1]
+                say(f"{line.path}, line {line.number}: a sentence is too long; it was cut inside")
+
+            found = translator.nbest(
+                [line.text for line in chunk],
+                args.nbest or 1,
+                beam=args.beam,
+                batch_tokens=args.batch_tokens,
+                on_progress=show,
+                on_cut=warn,
+            )
             for number, translations in enumerate(found, done + 1):
-                writer.write(number, translations)
-            writer.stream.flush()
+                stream.writelines(_rows(number, translations, args.nbest))
+            stream.flush()
             done += len(chunk)
+
+
+def _rows(number: int, translations: list[Translation], nbest: int | None) -> Iterator[str]:
+    """The text, or ``nbest`` rows with the line's number and scores."""
+    for each in translations:
+        yield f"{number}\t{each.score:.4f}\t{each.text}\n" if nbest else f"{each.text}\n"
 
 
 def _lines(paths: Iterable[Path], at_once: int) -> Iterator[Line]:
     for path in paths:
         for number, text in enumerate(read_lines(path, at_once), 1):
             yield Line(path, number, text)
+
+
+def _of_size(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
+    while chunk := list(islice(lines, size)):
+        yield chunk
+
+
+def _arriving(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """The lines of a pipe or terminal: those that have come when the next one is late.
+
+    Raises:
+        UserError: a line is not clean text; the lines before it have been yielded.
+    """
+    arrived: queue.Queue[Line | UserError | None] = queue.Queue(CHUNK)
+
+    def read() -> None:
+        try:
+            for line in lines:
+                arrived.put(line)
+            arrived.put(None)
+        except UserError as error:
+            arrived.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    last: Line | UserError | None
+    while True:
+        chunk = []
+        with contextlib.suppress(queue.Empty):
+            last = arrived.get()
+            while isinstance(last, Line):
+                chunk.append(last)
+                if len(chunk) == CHUNK:
+                    break
+                last = arrived.get(timeout=_IDLE)
+        if chunk:
+            yield chunk
+        if isinstance(last, UserError):
+            raise last
+        if last is None:
+            return
 
 
 def _board(stream: TextIO, total: int | None) -> contextlib.AbstractContextManager[Board | None]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
-import subprocess
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -17,13 +15,13 @@ from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.checkpoints.safe_load import save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy import ctranslate2_engine
-from fairseq_mhe.deploy.export import export
-from fairseq_mhe.deploy.loading import load_parts
+from fairseq_mhe.deploy import fairseq_engine
+from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
+from fairseq_mhe.deploy.engine import Loaded
 from fairseq_mhe.deploy.long_lines import cut
-from fairseq_mhe.deploy.translator import LongSentenceError, Translator
+from fairseq_mhe.deploy.translator import Translation, Translator
 from fairseq_mhe.models.packed import Int8Linear
-from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of, trained
+from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of
 from tests.fixtures.processes import python
 
 
@@ -60,14 +58,14 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
 ) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     made = []
-    init = ctranslate2_engine.CTranslate2Engine.__init__
+    init = CTranslate2Engine.__init__
 
     def counted(*words: Any, **options: Any) -> None:
         made.append(words)
         init(*words, **options)
 
     with monkeypatch.context() as counting:
-        counting.setattr(ctranslate2_engine.CTranslate2Engine, "__init__", counted)
+        counting.setattr(CTranslate2Engine, "__init__", counted)
         assert Translator.load(exported, threads=1).engine == "ctranslate2"
     assert torch.cuda.is_available() or len(made) == 1
 
@@ -75,7 +73,7 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
         raise UserError("there is no stock form")
 
     with monkeypatch.context() as without:
-        without.setattr(ctranslate2_engine, "convert", convert)
+        without.setattr(fairseq_engine, "convert", convert)
         assert Translator.load(exported, cpu=True).engine == "fairseq"
         with pytest.raises(UserError, match="there is no stock form"):
             Translator.load(exported, engine="ctranslate2", cpu=True)
@@ -89,7 +87,7 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
     exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    convert = ctranslate2_engine.convert
+    convert = fairseq_engine.convert
 
     def slightly_wrong(source: Source, *rest: Any) -> None:
         other = copy.deepcopy(source.model)
@@ -97,7 +95,7 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
             other.decoder.layers[0].fc2.bias[0] += 0.1  # type: ignore[union-attr, index, operator]
         convert(replace(source, model=other), *rest)
 
-    monkeypatch.setattr(ctranslate2_engine, "convert", slightly_wrong)
+    monkeypatch.setattr(fairseq_engine, "convert", slightly_wrong)
     assert Translator.load(exported, cpu=True, threads=1).engine == "fairseq"
     for int8 in (False, True):
         with pytest.raises(
@@ -114,7 +112,7 @@ def test_by_itself_int8_is_not_one_that_may_be_cut_off(
     flags: str, exact: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    monkeypatch.setattr("fairseq_mhe.deploy.loading.cpu_flags", lambda: set(flags.split()))
+    monkeypatch.setattr("fairseq_mhe.deploy.fairseq_engine.cpu_flags", lambda: set(flags.split()))
     for int8 in (False, True):
         found = Translator.load(run_of("mhe_mul"), data=MADE / "data", int8=int8, cpu=True)
         assert found.engine == ("ctranslate2" if exact or not int8 else "fairseq")
@@ -142,7 +140,7 @@ def test_what_has_no_text_stays_empty_and_in_its_place(translator: Translator) -
     lines = ["", SOURCES[0], "   ", "\u00a0\t", SOURCES[1], ""]
     assert translator.translate(lines) == ["", one, "", "", two, ""]
     assert translator.translate([]) == []
-    assert translator.translate(["", " "]) == ["", ""]
+    assert translator.nbest([""], 3) == [[Translation("", 0.0)] * 3]
 
 
 def test_the_best_come_first_with_their_scores(translator: Translator) -> None:
@@ -154,34 +152,37 @@ def test_the_best_come_first_with_their_scores(translator: Translator) -> None:
         scores = [each.score for each in found]
         assert scores == sorted(scores, reverse=True)
         assert len(set(scores)) == 4
-    with pytest.raises(UserError, match="6 translations of a line cannot come of a beam of 5"):
+    with pytest.raises(UserError, match="a beam of 5 has no 6 translations"):
         translator.nbest(SOURCES[:1], 6)
 
 
 @pytest.fixture(scope="module")
-def narrow(exported: Path) -> Translator:
-    """A model that takes 150 tokens, and says few."""
-    text, engine, decoding, _, name = load_parts(
-        exported, None, None, "fairseq", int8=False, cpu=True, threads=None
-    )
-    few = replace(decoding, max_len_a=0, max_len_b=10)
-    return Translator(text, engine, few, (150, 150), name)
+def narrow(translator: Translator) -> Translator:
+    """A model that takes 150 tokens, and gives few."""
+    few = replace(translator.decoding, max_len_a=0, max_len_b=10)
+    return Translator(Loaded(translator._text, translator._engine, few, (150, 150)))
 
 
 def test_a_long_line_is_cut_at_ends_of_sentences_and_nothing_is_lost(narrow: Translator) -> None:
     lengths = [len(subwords) for subwords in narrow._segment(SOURCES)]
     assert max(lengths) < 150 < sum(lengths)
-    parts = cut(" ".join(SOURCES), lambda part: len(narrow._segment([part])[0]) <= 149)
+    parts, inside = cut(" ".join(SOURCES), lambda part: len(narrow._segment([part])[0]) <= 149)
     assert " ".join(parts) == " ".join(SOURCES)
     assert 1 < len(parts) < len(SOURCES)
+    assert not inside
     lines = [SOURCES[0], " ".join(SOURCES), SOURCES[1]]
     first, *found, last = narrow.translate([SOURCES[0], *parts, SOURCES[1]])
     assert narrow.translate(lines) == [first, " ".join(found), last]
 
 
-def test_a_sentence_that_is_too_long_is_refused_with_its_line(narrow: Translator) -> None:
-    with pytest.raises(LongSentenceError, match=r"line 2: a sentence of \d+ subwords, .* 149: br"):
-        narrow.translate([SOURCES[0], "word " * 150])
+def test_a_sentence_that_is_too_long_is_cut_at_a_space_with_a_warning(narrow: Translator) -> None:
+    long = "word " * 60
+    parts, inside = cut(long.strip(), lambda part: len(narrow._segment([part])[0]) <= 149)
+    assert inside
+    with pytest.warns(UserWarning, match="line 2: a sentence is too long and was cut inside"):
+        first, joined = narrow.translate([SOURCES[0], long])
+    assert [first, *joined.split(" ", 0)] == [narrow.translate(SOURCES[:1])[0], joined]
+    assert joined == " ".join(narrow.translate(parts))
 
 
 @pytest.mark.parametrize(
@@ -190,13 +191,34 @@ def test_a_sentence_that_is_too_long_is_refused_with_its_line(narrow: Translator
         ("One. Two! Three? Four.", 9, ["One. Two!", "Three?", "Four."]),
         ("A 3.5 km walk. Yes.", 14, ["A 3.5 km walk.", "Yes."]),
         ('He said "No." Then he left.', 14, ['He said "No."', "Then he left."]),
-        ("\u4e00\u4e8c\u3002\u4e09\u3002", 3, ["\u4e00\u4e8c\u3002", "\u4e09\u3002"]),
-        ("Far too long a one. Ok.", 5, ["Far too long a one.", "Ok."]),
+        ("一二。三。", 3, ["一二。", "三。"]),
+        ("「一二。」三。", 5, ["「一二。」", "三。"]),
+        ("यह है। वह है।", 8, ["यह है।", "वह है।"]),
+        ("أين؟ هنا؟", 5, ["أين؟", "هنا؟"]),
+        ("ខ្ញុំ។ គាត់។", 7, ["ខ្ញុំ។", "គាត់។"]),
+        ("က။ ခ။", 3, ["က။", "ခ။"]),
+        ("Ես\u0589 Դու\u0589", 4, ["Ես\u0589", "Դու\u0589"]),
+        ("ሰላም። ደህና።", 5, ["ሰላም።", "ደህና።"]),
         ("Short.", 100, ["Short."]),
     ],
 )
-def test_lines_are_cut_between_sentences_only(line: str, longest: int, parts: list[str]) -> None:
-    assert cut(line, lambda part: len(part.strip()) <= longest) == parts
+def test_lines_are_cut_between_sentences(line: str, longest: int, parts: list[str]) -> None:
+    assert cut(line, lambda part: len(part.strip()) <= longest) == (parts, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "longest", "parts"),
+    [
+        ("Far too long a one. Ok.", 9, ["Far too", "long a", "one.", "Ok."]),
+        ("Incomprehensibly", 7, ["Incompr", "ehensib", "ly"]),
+        ("ab cdefghij kl", 4, ["ab", "cdef", "ghij", "kl"]),
+        ("e\u0301e\u0301e\u0301", 3, ["e\u0301", "e\u0301", "e\u0301"]),
+    ],
+)
+def test_a_sentence_is_cut_at_spaces_or_between_characters(
+    line: str, longest: int, parts: list[str]
+) -> None:
+    assert cut(line, lambda part: len(part.strip()) <= longest) == (parts, True)
 
 
 @pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
@@ -213,8 +235,10 @@ def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engi
 
 
 def test_one_string_is_not_taken_for_its_letters(translator: Translator) -> None:
-    with pytest.raises(TypeError, match="a list of lines"):
+    with pytest.raises(TypeError, match="a list of strings, one sentence each, not one string"):
         translator.translate("Hello.")
+    with pytest.raises(TypeError, match="a list of strings, one sentence each; 0 is no string"):
+        translator.translate(["Hello.", 0])  # type: ignore[list-item]
 
 
 def test_several_threads_may_translate(translator: Translator) -> None:
@@ -237,44 +261,13 @@ def test_several_threads_may_translate(translator: Translator) -> None:
     ("words", "message"),
     [
         ({"direction": "de-en"}, "translates en-de, not de-en"),
-        ({"engine": "onnx"}, "unknown engine 'onnx'; choose of: auto, fairseq, ctranslate2"),
+        ({"engine": "onnx"}, "unknown engine 'onnx'; choose one of: auto, fairseq, ctranslate2"),
         ({"data": MADE / "data"}, "is a bundle, which needs no data folder"),
     ],
 )
 def test_what_does_not_fit_is_refused(exported: Path, words: dict[str, str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         Translator.load(exported, **words)
-
-
-def sum_anew(bundle: Path, name: str) -> None:
-    """With the checksum that the file has now."""
-    sums = subprocess.run(
-        ["sha256sum", name], cwd=bundle, capture_output=True, text=True, check=True
-    ).stdout
-    listed = (bundle / "SHA256SUMS").read_text().splitlines(keepends=True)
-    listed = [sums if line.endswith(f" {name}\n") else line for line in listed]
-    (bundle / "SHA256SUMS").write_text("".join(listed))
-
-
-def test_a_vocabulary_that_does_not_fit_ctranslate2s_weights_is_refused(tmp_path: Path) -> None:
-    pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    made = tmp_path / "bundle"
-    export(replace(trained(), data=None), "ctranslate2", made)
-    assert Translator.load(made, cpu=True, threads=1).engine == "ctranslate2"
-    words = json.loads((made / "shared_vocabulary.json").read_text(encoding="utf-8"))
-    for wrong in (words[:-3], [*words, "one more"]):
-        (made / "shared_vocabulary.json").write_text(json.dumps(wrong))
-        sum_anew(made, "shared_vocabulary.json")
-        with pytest.raises(UserError, match=rf"has {len(wrong)} words, the weights {len(words)}"):
-            Translator.load(made, cpu=True, threads=1)
-
-
-def test_a_dictionary_that_does_not_fit_the_weights_is_refused(bundle: Path) -> None:
-    lines = (bundle / "dict.de.txt").read_text().splitlines(keepends=True)
-    (bundle / "dict.de.txt").write_text("".join(lines[:-3]))
-    sum_anew(bundle, "dict.de.txt")
-    with pytest.raises(UserError, match=r"the target's dictionary in .* has \d+ words, the weight"):
-        Translator.load(bundle, engine="fairseq")
 
 
 _IMPORT = """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.deploy.formats import FORMATS
+from fairseq_mhe.deploy.export import FORMATS
 from fairseq_mhe.deploy.translate import add_arguments
 from tests.deploy.conftest import MADE, hypotheses, run_of
 from tests.fixtures.processes import PYTHON, python

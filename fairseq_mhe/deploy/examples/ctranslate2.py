@@ -1,0 +1,53 @@
+"""Translate the sentences on the command line with CTranslate2."""
+
+import json
+import sys
+import unicodedata
+from pathlib import Path
+
+import ctranslate2
+from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
+from sentencepiece import SentencePieceProcessor
+from subword_nmt.apply_bpe import BPE
+
+folder = Path(__file__).parent
+bundle = json.loads((folder / "bundle.json").read_text(encoding="utf-8"))
+text, decoding = bundle["text"], bundle["decoding"]
+source, target = bundle["moses"]
+has_tokens, has_escapes = text["tokenizer"] != "none", text["tokenizer"] == "moses-escaped"
+marks = MosesPunctNormalizer(source, post_remove_control_chars=True)
+tokenizer, detokenizer = MosesTokenizer(source), MosesDetokenizer(target)
+if text["subword"] == "bpe":
+    bpe = BPE((folder / "bpe.codes").open(encoding="utf-8"))
+else:
+    pieces = SentencePieceProcessor(model_file=str(folder / "sentencepiece.model"))
+translator = ctranslate2.Translator(str(folder))
+for line in sys.argv[1:] or ["Hello."]:
+    line = " ".join(unicodedata.normalize("NFC", line).split())
+    line = "".join(character for character in line if unicodedata.category(character) != "Cc")
+    if text["punctuation"]:
+        line = marks.normalize(line)
+    if has_tokens:
+        line = tokenizer.tokenize(line, return_str=True, escape=has_escapes)
+    if text["lowercase"]:
+        line = line.lower()
+    if text["subword"] == "bpe":
+        words = bpe.segment(line).split()
+    else:
+        words = pieces.encode(line, out_type=str)
+    limit = int(decoding["max_len_a"] * (len(words) + 1) + decoding["max_len_b"])
+    result = translator.translate_batch(
+        [words],
+        beam_size=decoding["beam"],
+        length_penalty=decoding["lenpen"],
+        max_input_length=0,
+        max_decoding_length=min(limit, bundle["positions"][1] - 1),
+    )
+    best = result[0].hypotheses[0]
+    if text["subword"] == "bpe":
+        line = " ".join([*best, ""]).replace("@@ ", "")
+    else:
+        line = "".join(best).replace("\u2581", " ")
+    if has_tokens:
+        line = detokenizer.detokenize(line.split(), unescape=has_escapes)
+    print(line.strip())
