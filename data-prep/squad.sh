@@ -1,9 +1,5 @@
 #!/usr/bin/env bash
 # SQuAD 1.1 or 2.0 in the subwords of a language model's data folder: squad1 --folder F --text DATA.
 set -euo pipefail
-
-# shellcheck source=scripts/environment.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
-
-set_up fairseq "$@"
-run -m fairseq_mhe.prepare.corpora.squad
+# shellcheck source=data-prep/prepare.sh
+source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora.understanding squad "$@"

@@ -1,9 +1,5 @@
 #!/usr/bin/env bash
 # A task of SuperGLUE in the subwords of a language model's data folder: TASK --folder F --text DATA.
 set -euo pipefail
-
-# shellcheck source=scripts/environment.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
-
-set_up fairseq "$@"
-run -m fairseq_mhe.prepare.corpora.superglue
+# shellcheck source=data-prep/prepare.sh
+source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora.understanding superglue "$@"

@@ -1,9 +1,5 @@
 #!/usr/bin/env bash
 # WMT14 English-German, from the public archives to a data folder that fairseq-train reads.
 set -euo pipefail
-
-# shellcheck source=scripts/environment.sh
-source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
-
-set_up fairseq "$@"
-run -m fairseq_mhe.prepare.corpora.wmt14
+# shellcheck source=data-prep/prepare.sh
+source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora.wmt14 "$@"

@@ -4,11 +4,10 @@ import re
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
+from fairseq_mhe.prepare.subword import NOT_LAST, WORD_START
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 _WORD = re.compile(r"\S+")
-#: What a piece has beside its letters, of SentencePiece and of BPE.
-_MARKS = ("\u2581", "@@")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ def aligned(processing: TextProcessing, text: str) -> Aligned:
     found = Aligned([], [], [])
     divided = processing.segment([word[0] for word in words])
     for word, pieces in zip(words, map(str.split, divided), strict=True):
-        lengths = [len(piece.removeprefix(_MARKS[0]).removesuffix(_MARKS[1])) for piece in pieces]
+        lengths = [len(piece.removeprefix(WORD_START).removesuffix(NOT_LAST)) for piece in pieces]
         exact = sum(lengths) == word.end() - word.start()
         begin = word.start()
         for piece, length in zip(pieces, lengths, strict=True):

@@ -1,48 +1,38 @@
 """Unpacking the members of an archive that are needed."""
 
-import gzip
 import lzma
 import os
 import posixpath
-import shutil
 import tarfile
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import IO, cast
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.steps import WORK_PREFIX
 
-# What tarfile and zipfile raise beside OSError.
-_DAMAGED = (
-    *(tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError),
-    *(zipfile.BadZipFile, NotImplementedError, RuntimeError),  # of zip: another packing, a password
-)
+# What tarfile, zipfile and their decompressors raise of damaged archives.
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError)
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
     """Unpack ``members``, named as in the archive (zip, or tar, compressed or not), into ``out``.
 
-    Their content is copied into files of those names, so that no path, link, owner or mode of the
-    archive takes effect. They appear when all of them are there.
+    They appear when all of them are there.
 
     Raises:
-        UserError: one is missing, or the archive is damaged.
+        UserError: a member is missing, or the archive is damaged.
     """
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=out) as work:
-        missing = set(members)
+        unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
         try:
-            for name, content in _contents(archive, missing):
-                path = Path(work) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("wb") as file:
-                    shutil.copyfileobj(content, file)
-                missing.discard(name)
+            missing = set(members) - set(unpack(archive, members, work))
         except _DAMAGED as error:
+            if isinstance(error, OSError) and error.errno:  # a full disk, say
+                raise
             reason = " ".join(str(error).split())
             raise UserError(
                 f"{archive} is damaged: {reason}; delete it to have it downloaded again"
@@ -56,17 +46,23 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
             os.replace(Path(work) / name, out / name)
 
 
-def _contents(archive: Path, names: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of the files of an archive that are among ``names``."""
-    if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as packed:
-            for name in packed.namelist():
-                if name in names:
-                    with packed.open(name) as content:
-                        yield name, content
-        return
-    with tarfile.open(archive) as tar:
-        for member in tar:
+def _unpack_zip(archive: Path, members: Collection[str], folder: str) -> Iterator[str]:
+    """The members that the archive has, each when it is unpacked into ``folder``."""
+    with zipfile.ZipFile(archive) as packed:
+        for name in members:
+            if name in packed.namelist():
+                packed.extract(name, folder)
+                yield name
+
+
+def _unpack_tar(archive: Path, members: Collection[str], folder: str) -> Iterator[str]:
+    """The members that the archive has, each when it is unpacked into ``folder``."""
+    with tarfile.open(archive) as packed:
+        for member in packed:
             name = posixpath.normpath(member.name)
-            if name in names and member.isfile():
-                yield name, cast(IO[bytes], tar.extractfile(member))
+            if name in members and member.isfile():
+                packed.extract(member.replace(name=name, deep=False), folder, filter="data")
+                yield name
+        # To the end of the file, where gzip has a checksum of all.
+        while packed.fileobj and packed.fileobj.read(1 << 20):
+            pass

@@ -6,33 +6,32 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
 
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
-from fairseq_mhe.prepare.text import Block, pairs_of
+from fairseq_mhe.prepare.subword import WORD_START
 from fairseq_mhe.prepare.tokenise import punctuation_normaliser, tokeniser
 
+Pair = tuple[str, str]
+
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
-# A token is rarely longer; a line that passes the limit of tokens only because it has no spaces is
-# caught by this.
-_MAX_CHARACTERS_A_TOKEN = 8
+# Where lengths are counted in characters: a token is rarely longer.
+_CHARACTERS_A_TOKEN = 8
 _USUAL_FROM = 100_000  # first pairs of a corpus
 REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
 
 
 @dataclass(frozen=True)
 class CleanOptions:
-    """What `clean_chunk` needs to know about a split.
+    """How pairs of a split are cleaned.
 
-    ``max_ratio`` None keeps every ratio; it is None for valid and test, which are never thinned for
-    their style.
-    ``punctuation``: quotes, dashes and the like are written in one way in what the subwords see;
-    the plain text (`normalise`) keeps them, since translations are scored against it. ``lowercase``
-    changes both.
-    ``characters``: lengths are counted in characters, not in tokens.
+    ``max_ratio`` None keeps every ratio, as in valid and test. ``punctuation``: quotes, dashes and
+    the like are written in one way in the model's text; the plain text keeps them, since
+    translations are scored against it. ``lowercase`` changes both. ``characters``: lengths are
+    counted in characters, not in tokens.
     """
 
     source_lang: str
@@ -46,12 +45,12 @@ class CleanOptions:
 
     @property
     def keeps_text(self) -> bool:
-        """Whether what the subwords see is the plain text itself."""
+        """Whether the subwords are made of the plain text itself."""
         return self.tokenizer == "none" and not self.punctuation
 
 
 def options_of(config: PrepareConfig, split: str) -> CleanOptions:
-    """How strict cleaning is with a split."""
+    """How ``config`` cleans a split."""
     return CleanOptions(
         *config.langs,
         config.tokenizer,
@@ -63,18 +62,9 @@ def options_of(config: PrepareConfig, split: str) -> CleanOptions:
     )
 
 
-@dataclass
-class CleanChunk:
-    """The kept pairs, plain and tokenised, and how many were kept or dropped for which reason."""
-
-    raw: list[tuple[str, str]] = field(default_factory=list)
-    tokenised: list[tuple[str, str]] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-
-
 @dataclass(frozen=True)
-class CleanBlock:
-    """What is left of a block: folder (raw, tokenised) -> the text of both sides; and counts."""
+class CleanText:
+    """The kept pairs: folder (raw, tokenised) -> UTF-8 text of both sides; and counts by fate."""
 
     texts: dict[str, tuple[bytes, bytes]]
     counts: Counter[str]
@@ -86,6 +76,8 @@ def normalise(line: str) -> str:
     Python and fairseq end lines at more characters than the line feed (a stray carriage return,
     U+2028): left in, they would shift one side against the other.
     """
+    if WORD_START in line:  # SentencePiece would read it as a space
+        line = line.replace(WORD_START, " ")
     # Of white space and control characters, a space alone is printable.
     if line.isprintable() and "  " not in line and unicodedata.is_normalized("NFC", line):
         return line.strip(" ")
@@ -96,16 +88,16 @@ def normalise(line: str) -> str:
 def model_text(
     lang: str, tokenizer: str, punctuation: bool, lowercase: bool
 ) -> Callable[[str], str]:
-    """A function from a normalised line to what subwords are made of."""
+    """A function from a normalised line to the text that subwords are made of."""
     tokens = tokeniser(tokenizer, lang)
     if punctuation:
         quotes, after = punctuation_normaliser(lang), model_text(lang, tokenizer, False, lowercase)
         return lambda line: after(quotes([line])[0])
-    # Last, since abbreviations are told by their capitals.
+    # Last, since capitals tell abbreviations from words.
     return (lambda line: tokens(line).lower()) if lowercase else tokens
 
 
-def usual_ratio(pairs: Iterable[tuple[str, str]]) -> float:
+def usual_ratio(pairs: Iterable[Pair]) -> float:
     """How many characters the target usually has for one of the source's: the median."""
     ratios = []
     for pair in islice(pairs, _USUAL_FROM):
@@ -115,76 +107,70 @@ def usual_ratio(pairs: Iterable[tuple[str, str]]) -> float:
     return statistics.median(ratios or [1.0])
 
 
-def _reason_to_drop(
-    raw: tuple[str, str], tokenised: tuple[str, str], options: CleanOptions, usual: float
-) -> str | None:
-    """One of `REASONS`, or None."""
-    if not all((*raw, *tokenised)):
-        return "empty"
-    lengths: list[float] = [side.count(" ") + 1 for side in tokenised]
-    if _is_overlong(raw, options) or (not options.characters and max(lengths) > options.max_tokens):
-        return "too_long"
-    spare = 0
-    if options.characters:
-        lengths = [len(raw[0]), len(raw[1]) / usual]
-        spare = _MAX_CHARACTERS_A_TOKEN  # a single word more or less makes no pair a wrong one
-    if options.max_ratio is not None and max(lengths) > options.max_ratio * min(lengths) + spare:
-        return "ratio"
-    return None
-
-
-def _is_overlong(raw: tuple[str, str], options: CleanOptions) -> bool:
-    """Whether a side has too many characters to be worth tokenising."""
-    return max(map(len, raw)) > _MAX_CHARACTERS_A_TOKEN * options.max_tokens
-
-
-def clean_chunk(
-    pairs: Iterable[tuple[str, str]], options: CleanOptions, usual: float = 1.0
-) -> CleanChunk:
-    """Normalise, tokenise and filter some pairs of lines; ``usual`` as from `usual_ratio`."""
+def clean_pairs(pairs: Iterable[Pair], options: CleanOptions, usual: float = 1.0) -> CleanText:
+    """Normalise, tokenise and filter pairs of lines; ``usual`` is that of `usual_ratio`."""
     langs = options.source_lang, options.target_lang
     source_tokens, target_tokens = (
         model_text(lang, options.tokenizer, False, options.lowercase) for lang in langs
     )
     raws = [(normalise(source), normalise(target)) for source, target in pairs]
-    quoted = raws
-    if options.punctuation:  # of all lines at once, which is far faster
-        source_quotes, target_quotes = map(punctuation_normaliser, langs)
-        sources = source_quotes([source for source, _ in raws])
-        quoted = list(zip(sources, target_quotes([target for _, target in raws]), strict=True))
-    chunk = CleanChunk()
-    for raw, (source, target) in zip(raws, quoted, strict=True):
-        tokenised = raw
-        if not _is_overlong(raw, options):
-            tokenised = source_tokens(source), target_tokens(target)
-        reason = _reason_to_drop(raw, tokenised, options, usual)
-        chunk.counts[reason or "kept"] += 1
+    counts: Counter[str] = Counter()
+    plain: list[Pair] = []
+    tokenised: list[Pair] = []
+    for raw, (source, target) in zip(raws, _punctuated(raws, options), strict=True):
+        tokens = source_tokens(source), target_tokens(target)
+        reason = _reason_to_drop(raw, tokens, options, usual)
+        counts[reason or "kept"] += 1
         if reason is None:
-            chunk.raw.append((raw[0].lower(), raw[1].lower()) if options.lowercase else raw)
-            chunk.tokenised.append(tokenised)
-    return chunk
-
-
-def clean_block(block: Block, options: CleanOptions, usual: float) -> CleanBlock:
-    """As `clean_chunk`, for lines as they are in a file."""
-    chunk = clean_chunk(pairs_of(block), options, usual)
-    texts = {"raw": _sides(chunk.raw)}
+            plain.append((raw[0].lower(), raw[1].lower()) if options.lowercase else raw)
+            tokenised.append(tokens)
+    texts = {"raw": _sides(plain)}
     if not options.keeps_text:
-        texts["tokenised"] = _sides(chunk.tokenised)
-    return CleanBlock(texts, chunk.counts)
+        texts["tokenised"] = _sides(tokenised)
+    return CleanText(texts, counts)
 
 
-def _sides(pairs: list[tuple[str, str]]) -> tuple[bytes, bytes]:
-    """The text of either side of the pairs, as bytes: so it goes between processes unchanged."""
-    source, target = ("".join(f"{pair[side]}\n" for pair in pairs) for side in (0, 1))
-    return source.encode(), target.encode()
+def _punctuated(raws: list[Pair], options: CleanOptions) -> list[Pair]:
+    """The pairs with normalised punctuation, if it is asked for; many lines at once are faster."""
+    if not options.punctuation:
+        return raws
+    source_quotes = punctuation_normaliser(options.source_lang)
+    target_quotes = punctuation_normaliser(options.target_lang)
+    sources = source_quotes([source for source, _ in raws])
+    targets = target_quotes([target for _, target in raws])
+    return list(zip(sources, targets, strict=True))
+
+
+def _reason_to_drop(raw: Pair, tokens: Pair, options: CleanOptions, usual: float) -> str | None:
+    """One of `REASONS`, or None."""
+    if not all((*raw, *tokens)):
+        return "empty"
+    if options.characters:
+        longest = max(len(raw[0]), len(raw[1])) / _CHARACTERS_A_TOKEN
+        lengths: list[float] = [len(raw[0]), len(raw[1]) / usual]
+        spare = _CHARACTERS_A_TOKEN  # a single word more or less makes no pair a wrong one
+    else:
+        lengths = [tokens[0].count(" ") + 1, tokens[1].count(" ") + 1]
+        longest, spare = max(lengths), 0
+    if longest > options.max_tokens:
+        return "too_long"
+    if options.max_ratio is not None and max(lengths) > options.max_ratio * min(lengths) + spare:
+        return "ratio"
+    return None
+
+
+def _sides(pairs: list[Pair]) -> tuple[bytes, bytes]:
+    """The text of either side of the pairs."""
+    sources = "".join([f"{source}\n" for source, _ in pairs])
+    targets = "".join([f"{target}\n" for _, target in pairs])
+    return sources.encode(), targets.encode()
 
 
 class CleanWriter:
-    """The files of clean text: every split's own, and what is held out of train."""
+    """The files of clean text: those of each split, and the pairs that are held out of train."""
 
     def __init__(self, work: Path, config: PrepareConfig, stack: ExitStack) -> None:
-        """Open them all, to be closed with ``stack``."""
+        """Open all files, to be closed with ``stack``."""
         self._held_out = config.held_out
         self._every = config.hold_out or 1
         self._trained = 0  # pairs that came for train
@@ -197,17 +183,17 @@ class CleanWriter:
                     stack.enter_context(path.open("wb")) for path in paths
                 ]
 
-    def __call__(self, split: str, block: CleanBlock) -> dict[str, int]:
-        """Write a block, and return how many of its pairs went to other splits."""
+    def __call__(self, split: str, clean: CleanText) -> dict[str, int]:
+        """Write some text, and return how many of its pairs went to other splits."""
         if split != "train" or not self._held_out:
-            for folder, sides in block.texts.items():
+            for folder, sides in clean.texts.items():
                 for stream, text in zip(self._files[folder, split], sides, strict=True):
                     stream.write(text)
             return {}
-        kept = block.counts["kept"]
+        kept = clean.counts["kept"]
         owners = [self._owner(self._trained + number) for number in range(1, kept + 1)]
         self._trained += kept
-        for folder, sides in block.texts.items():
+        for folder, sides in clean.texts.items():
             for side, text in enumerate(sides):
                 for owner, line in zip(owners, text.splitlines(keepends=True), strict=True):
                     self._files[folder, owner][side].write(line)
@@ -222,14 +208,14 @@ class CleanWriter:
 
 
 def fates(counts: Mapping[str, int]) -> str:
-    """How many pairs of a split were kept, and dropped for which reason, as people read it."""
-    told = [f"{counts['kept']:,} of {counts['read']:,} pairs kept"]
+    """How many pairs of a split were kept, held out, and dropped for which reason."""
+    parts = [f"{counts['kept']:,} of {counts['read']:,} pairs kept"]
     if held_out := counts.get("held_out"):
-        told.append(f"{held_out:,} held out")
-    told += [f"{counts[name]:,} {reason}" for name, reason in REASONS.items() if counts.get(name)]
-    return ", ".join(told)
+        parts.append(f"{held_out:,} held out")
+    parts += [f"{counts[name]:,} {reason}" for name, reason in REASONS.items() if counts.get(name)]
+    return ", ".join(parts)
 
 
 def dropped_percent(counts: Mapping[str, int]) -> float:
-    """Which part of a split's pairs was dropped."""
+    """The percentage of a split's pairs that were dropped."""
     return 100 * sum(counts.get(name, 0) for name in REASONS) / max(1, counts["read"])

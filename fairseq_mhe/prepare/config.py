@@ -1,68 +1,82 @@
 """What to prepare and how, checked before anything is written."""
 
 import re
+from argparse import ArgumentTypeError
 from collections.abc import Collection
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import option, positive
+from fairseq_mhe.common.arguments import number, option, positive
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
-from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
+from fairseq_mhe.prepare.text import SUFFIXES, ZSTD, existing_text, side_path
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
 
 SPLITS = ("train", "valid", "test")
-ORIGINAL = "original"  # folder of the output where the scripts of known corpora put what they fetch
+ORIGINAL = "original"  # folder of the output for what the scripts of known corpora fetch
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MIN_HOLD_OUT = 3  # valid, test and at least one pair for train
-_TEXT = "PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, .gz or .xz"
-_CHOICES = {"subword": SUBWORDS, "tokenizer": TOKENIZERS, "model_type": MODEL_TYPES}
-_AT_LEAST_ONE = {
-    "vocab_size": "vocabulary size",
-    "max_tokens": "maximum of tokens",
-    "max_ratio": "maximal ratio",
-    "workers": "number of workers",
-}
-# split -> of each of its corpora both sides, or the one file that has both
+_TEXT = "PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, .gz, .xz or .bz2"
+#: Split -> its corpora, each the files of both sides, or the one file that has both.
 Inputs = dict[str, list[tuple[Path, ...]]]
 
 
-def processes() -> Any:
-    """How many processes work."""
-    told = "processes (default: all cores); the result is the same"
-    return option(None, told, type=positive, metavar="N")
-
-
-def merges(default: int) -> Any:
+def vocabulary(default: int) -> Any:
     """The field of the vocabulary's size, with a default that suits a corpus."""
-    return option(
-        default,
-        "merges (bpe) or pieces (sentencepiece), of both languages together",
-        type=positive,
-        metavar="N",
-    )
+    help = "merges (bpe) or pieces (sentencepiece), of all languages together"
+    return option(default, help, type=positive, metavar="N")
+
+
+def percent(text: str) -> float:
+    """A number from 0 to 100."""
+    value = number(text)
+    if not 0 <= value <= 100:
+        raise ArgumentTypeError(f"{text!r} is no percentage from 0 to 100")
+    return value
+
+
+def ratio(text: str) -> float:
+    """A number of 1 or more."""
+    value = number(text)
+    if value < 1:
+        raise ArgumentTypeError(f"{text!r} is no ratio of 1 or more")
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubwordOptions:
-    """The options that every corpus has.
+    """The options of subwords, which every corpus has.
 
     ``vocab_size`` is the number of merges for BPE (as "32K BPE" means) and of pieces for
-    SentencePiece. ``workers`` has no influence on what is written. `with_defaults` fills in
-    ``subword`` and ``tokenizer`` where they are empty.
+    SentencePiece. ``workers`` has no influence on the result.
     """
 
     subword: str = option(
         "",
-        "kind of subwords (default: bpe; without a tokeniser, and for languages without spaces, "
-        "sentencepiece)",
+        "kind of subwords (default: bpe; without a tokeniser, for languages without spaces, and "
+        "for running text: sentencepiece)",
         choices=SUBWORDS,
     )
-    vocab_size: int = merges(32000)
+    vocab_size: int = vocabulary(32000)
     model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
+    workers: int | None = option(
+        None, "processes (default: all cores); the result is the same", type=positive, metavar="N"
+    )
+
+    @property
+    def cores(self) -> int:
+        """How many processes work."""
+        return self.workers or cores()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions(SubwordOptions):
+    """The options that every parallel corpus has; `with_defaults` fills in empty ones."""
+
     tokenizer: str = option(
         "",
         "word tokeniser before the subwords (default: moses for bpe; none for sentencepiece, and "
@@ -70,55 +84,22 @@ class SubwordOptions:
         choices=TOKENIZERS,
     )
     max_dropped: float = option(
-        50.0, "refuse where cleaning drops more than X%% of a text's pairs", type=float, metavar="X"
+        50.0, "refuse if cleaning drops more than X%% of a text's pairs", type=percent, metavar="X"
     )
-    workers: int | None = processes()
-
-    @property
-    def cores(self) -> int:
-        """How many processes work."""
-        return self.workers or cores()
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubwordChoice:
-    """The options that every corpus of running text has."""
-
-    subword: str = option("sentencepiece", "kind of subwords", choices=SUBWORDS)
-    vocab_size: int = option(
-        8000, "pieces (sentencepiece) or merges (bpe)", type=positive, metavar="N"
-    )
-    model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
-    block: int = option(
-        512,
-        "split paragraphs between words where they are longer than a block of so many subwords, "
-        "since fairseq skips them in training and stops at them in validation; not less than "
-        "--tokens-per-sample in training",
-        type=int,
-        metavar="N",
-    )
-    lowercase: bool = option(False, "everything in small letters")
-    workers: int | None = processes()
-
-    @property
-    def cores(self) -> int:
-        """How many processes work."""
-        return self.workers or cores()
 
 
 @dataclass(frozen=True)
-class PrepareConfig(SubwordOptions):
+class PrepareConfig(PairOptions):
     """What to prepare, and how.
 
     ``train`` (one or more corpora, joined), ``valid`` and ``test`` are prefixes: PREFIX.LANG is a
-    side's file, plain or with .gz or .xz; or they are files with both sides, NAME.tsv, plain or
-    compressed. With ``hold_out`` N, every Nth clean train pair becomes valid where ``valid`` is
-    None, and the pair after it test where ``test`` is None.
-    Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to ``max_ratio`` times
-    as many on the one as on the other (None: any); valid and test pairs are dropped only where a
-    side is empty or too long. Where a language is written without spaces, or there is no tokeniser,
-    characters are counted in place of tokens, beside what is usual in the text. ``punctuation`` and
-    ``lowercase`` as in `CleanOptions`.
+    side's file, plain or compressed; or they are files with both sides, NAME.tsv. With ``hold_out``
+    N, every Nth clean train pair becomes valid if ``valid`` is None, and the pair after it test if
+    ``test`` is None. Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to
+    ``max_ratio`` times as many on one side as on the other (None: any); valid and test pairs are
+    dropped only if a side is empty or too long. Without a tokeniser, and for languages without
+    spaces, characters count: up to eight for a token, and compared with the usual ratio of the
+    text. ``punctuation`` and ``lowercase`` as in `CleanOptions`.
     """
 
     train: tuple[Path, ...] = option(
@@ -130,19 +111,23 @@ class PrepareConfig(SubwordOptions):
     )
     valid: Path | None = option(None, "valid text, in the same forms", type=Path, metavar="PREFIX")
     test: Path | None = option(None, "test text, in the same forms", type=Path, metavar="PREFIX")
-    source_lang: str = option("", "language translated from, as en", required=True, metavar="LANG")
-    target_lang: str = option("", "language translated into, as de", required=True, metavar="LANG")
+    source_lang: str = option("", "source language, as en", required=True, metavar="LANG")
+    target_lang: str = option("", "target language, as de", required=True, metavar="LANG")
     out: Path = option(None, "folder to make", type=Path, required=True, metavar="DATA")
-    max_tokens: int = option(250, "drop pairs with a longer side", type=int, metavar="N")
+    max_tokens: int = option(
+        250,
+        "drop pairs with a side of more than N tokens (without tokens: 8 N characters)",
+        type=positive,
+        metavar="N",
+    )
     max_ratio: float | None = option(
         1.5,
         "drop train pairs with over X times as many tokens on one side as on the other",
-        type=float,
+        type=ratio,
         metavar="X",
     )
     punctuation: bool = option(
-        False,
-        "write quotes, dashes and spaces around punctuation in one way, in what the model sees",
+        False, "write quotes, dashes and spaces around punctuation in one way, for the model"
     )
     lowercase: bool = option(False, "everything in small letters")
     hold_out: int | None = option(
@@ -164,7 +149,7 @@ class PrepareConfig(SubwordOptions):
         return not all(map(has_spaces, self.langs))
 
     def prefixes(self, split: str) -> tuple[Path, ...]:
-        """Where the pairs of a split come from."""
+        """The prefixes of a split's text."""
         if split == "train":
             return self.train
         path = self.valid if split == "valid" else self.test
@@ -172,23 +157,18 @@ class PrepareConfig(SubwordOptions):
 
     @property
     def held_out(self) -> dict[str, int]:
-        """Split without a text of its own -> which of every ``hold_out`` train pairs it gets."""
+        """Split without a text -> its place in every ``hold_out`` train pairs."""
         places = {"valid": 0, "test": 1}
         return {split: place for split, place in places.items() if not self.prefixes(split)}
 
 
 def check(config: PrepareConfig) -> None:
-    """Refuse what cannot work, before anything is written.
+    """Refuse options that cannot work, before anything is written.
 
     Raises:
         UserError: an option is wrong.
     """
-    for option_name, choices in _CHOICES.items():
-        value, name = getattr(config, option_name), option_name.replace("_", " ")
-        if value and value not in choices:
-            raise UserError(f"unknown {name} {value!r}; choose from {', '.join(choices)}")
-    if not config.train:
-        raise UserError("no training text is named; give at least one prefix")
+    no_colon(config.out.resolve())
     check_hold_out(config.held_out, config.hold_out, "train pair")
     if config.source_lang == config.target_lang:
         raise UserError(
@@ -197,13 +177,9 @@ def check(config: PrepareConfig) -> None:
     for lang in config.langs:
         if not _LANGUAGE.fullmatch(lang):
             raise UserError(
-                f"{lang!r} cannot be a language's name here; use letters, digits and _ "
-                "only, as in en, pt_BR or zho_Hans"
+                f"{lang!r} cannot be a language's name here; use letters, digits and _ only, "
+                "as in en, pt_BR or zho_Hans"
             )
-    for option_name, name in _AT_LEAST_ONE.items():
-        limit = getattr(config, option_name)
-        if limit is not None and limit < 1:
-            raise UserError(f"the {name} is {limit}; it must be at least 1")
 
 
 def with_defaults(config: PrepareConfig) -> PrepareConfig:
@@ -221,12 +197,15 @@ def with_defaults(config: PrepareConfig) -> PrepareConfig:
 
 
 def check_hold_out(held_out: Collection[str], hold_out: int | None, part: str) -> None:
-    """See that each split has a text, of its own or held out of train, and not both.
+    """See that each split has a text, or is held out of train, and not both.
 
-    ``held_out``: the splits that have none; ``part``: of train, every Nth of which is held out.
+    Args:
+        held_out: the splits without a text.
+        hold_out: every so many parts of train are held out.
+        part: "train pair", say.
 
     Raises:
-        UserError: one has none or both.
+        UserError: a split has no text, or nothing is to be held out.
     """
     if held_out and (hold_out is None or hold_out < _MIN_HOLD_OUT):
         raise UserError(
@@ -234,9 +213,7 @@ def check_hold_out(held_out: Collection[str], hold_out: int | None, part: str) -
             f"Nth {part}, N at least {_MIN_HOLD_OUT}"
         )
     if hold_out is not None and not held_out:
-        raise UserError(
-            "valid and test text are both named, so that nothing is to be held out of train"
-        )
+        raise UserError("valid and test text are both named: leave --hold-out away")
 
 
 def input_files(config: PrepareConfig) -> Inputs:
@@ -245,14 +222,14 @@ def input_files(config: PrepareConfig) -> Inputs:
     Raises:
         UserError: a file is missing, empty, or would be overwritten.
     """
-    found: Inputs = {}
+    files: Inputs = {}
     for split in SPLITS:
         for prefix in config.prefixes(split):
-            files = _corpus_files(prefix, config.langs)
-            found.setdefault(split, []).append(files)
-            for path in files:
-                check_outside(path.resolve(), config.out)
-    return found
+            sides = _corpus_files(prefix, config.langs)
+            files.setdefault(split, []).append(sides)
+            for path in sides:
+                check_outside(path, config.out)
+    return files
 
 
 def check_outside(path: Path, out: Path) -> None:
@@ -268,6 +245,6 @@ def check_outside(path: Path, out: Path) -> None:
 
 def _corpus_files(prefix: Path, langs: tuple[str, str]) -> tuple[Path, ...]:
     """Both sides of a corpus, or the one file with tabs that has both."""
-    if any(prefix.name.endswith(f".tsv{suffix}") for suffix in SUFFIXES):
+    if any(prefix.name.endswith(f".tsv{suffix}") for suffix in (*SUFFIXES, ZSTD)):
         return (existing_text(prefix),)
     return tuple(side_path(prefix, lang) for lang in langs)

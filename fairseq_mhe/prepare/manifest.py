@@ -3,20 +3,28 @@
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, read_json, sha256_of_all, write_json
 from fairseq_mhe.common.folder_version import FOLDER_VERSION, check_folder_version
-from fairseq_mhe.common.steps import WORK_PREFIX, Steps, only_one
+from fairseq_mhe.common.steps import WORK_PREFIX, only_one
 
 MANIFEST = "manifest.json"
 _PREPARE_AGAIN = "prepare it again, into a new folder"
-#: What a manifest says in "form" -> what its folder holds.
-_HELD = {None: "parallel text", "text": "running text", "task": "a task"}
+#: The "form" of a manifest; that of parallel text has none.
+TEXT, TASK = "text", "task"
+#: The heading of a folder of files as they are published.
+DOWNLOADED = {"form": "downloaded"}
+#: Form -> what the folder holds.
+CONTENT = {
+    None: "parallel text",
+    TEXT: "running text",
+    TASK: "a task",
+    "downloaded": "downloaded text",
+}
 
 Counts = dict[str, Any]
 
@@ -25,8 +33,8 @@ def read_manifest(data: Path) -> dict[str, Any]:
     """The manifest of a prepared data folder.
 
     Raises:
-        UserError: it is missing, damaged, of another version, or names files outside of the folder,
-            which a step that is done again would delete.
+        UserError: the manifest is missing, damaged, of another version, or names files outside of
+            the folder, which a repeated step would delete.
     """
     path = data / MANIFEST
     if not path.exists():
@@ -40,45 +48,41 @@ def read_manifest(data: Path) -> dict[str, Any]:
     return manifest
 
 
-def check_complete(data: Path, manifest: Mapping[str, Any]) -> None:
-    """Raises UserError for a data folder whose preparation was stopped."""
-    if manifest["state"] != "complete":
-        raise UserError(
-            f"{data} is not finished: prepare it again, which goes on from where it was"
-        )
-
-
-class Manifest(Steps):
+class Manifest:
     """The steps of a data folder under construction; open it with `open_manifest`.
 
-    ``content["steps"]`` says of each finished step what it was made from, its counts, and its
-    files' sizes and sha256.
+    ``content["steps"]`` has of each finished step what it was made from, its counts, and its files'
+    sizes and SHA-256.
     """
 
     def __init__(self, folder: Path, heading: Mapping[str, Any], workers: int = 1) -> None:
         """``heading``: the manifest's keys above its steps; ``workers``: cores that hash files.
 
         Raises:
-            UserError: the folder holds something of another form, which would be written over.
+            UserError: the folder holds something of another form, which would be overwritten.
         """
-        super().__init__(folder)
+        self.folder = folder
         self._workers = workers
-        there = (folder / MANIFEST).exists()
-        found = read_manifest(folder) if there else {**heading, "steps": {}}
-        if (held := found.get("form")) != heading.get("form"):
-            raise UserError(f"{folder} holds {_HELD.get(held, held)}: name another --out")
-        steps = found["steps"]
+        steps: dict[str, Any] = {}
+        if (folder / MANIFEST).exists():
+            before = read_manifest(folder)
+            form, steps = before.get("form"), before["steps"]
+            if form != heading.get("form"):
+                raise UserError(f"{folder} holds {CONTENT.get(form, form)}: name another --out")
         version = {"folder_version": FOLDER_VERSION}
         self.content = {**version, "state": "unfinished", **heading, "steps": steps}
 
-    def status(self) -> dict[str, Any]:
-        """The manifest."""
-        return self.content
+    def checksums(self, step: str, folder: str = "") -> dict[str, str]:
+        """File -> SHA-256 of what ``step`` has made in ``folder``."""
+        return {name: entry["sha256"] for name, entry in self._files(step, folder).items()}
 
-    def files(self, step: str, fact: str, folder: str = "") -> dict[str, Any]:
-        """File -> ``fact`` ("sha256" or "bytes") of what ``step`` has made in ``folder``."""
+    def size(self, step: str, folder: str = "") -> int:
+        """The bytes of what ``step`` has made in ``folder``."""
+        return sum(entry["bytes"] for entry in self._files(step, folder).values())
+
+    def _files(self, step: str, folder: str = "") -> dict[str, dict[str, Any]]:
         files = self.content["steps"][step]["files"]
-        return {name: entry[fact] for name, entry in files.items() if name.startswith(folder)}
+        return {name: entry for name, entry in files.items() if name.startswith(folder)}
 
     def run(
         self,
@@ -86,72 +90,66 @@ class Manifest(Steps):
         made_from: Mapping[str, Any],
         action: Callable[[Path], Counts],
         room: float = 0,
-        outputs: Sequence[Path] = (),
     ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
-        ``action`` writes files under the folder it is given, with the paths they shall have in the
-        data folder; they are moved there, and recorded, when it returns. ``made_from`` is
-        everything (inputs' checksums, options, tools' versions) that decides what it writes, as
-        JSON has it: lists, no tuples. ``room``: bytes that it will write, roughly. ``outputs``:
-        without these files it is not done, where other names than before may be asked for.
+        Args:
+            step: its name.
+            made_from: everything (inputs' checksums, options, tools' versions) that decides what
+                it writes, as JSON has it: lists, no tuples.
+            action: writes files under the folder that it is given, which move to the same paths in
+                the data folder when it returns the step's counts.
+            room: the bytes that it will write, roughly.
 
         Raises:
             UserError: the disk has less room.
         """
-        with ExitStack() as stack:
+        if not self._done(step, made_from):
+            check_room(self.folder, int(room), f"step {step!r}")
+            with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
+                counts = action(Path(work))
+                self._finish(step, made_from, counts, Path(work))
+        result: Counts = self.content["steps"][step]["counts"]
+        return result
 
-            def work_apart() -> tuple[Path, Counts]:
-                check_room(self.folder, int(room), f"step {step!r}")
-                folder = tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder)
-                work = Path(stack.enter_context(folder))
-                return work, action(work)
-
-            self.perform(step, made_from, outputs, work_apart)
-        return self.content["steps"][step]["counts"]
-
-    def done(self, name: str, inputs: Mapping[str, Any], outputs: Sequence[Path] = ()) -> bool:
+    def _done(self, step: str, made_from: Mapping[str, Any]) -> bool:
         """Whether a step was made from these inputs and its files have the recorded sizes."""
-        record = self.content["steps"].get(name)
-        if record is None or record.get("made_from") != inputs:
+        record = self.content["steps"].get(step)
+        if record is None or record["made_from"] != made_from:
             return False
-        if not all(path.exists() for path in outputs):
-            return False
-        for file, size in self.files(name, "bytes").items():
-            path = self.folder / file
-            if not path.is_file() or path.stat().st_size != size:
+        for name, entry in self._files(step).items():
+            path = self.folder / name
+            if not path.is_file() or path.stat().st_size != entry["bytes"]:
                 return False
         return True
 
-    def begin(self, name: str) -> None:
-        """Nothing is noted before the first file moves."""
-
-    def fail(self, name: str, reason: str) -> None:
-        """Nothing is noted: the record of an earlier result stays as valid as it was."""
-
-    def finish(
-        self, name: str, inputs: Mapping[str, Any], seconds: float, made: Any = None
-    ) -> None:
+    def _finish(self, step: str, made_from: Mapping[str, Any], counts: Counts, work: Path) -> None:
         """Move the files of a step to their places and record them."""
-        work, counts = made
-        found = sha256_of_all([path for path in work.rglob("*") if path.is_file()], self._workers)
+        checksums = sha256_of_all(
+            [path for path in work.rglob("*") if path.is_file()], self._workers
+        )
         files = {
             str(path.relative_to(work)): {"bytes": path.stat().st_size, "sha256": checksum}
-            for path, checksum in sorted(found.items())
+            for path, checksum in sorted(checksums.items())
         }
         # The old record goes first: killed while files are moved, the step counts as not done.
-        stale = self.content["steps"].pop(name, {"files": {}})
-        self.write("unfinished")
+        stale = self.content["steps"].pop(step, {"files": {}})
+        self._write("unfinished")
         for file in stale["files"]:
             (self.folder / file).unlink(missing_ok=True)
         for file in files:
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             os.replace(work / file, self.folder / file)
-        self.content["steps"][name] = {"made_from": inputs, "counts": counts, "files": files}
-        self.write("unfinished")
+        self.content["steps"][step] = {"made_from": made_from, "counts": counts, "files": files}
+        self._write("unfinished")
 
-    def write(self, state: str) -> None:
-        """Write the manifest, unless the file says the same already."""
+    def complete(self, **facts: Any) -> None:
+        """All steps are done; ``facts``: further keys of the manifest."""
+        self.content |= facts
+        self._write("complete")
+
+    def _write(self, state: str) -> None:
+        """Write the manifest, unless the file is the same already."""
         self.content["state"] = state
         path = self.folder / MANIFEST
         if not path.exists() or read_manifest(self.folder) != self.content:

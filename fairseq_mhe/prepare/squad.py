@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.task_files import list_of, number_of, text_of
+from fairseq_mhe.prepare.task_files import BAD_ROW, bad_row, text
 from fairseq_mhe.prepare.text import read_whole
 
 
 @dataclass(frozen=True)
 class Question:
-    """``answers``: text and place in the context, in characters; none where there is no answer."""
+    """``answers``: text and place in the context, in characters; none if there is no answer."""
 
     identity: str
     text: str
@@ -29,39 +29,33 @@ class Paragraph:
 
 
 def read_squad(path: Path) -> list[Paragraph]:
-    """The paragraphs of a file of SQuAD 1.1 or 2.0, plain, .gz or .xz.
+    """The paragraphs of a file of SQuAD 1.1 or 2.0, plain or compressed.
 
     Raises:
-        UserError: the file is no such, or an answer does not stand where it says in its context.
+        UserError: the file is no such, or an answer is not at its place in the context.
     """
-    wrong = f"{path} is no file of SQuAD"
+    paragraphs = []
+    number = 0
     try:
-        content = json.loads(read_whole(path))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{wrong}: it is no JSON ({error})") from None
-    found = []
-    for number, article in enumerate(list_of(wrong, content, "data")):
-        where = f"{wrong}: article {number + 1}"
-        for paragraph in list_of(where, article, "paragraphs"):
-            context = text_of(where, paragraph, "context")
-            rows = list_of(where, paragraph, "qas")
-            questions = tuple(_question(path, where, context, row) for row in rows)
-            found.append(Paragraph(number, context, questions))
-    if not any(paragraph.questions for paragraph in found):
+        for number, article in enumerate(json.loads(read_whole(path))["data"]):
+            for paragraph in article["paragraphs"]:
+                context = text(paragraph["context"])
+                questions = tuple(_question(context, row) for row in paragraph["qas"])
+                paragraphs.append(Paragraph(number, context, questions))
+    except BAD_ROW as error:
+        raise UserError(
+            f"{path} is no file of SQuAD: article {number + 1}: {bad_row(error)}"
+        ) from None
+    if not any(paragraph.questions for paragraph in paragraphs):
         raise UserError(f"{path} has no questions")
-    return found
+    return paragraphs
 
 
-def _question(path: Path, where: str, context: str, row: Any) -> Question:
-    identity = text_of(where, row, "id")
-    where = f"{path}, question {identity}"
-    text = text_of(where, row, "question")
+def _question(context: str, row: dict[str, Any]) -> Question:
     answers = []
-    for answer in list_of(where, row, "answers"):
-        said, start = text_of(where, answer, "text"), number_of(where, answer, "answer_start")
-        if start < 0 or context[start : start + len(said)] != said:
-            raise UserError(
-                f"{where}: the answer {said!r:.60} does not stand at {start} of its context"
-            )
-        answers.append((said, start))
-    return Question(identity, text, tuple(answers))
+    for answer in row["answers"]:
+        words, start = text(answer["text"]), answer["answer_start"]
+        if start < 0 or not context.startswith(words, start):
+            raise ValueError(f"question {row['id']}: its answer {words!r:.60} is not at {start}")
+        answers.append((words, start))
+    return Question(text(row["id"]), text(row["question"]), tuple(answers))

@@ -10,8 +10,8 @@ import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice, pairwise
+from functools import lru_cache, partial
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 import sentencepiece
@@ -24,7 +24,11 @@ from fairseq_mhe.prepare.text import Piece, text_pieces
 
 SUBWORDS = ("bpe", "sentencepiece")
 MODEL_TYPES = ("unigram", "bpe")  # SentencePiece's
+WORD_START = "\u2581"  # begins a word of SentencePiece
 END_OF_WORD = "</w>"  # in subword-nmt's merges
+NOT_LAST = "@@"  # ends a subword of BPE that does not end a word
+#: Words that fairseq takes for its own symbols.
+SPECIAL_SYMBOLS = frozenset(("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
 MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model"}
 COUNT_BYTES = 1 << 23  # of text at a time: the longer, the fewer words are counted twice
 CACHED_WORDS = 500_000  # that a process remembers the subwords of
@@ -36,7 +40,7 @@ LEARNING_THREADS = 16
 
 
 def count_words(paths: Sequence[Path], workers: int) -> Counter[str]:
-    """How often each word (what stands between spaces) occurs in some texts."""
+    """How often each word, with spaces around it, occurs in some texts."""
     words: Counter[str] = Counter()
     for path in paths:
         for counted in ordered_map(_count, text_pieces(path, COUNT_BYTES), workers):
@@ -98,7 +102,7 @@ def learn_sentencepiece(
 
 
 def _in_stretches(lines: Iterable[str]) -> Iterator[str]:
-    """The lines, of which too long ones are cut between words, which pieces do not cross."""
+    """The lines, too long ones cut between words, which pieces do not cross."""
     for line in lines:
         if len(line.encode()) <= MAX_SENTENCE_BYTES:
             yield line
@@ -130,19 +134,27 @@ def _load(model: SubwordModel) -> Callable[[list[str]], list[str]]:
 
 
 class _Splits(dict[str, str]):
-    """Word -> its subwords with spaces between them, found out when first asked for."""
+    """Word -> its subwords with spaces between them, computed when first asked for."""
 
     def __init__(self, ranks: dict[tuple[str, str], int]) -> None:
         """``ranks``: pair -> its number among the merges."""
         self._ranks, self._none = ranks, len(ranks)
 
     def __missing__(self, word: str) -> str:
-        pieces = "@@ ".join(self._pieces(word))
+        pieces = f"{NOT_LAST} ".join(self._pieces(word))
         if len(self) < CACHED_WORDS:
             self[word] = pieces
         return pieces
 
     def _pieces(self, word: str) -> list[str]:
+        """The word's subwords, of which the last is no special symbol and has no mark of BPE."""
+        symbols = self._merged(word)
+        last = symbols[-1]
+        if last in SPECIAL_SYMBOLS or last.endswith(NOT_LAST):
+            symbols[-1:] = [last[:-1], last[-1]]
+        return symbols
+
+    def _merged(self, word: str) -> list[str]:
         """As ``subword_nmt.apply_bpe.encode``: the pair that was learnt first is merged first."""
         if len(word) == 1:
             return [word]
@@ -173,20 +185,46 @@ def segment(lines: list[str], model: SubwordModel) -> list[str]:
 
 @dataclass(frozen=True)
 class SegmentedText:
-    """Lines in subwords, each with its line end; their number, tokens, and the longest's tokens.
+    """Lines in subwords, as UTF-8; how many lines and tokens, and how many tokens the longest has.
 
-    As bytes: so it goes between processes unchanged.
+    ``read``: how many lines of text they are.
     """
 
     text: bytes
+    read: int
     lines: int
     tokens: int
     longest: int
 
 
-def segment_text(piece: Piece, model: SubwordModel) -> SegmentedText:
-    """As `segment`, for whole lines as they are in a file."""
+def segment_text(piece: Piece, model: SubwordModel, most: int | None = None) -> SegmentedText:
+    """As `segment`, for lines of a file, split where they have more than ``most`` subwords."""
     lines = segment(piece.read().removesuffix("\n").split("\n"), model)
-    lengths = [line.count(" ") + 1 for line in lines]
+    read = len(lines)
+    if most:
+        split = partial(split_long, most=most, kind=model.kind)
+        lines = list(chain.from_iterable(map(split, lines)))
+    lengths = [line.count(" ") + bool(line) for line in lines]
     text = "".join(f"{line}\n" for line in lines).encode()
-    return SegmentedText(text, len(lines), sum(lengths), max(lengths))
+    return SegmentedText(text, read, len(lines), sum(lengths), max(lengths))
+
+
+def split_long(line: str, most: int, kind: str) -> list[str]:
+    """A line of subwords of a ``kind`` in lines of at most ``most``, split between words.
+
+    A word that has more than ``most`` subwords is split too.
+    """
+    tokens = line.split(" ")
+    lines = []
+    while len(tokens) > most:
+        end = most
+        while end and not _between_words(tokens[end - 1], tokens[end], kind):
+            end -= 1
+        end = end or most
+        lines.append(" ".join(tokens[:end]))
+        tokens = tokens[end:]
+    return [*lines, " ".join(tokens)]
+
+
+def _between_words(before: str, after: str, kind: str) -> bool:
+    return not before.endswith(NOT_LAST) if kind == "bpe" else after.startswith(WORD_START)

@@ -14,15 +14,17 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.tasks import Example, Task
 from fairseq_mhe.prepare.text import SUFFIXES, read_lines
 
-Json = Mapping[str, Any]
-#: What JSON can say in a text: NUL, and half of a character.
+Row = Mapping[str, Any]
+#: What JSON can hold and a text file cannot: NUL, and half of a character.
 _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 #: In the names of SQuAD's files.
 _VERSIONS = {"squad1": "-v1.1", "squad2": "-v2.0"}
+#: Raised by rows that are not of their task.
+BAD_ROW = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 def official_name(task: Task, split: str) -> str:
-    """What the file of an official split is called where it is published."""
+    """The name of an official split's file where it is published."""
     return f"{split}{_VERSIONS.get(task.name, '')}{task.suffix}"
 
 
@@ -42,248 +44,187 @@ def task_file(task: Task, folder: Path, split: str) -> Path:
                     return path
     raise UserError(
         f"{folder} has no {task.folder}/{official}{task.suffix} (nor {task.name}.{split}"
-        f"{task.suffix}, nor with .gz or .xz): unpack the official archive there"
+        f"{task.suffix}, nor compressed): unpack the official archive there"
     )
 
 
-def read_task(task: Task, path: Path) -> list[Example]:
-    """The examples of a file with labels, in its order.
+def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
+    """The examples of a file with labels, in its order, and how many incomplete ones were dropped.
+
+    An example is incomplete if a text is empty or its row lacks columns. QQP's train has such rows.
+
+    Args:
+        task: the task of the file.
+        path: the file.
+        drop: drop incomplete examples, as in train; scored sets must be whole.
 
     Raises:
-        UserError: a column is missing, a text is empty, or a label is none of the task's.
+        UserError: a row is not of the task; or an example is incomplete and not to be dropped.
     """
-    found = []
-    for where, row in _rows(task, path):
-        for example in _examples(task, where, row):
-            if not all(text.strip() for text in example.texts):
-                raise UserError(f"{where}: a text is empty; every example needs all its texts")
-            found.append(example)
-    if not found:
+    examples: list[Example] = []
+    dropped = 0
+    parse = _PARSERS.get(task.name, _classified)
+    for number, row in _rows(task, path):
+        where = f"{path}, line {number}"
+        try:
+            parsed = list(parse(task, row)) if row is not None else []
+        except BAD_ROW as error:
+            raise UserError(f"{where} is no row of {task.name}: {bad_row(error)}") from None
+        whole = [example for example in parsed if all(text.strip() for text in example.texts)]
+        incomplete = len(parsed) - len(whole) if row is not None else 1
+        if incomplete and not drop:
+            raise UserError(f"{where}: a text or a column is missing; every example needs all")
+        dropped += incomplete
+        examples += whole
+    if not examples:
         raise UserError(f"{path} has no examples")
-    return found
+    return examples, dropped
 
 
-def _rows(task: Task, path: Path) -> Iterator[tuple[str, Json]]:
-    """Where each row stands, and its values by their columns."""
+def bad_row(error: Exception) -> str:
+    """Why a row is not of its task, in one line."""
+    if isinstance(error, KeyError):
+        return f"there is no {error}"
+    if isinstance(error, ValueError):
+        return str(error)
+    return f"a value has the wrong type: {error}"
+
+
+def _rows(task: Task, path: Path) -> Iterator[tuple[int, Row | None]]:
+    """Number and values of each row; None if a column is missing."""
     lines = enumerate(read_lines(path), start=1)
     if task.suffix == ".jsonl":
         for number, line in lines:
-            where = f"{path}, line {number}"
             try:
-                row = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"{where}: it is no JSON ({error})") from None
-            if not isinstance(row, dict):
-                raise UserError(f"{where}: it is no JSON object")
-            yield where, row
+                yield number, json.loads(line)
+            except ValueError as error:
+                raise UserError(f"{path}, line {number} is no JSON: {error}") from None
         return
     columns: tuple[str, ...] = task.header
     for number, line in lines:
         values = line.split("\t")
         if number == 1 and (not columns or values == list(columns)):
             columns = tuple(values)
-            continue
-        where = f"{path}, line {number}"
-        if len(values) != len(columns):
-            raise UserError(f"{where}: {len(values)} columns instead of {len(columns)}")
-        yield where, dict(zip(columns, values, strict=True))
-
-
-def _examples(task: Task, where: str, row: Json) -> Iterator[Example]:
-    special = _SPECIAL.get(task.name, _classified)
-    yield from special(task, where, row)
-
-
-def _classified(task: Task, where: str, row: Json) -> Iterator[Example]:
-    yield Example(_texts(task, where, row), _label(task, where, row))
-
-
-def _texts(task: Task, where: str, row: Json) -> tuple[str, ...]:
-    return tuple(text_of(where, row, column) for column in task.columns)
-
-
-def _label(task: Task, where: str, row: Json) -> str:
-    label = value_of(where, row, task.label)
-    if isinstance(label, bool):
-        label = str(label).lower()
-    return _checked(task, where, str(label))
-
-
-def _answers(task: Task, where: str, row: Json) -> Iterator[Example]:
-    """MultiRC: an example for each answer to each question of a passage, grouped by question."""
-    passage = value_of(where, row, "passage")
-    if not isinstance(passage, dict) or not isinstance(passage.get("questions"), list):
-        raise UserError(f"{where}: its passage has no questions")
-    for question in passage["questions"]:
-        asked = text_of(where, question, "question")
-        for answer in list_of(where, question, "answers"):
-            texts = (text_of(where, passage, "text"), f"{asked} {text_of(where, answer, 'text')}")
-            group = f"{value_of(where, row, 'idx')}.{value_of(where, question, 'idx')}"
-            yield Example(texts, _label(task, where, answer), group)
-
-
-#: What is asked of COPA's premise, as SuperGLUE's baselines (jiant) have it.
-_ASKED = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
-
-
-def _choice(task: Task, where: str, row: Json) -> Iterator[Example]:
-    """COPA: the premise with what is asked, and the two choices."""
-    asked = text_of(where, row, "question")
-    if asked not in _ASKED:
-        raise UserError(f"{where}: its question is {asked!r:.40}, neither cause nor effect")
-    premise, *choices = _texts(task, where, row)
-    if not premise.strip():
-        raise UserError(f"{where}: a text is empty; every example needs all its texts")
-    yield Example((f"{premise} {_ASKED[asked]}", *choices), _label(task, where, row))
-
-
-def _word_in_context(task: Task, where: str, row: Json) -> Iterator[Example]:
-    """WiC: two sentences, and where the word is in each, in characters."""
-    texts = _texts(task, where, row)
-    spans = []
-    for index, text in enumerate(texts):
-        begin, end = (number_of(where, row, f"{side}{index + 1}") for side in ("start", "end"))
-        if not 0 <= begin < end <= len(text) or not text[begin:end].strip():
+        elif len(values) > len(columns):
             raise UserError(
-                f"{where}: the word of {task.columns[index]} is at {begin} to {end}, outside of "
-                f"its text of {len(text)} characters"
+                f"{path}, line {number}: {len(values)} columns instead of {len(columns)}"
             )
-        spans.append((index, begin, end))
-    yield Example(texts, _label(task, where, row), spans=tuple(spans))
+        else:
+            whole = len(values) == len(columns)
+            yield number, dict(zip(columns, values, strict=True)) if whole else None
 
 
-def _coreference(task: Task, where: str, row: Json) -> Iterator[Example]:
+def text(value: Any) -> str:
+    """A text that can be written to a file; raises ValueError for anything else."""
+    if not isinstance(value, str) or _NO_TEXT.search(value):
+        raise ValueError(f"{value!r:.60} is no text")
+    return value
+
+
+def _label(task: Task, row: Row) -> str:
+    """The label, if it is one of the task's, or a number if a number is predicted."""
+    label = row[task.label]
+    label = str(label).lower() if isinstance(label, bool) else str(label)
+    if task.labels is None:
+        if not math.isfinite(float(label)):
+            raise ValueError(f"{label!r} is no number")
+    elif label not in task.labels:
+        labels = ", ".join(task.labels)
+        raise ValueError(f"{task.name} has no label {label!r:.40}; it has {labels}")
+    return label
+
+
+def _classified(task: Task, row: Row) -> Iterator[Example]:
+    yield Example(tuple(text(row[column]) for column in task.columns), _label(task, row))
+
+
+def _answers(task: Task, row: Row) -> Iterator[Example]:
+    """MultiRC: an example for each answer to each question of a passage, grouped by question."""
+    passage = row["passage"]
+    for question in passage["questions"]:
+        for answer in question["answers"]:
+            answered = f"{text(question['question'])} {text(answer['text'])}"
+            group = f"{row['idx']}.{question['idx']}"
+            yield Example((text(passage["text"]), answered), _label(task, answer), group)
+
+
+#: COPA's questions about the premise, as SuperGLUE's baselines (jiant) have them.
+_QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened as a result?"}
+
+
+def _choice(task: Task, row: Row) -> Iterator[Example]:
+    """COPA: the premise with a question, and the two choices."""
+    question = _QUESTIONS[row["question"]]
+    premise, first, second = (text(row[column]) for column in task.columns)
+    premise = premise.strip() and f"{premise} {question}"
+    yield Example((premise, first, second), _label(task, row))
+
+
+def _word_in_context(task: Task, row: Row) -> Iterator[Example]:
+    """WiC: two sentences, and the place of the word in each, in characters."""
+    texts = tuple(text(row[column]) for column in task.columns)
+    spans = tuple(
+        (index, *_within(line, row[f"start{index + 1}"], row[f"end{index + 1}"]))
+        for index, line in enumerate(texts)
+    )
+    yield Example(texts, _label(task, row), spans=spans)
+
+
+def _within(line: str, begin: int, end: int) -> tuple[int, int]:
+    """The two ends of a stretch of a text; raises ValueError if it is outside."""
+    if not 0 <= begin < end <= len(line) or not line[begin:end].strip():
+        raise ValueError(f"{begin} to {end} is outside of a text of {len(line)} characters")
+    return begin, end
+
+
+def _coreference(task: Task, row: Row) -> Iterator[Example]:
     """WSC: a text and two spans of it, by the number of their first word and their text."""
-    (text,) = _texts(task, where, row)
-    words = list(re.finditer(r"\S+", text))
-    target = value_of(where, row, "target")
+    line = text(row["text"])
+    words = list(re.finditer(r"\S+", line))
     spans = []
     for name in ("span1", "span2"):
-        said, first = (
-            text_of(where, target, f"{name}_text"),
-            number_of(where, target, f"{name}_index"),
-        )
-        count = len(said.split())
+        phrase, first = text(row["target"][f"{name}_text"]), row["target"][f"{name}_index"]
+        count = len(phrase.split())
         if not (count and 0 <= first <= len(words) - count):
-            raise UserError(
-                f"{where}: {name} {said!r:.40} is at word {first}, outside of its text of "
-                f"{len(words)} words"
-            )
+            raise ValueError(f"{name} {phrase!r:.40} is outside of a text of {len(words)} words")
         begin, end = words[first].start(), words[first + count - 1].end()
         # The last word without a comma. Official files name other words at times: then the place.
-        if text[begin:].lower().startswith(said.lower()):
-            end = begin + len(said)
+        if line[begin:].lower().startswith(phrase.lower()):
+            end = begin + len(phrase)
         spans.append((0, begin, end))
-    yield Example((text,), _label(task, where, row), spans=tuple(spans))
-
-
-def _gap(task: Task, where: str, row: Json) -> Iterator[Example]:
-    """ReCoRD: an example for each entity of a passage in each query's gap, grouped by query.
-
-    An entity that occurs twice is one candidate; it is right where its text is an answer's.
-    """
-    passage = value_of(where, row, "passage")
-    text = text_of(where, passage, "text")
-    candidates: dict[str, None] = {}  # in their order
-    for entity in list_of(where, passage, "entities"):
-        candidates[_stretch(where, text, entity)] = None
-    for query in list_of(where, row, "qas"):
-        asked = text_of(where, query, "query")
-        if _GAP not in asked:
-            raise UserError(f"{where}: a query has no {_GAP}: {asked!r:.60}")
-        right = set()
-        for answer in list_of(where, query, "answers"):
-            said = text_of(where, answer, "text")
-            if said not in candidates:
-                raise UserError(
-                    f"{where}: the answer {said!r:.60} is none of the entities in its passage"
-                )
-            right.add(said)
-        if not right:
-            raise UserError(f"{where}: a query has no answer")
-        for candidate in candidates:
-            filled = asked.replace(_GAP, candidate), text.replace(_HIGHLIGHT, " ")
-            group = str(value_of(where, query, "idx"))
-            yield Example(filled[::-1], _BINARY[candidate in right], group, candidate=candidate)
+    yield Example((line,), _label(task, row), spans=tuple(spans))
 
 
 _GAP, _HIGHLIGHT, _BINARY = "@placeholder", "@highlight", ("0", "1")
 
 
-def _stretch(where: str, text: str, entity: Any) -> str:
-    """The text of an entity; its end is its last character."""
-    begin, end = number_of(where, entity, "start"), number_of(where, entity, "end") + 1
-    if not 0 <= begin < end <= len(text):
-        raise UserError(
-            f"{where}: an entity is at {begin} to {end - 1}, outside of its passage of {len(text)} "
-            "characters"
-        )
-    return text[begin:end]
+def _gap(task: Task, row: Row) -> Iterator[Example]:
+    """ReCoRD: an example for each entity of a passage in each query's gap, grouped by query.
+
+    An entity that occurs twice is one candidate; it is right if its text is an answer's.
+    """
+    passage = text(row["passage"]["text"])
+    candidates: dict[str, None] = {}  # in their order
+    for entity in row["passage"]["entities"]:
+        begin, end = _within(passage, entity["start"], entity["end"] + 1)
+        candidates[passage[begin:end]] = None
+    for query in row["qas"]:
+        if _GAP not in query["query"]:
+            raise ValueError(f"a query has no {_GAP}: {query['query']!r:.60}")
+        right = {text(answer["text"]) for answer in query["answers"]}
+        if not right or not right <= candidates.keys():
+            raise ValueError(f"the answers {sorted(right)!r:.60} are no entities of the passage")
+        for candidate in candidates:
+            filled = text(query["query"]).replace(_GAP, candidate)
+            texts = passage.replace(_HIGHLIGHT, " "), filled
+            label, group = _BINARY[candidate in right], str(query["idx"])
+            yield Example(texts, label, group, candidate=candidate)
 
 
-_SPECIAL: Mapping[str, Callable[[Task, str, Json], Iterator[Example]]] = {
+_PARSERS: Mapping[str, Callable[[Task, Row], Iterator[Example]]] = {
     "copa": _choice,
     "multirc": _answers,
     "record": _gap,
     "wic": _word_in_context,
     "wsc": _coreference,
 }
-
-
-def value_of(where: str, row: Any, column: str) -> Any:
-    """A column of a row; `text_of` and its like: one of a type.
-
-    Raises:
-        UserError: there is no such column, or a text in it cannot be written to a file.
-    """
-    if not isinstance(row, Mapping) or column not in row:
-        raise UserError(f"{where}: there is no column {column!r}")
-    value = row[column]
-    if isinstance(value, str) and _NO_TEXT.search(value):
-        raise UserError(f"{where}: {column} is {value!r:.40}, no text")
-    return value
-
-
-def text_of(where: str, row: Any, column: str) -> str:
-    """A text."""
-    value = value_of(where, row, column)
-    if not isinstance(value, str):
-        raise UserError(f"{where}: {column} is {value!r:.40}, no text")
-    return value
-
-
-def list_of(where: str, row: Any, column: str) -> list[Any]:
-    """A list."""
-    value = value_of(where, row, column)
-    if not isinstance(value, list):
-        raise UserError(f"{where}: {column} is {value!r:.40}, no list")
-    return value
-
-
-def number_of(where: str, row: Any, column: str) -> int:
-    """A whole number."""
-    value = value_of(where, row, column)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise UserError(f"{where}: {column} is {value!r:.40}, no whole number")
-    return value
-
-
-def _checked(task: Task, where: str, label: str) -> str:
-    """The label, if it is one of the task's.
-
-    Raises:
-        UserError: it is not.
-    """
-    if task.labels is not None:
-        if label not in task.labels:
-            raise UserError(
-                f"{where}: {task.name} has no label {label!r:.40}; it has {', '.join(task.labels)}"
-            )
-        return label
-    try:
-        known = math.isfinite(float(label))
-    except ValueError:
-        known = False
-    if not known:
-        raise UserError(f"{where}: {label!r:.40} is no number, which {task.name} wants")
-    return label

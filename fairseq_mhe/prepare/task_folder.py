@@ -1,12 +1,12 @@
 """A task's folder: its examples as fairseq reads them, in a language model's subwords."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from fairseq.data import Dictionary
+from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256, write_json
@@ -14,29 +14,29 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare.binarise import binarise_with
-from fairseq_mhe.prepare.data_folder import TextFolder, open_text
-from fairseq_mhe.prepare.manifest import Counts, check_complete, open_manifest, read_manifest
+from fairseq_mhe.prepare.data_folder import TextFolder, open_form, open_text
+from fairseq_mhe.prepare.manifest import TASK, Counts, open_manifest
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, TASKS, Task
 from fairseq_mhe.prepare.text import read_whole, write_lines
 
-#: What a manifest says in "form" of a task.
-FORM = "task"
+if TYPE_CHECKING:  # fairseq takes seconds to import
+    from fairseq.data import Dictionary
+
 TRAIN = "train"
 _EXAMPLES = "examples.json"
 _OFFICIAL = "official.json"
 #: The folder of marked spans, and the end of its files' names.
 SPANS = "spans"
-_AGAIN = "prepare the task again into another folder"
 
 
 @dataclass(frozen=True)
 class TaskFolder:
     """A prepared task, with ``training`` examples to train on.
 
-    ``text`` is the fingerprint of the language model's data folder, ``fingerprint`` of what is
-    trained on, ``scored`` of all else.
+    ``text`` is the fingerprint of the language model's data folder, ``fingerprint`` that of the
+    training examples, ``scored`` that of all else.
     """
 
     folder: Path
@@ -49,7 +49,7 @@ class TaskFolder:
 
     @property
     def binary(self) -> Path:
-        """What fairseq reads: input0, input1 and label, each with dict.txt."""
+        """The folder that fairseq reads: input0, input1 and label, each with dict.txt."""
         return self.folder / "bin"
 
     @property
@@ -60,8 +60,8 @@ class TaskFolder:
     def examples(self, subset: str) -> dict[str, Any]:
         """Labels, groups and candidates of a scored set, in order; of SQuAD, `Inputs.facts`."""
         path = self.folder / "raw" / f"{subset}.{_EXAMPLES}"
-        found: dict[str, Any] = read_json(path)
-        return found
+        examples: dict[str, Any] = read_json(path)
+        return examples
 
     def official(self, subset: str) -> Path:
         """The official file of a scored set of SQuAD, unpacked."""
@@ -72,13 +72,9 @@ def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished.
 
     Raises:
-        UserError: it is none, or unfinished.
+        UserError: as `open_form`.
     """
-    place = folder.resolve()
-    manifest = read_manifest(place)
-    if manifest.get("form") != FORM or manifest.get("task") not in TASKS:
-        raise UserError(f"{folder} is no prepared task: give a folder of data-prep/glue.sh")
-    check_complete(folder, manifest)
+    place, manifest = open_form(folder, TASK)
     files = {n: e["sha256"] for s in manifest["steps"].values() for n, e in s["files"].items()}
     task = TASKS[manifest["task"]]
     train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
@@ -88,20 +84,20 @@ def open_task(folder: Path) -> TaskFolder:
 
 
 def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
-    """Folders as `open_task`, no two of one task.
+    """Folders of different tasks.
 
     Raises:
-        UserError: also where two are.
+        UserError: as `open_task`, or two folders are of one task.
     """
-    found: dict[str, TaskFolder] = {}
+    opened: dict[str, TaskFolder] = {}
     for task in map(open_task, folders):
-        first = found.setdefault(task.task.name, task)
+        first = opened.setdefault(task.task.name, task)
         if first is not task:
             raise UserError(
                 f"{first.folder} and {task.folder} are both of {task.task.name}: name one of them "
                 "in --tasks"
             )
-    return list(found.values())
+    return list(opened.values())
 
 
 def prepare_task(
@@ -135,7 +131,7 @@ def prepare_task(
         n: task_file(task, source, split) for n, split in zip(names, task.scored, strict=False)
     }
     heading = {
-        "form": FORM,
+        "form": TASK,
         "task": task.name,
         "block": block,
         "text": data.fingerprint,
@@ -148,20 +144,22 @@ def prepare_task(
     }
     if task.form == ANSWERS:
         made_from["stride"] = stride
-    with open_manifest(out, heading) as steps:
-        counts = steps.run("binarise", made_from, partial(_make, task, files, data, block, stride))
-        steps.content["lines"] = {name: count["examples"] for name, count in counts.items()}
-        steps.write("complete")
+    with open_manifest(out, heading) as manifest:
+        action = partial(_binarise, task, files, data, block, stride)
+        counts = manifest.run("binarise", made_from, action)
+        manifest.complete(lines={name: count["examples"] for name, count in counts.items()})
     for name, count in counts.items():
-        say(f"{task.name} {name}: {_told(count, block)}")
+        say(f"{task.name} {name}: {_summary(count, block)}")
     return out
 
 
-def _told(count: Mapping[str, int], block: int) -> str:
-    """What a set has, and what of it was cut."""
+def _summary(count: Mapping[str, int], block: int) -> str:
+    """The examples of a set, and what of them was dropped or cut."""
     parts = [f"{count['examples']:,} examples"]
     if "questions" in count:
         parts = [f"{count['questions']:,} questions", f"{count['examples']:,} windows"]
+    if dropped := count.get("dropped"):
+        parts.append(f"{dropped:,} incomplete ones dropped")
     if count["truncated"]:
         to = f"to {block} tokens" if "questions" not in count else "questions to a sixth of that"
         parts.append(f"{count['truncated']:,} truncated {to}")
@@ -170,31 +168,32 @@ def _told(count: Mapping[str, int], block: int) -> str:
     return ", ".join(parts)
 
 
-def _make(
+def _binarise(
     task: Task, files: dict[str, Path], data: TextFolder, block: int, stride: int, work: Path
 ) -> Counts:
     counts: dict[str, Any] = {}
     inputs = [f"input{index}" for index in range(len(task.columns))]
     (work / "raw").mkdir()
     processing = data.processing()
-    made_of = {
-        split: read_inputs(task, path, processing, block, stride) for split, path in files.items()
+    sets = {
+        split: read_inputs(task, path, processing, block, stride, split == TRAIN)
+        for split, path in files.items()
     }
     texts = {(split, name): work / "raw" / f"{split}.{name}" for split in files for name in inputs}
-    for split, made in made_of.items():
-        for name, lines in zip(inputs, made.columns, strict=True):
+    for split, examples in sets.items():
+        for name, lines in zip(inputs, examples.columns, strict=True):
             write_lines(texts[split, name], lines)
     words, labels = _dictionaries(task, data, work / "bin")
     for (split, name), text in texts.items():
         binarise_with(words, text, work / "bin" / name / split)
-    for split, made in made_of.items():
-        _write_labels(task, made.labels, labels, work, split)
-        if made.spans:
+    for split, examples in sets.items():
+        _write_labels(task, examples.labels, labels, work, split)
+        if examples.spans:
             (work / "bin" / SPANS).mkdir(exist_ok=True)
-            write_lines(work / "bin" / SPANS / f"{split}.{SPANS}", made.spans)
-        counts[split] = made.counts
+            write_lines(work / "bin" / SPANS / f"{split}.{SPANS}", examples.spans)
+        counts[split] = examples.counts
         if split != TRAIN:
-            write_json(work / "raw" / f"{split}.{_EXAMPLES}", made.facts)
+            write_json(work / "raw" / f"{split}.{_EXAMPLES}", examples.facts)
             if task.form == ANSWERS:
                 official = read_whole(files[split])
                 (work / "raw" / f"{split}.{_OFFICIAL}").write_text(official, "utf-8")
@@ -202,10 +201,9 @@ def _make(
 
 
 def _dictionaries(task: Task, data: TextFolder, out: Path) -> tuple[Dictionary, Dictionary]:
-    """The dictionaries of the inputs and of the labels, written into the folder of each.
+    """The language model's dictionary and that of the labels, written for fairseq."""
+    from fairseq.data import Dictionary
 
-    The former is the language model's.
-    """
     words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
     for label in task.labels or ():
         labels.add_symbol(label)
@@ -218,11 +216,11 @@ def _dictionaries(task: Task, data: TextFolder, out: Path) -> tuple[Dictionary, 
 
 
 def _write_labels(
-    task: Task, found: Sequence[str], labels: Dictionary, work: Path, split: str
+    task: Task, lines: Sequence[str], labels: Dictionary, work: Path, split: str
 ) -> None:
     if task.labels is None or task.form == CHOICE:  # fairseq reads numbers as text
-        write_lines(work / "bin" / "label" / f"{split}.label", found)
+        write_lines(work / "bin" / "label" / f"{split}.label", lines)
         return
     written = work / "raw" / f"{split}.label"
-    write_lines(written, found)
+    write_lines(written, lines)
     binarise_with(labels, written, work / "bin" / "label" / split)

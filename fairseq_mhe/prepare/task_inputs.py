@@ -15,11 +15,11 @@ from fairseq_mhe.prepare.text_processing import TextProcessing
 
 @dataclass(frozen=True)
 class Inputs:
-    """What fairseq is given of a set.
+    """A set of examples for fairseq.
 
-    ``columns``: lines in subwords, one a text and example; ``labels``: one an example;
-    ``spans``: of each example the first and last token of two spans, the text's own <s> counted;
-    ``facts``: what scoring needs beside the model's output; ``counts``: what is told of the set.
+    ``columns``: lines in subwords, one a text and example; ``labels``: one an example; ``spans``:
+    the first and last token of two spans of each example, the <s> of the text counted; ``facts``:
+    what scoring needs beside the model's output.
     """
 
     columns: list[list[str]]
@@ -30,31 +30,42 @@ class Inputs:
 
 
 def read_inputs(
-    task: Task, path: Path, processing: TextProcessing, block: int, stride: int
+    task: Task, path: Path, processing: TextProcessing, block: int, stride: int, train: bool
 ) -> Inputs:
     """The examples of an official file.
 
     Args:
-        task: whose they are.
+        task: the task of the file.
         path: the file.
-        processing: what the language model's text went through.
+        processing: how the language model's text was processed.
         block: the most tokens of an example, its ends and separators counted.
-        stride: of windows over a passage, in subwords.
+        stride: subwords between two windows over a passage.
+        train: incomplete examples are dropped and counted.
 
     Raises:
         UserError: as `read_task` or `read_squad`.
     """
     if task.form == ANSWERS:
         return _windows(task, path, processing, block, stride)
-    examples = read_task(task, path)
+    examples, dropped = read_task(task, path, drop=train)
     if any(example.spans for example in examples):
-        return _with_spans(examples, processing, block)
+        inputs = _with_spans(examples, processing, block)
+    else:
+        inputs = _without_spans(examples, processing, block, task.form == CHOICE)
+    if dropped:
+        inputs.counts["dropped"] = dropped
+    return inputs
+
+
+def _without_spans(
+    examples: Sequence[Example], processing: TextProcessing, block: int, choice: bool
+) -> Inputs:
     segmented = [
         processing.segment(column)
         for column in zip(*(example.texts for example in examples), strict=True)
     ]
     whole = [[text.split() for text in texts] for texts in zip(*segmented, strict=True)]
-    cut = [_fitting(texts, block, task.form == CHOICE) for texts in whole]
+    cut = [_fitting(texts, block, choice) for texts in whole]
     return _inputs(examples, whole, cut)
 
 
@@ -64,7 +75,7 @@ def _inputs(
     cut: Sequence[list[list[str]]],
     spans: list[str] | None = None,
 ) -> Inputs:
-    """Of each example the subwords of its texts, ``whole`` and as they are in a block."""
+    """Examples with the subwords of their texts, ``whole`` and cut to a block."""
     columns = [[" ".join(part) for part in parts] for parts in zip(*cut, strict=True)]
     truncated = sum(parts != texts for parts, texts in zip(cut, whole, strict=True))
     labels = [example.label for example in examples]
@@ -76,7 +87,7 @@ def _inputs(
 
 
 def _fitting(parts: Sequence[list[str]], block: int, choice: bool) -> list[list[str]]:
-    """One or two texts in a block; or a text that goes before each of several others."""
+    """One or two texts cut to a block; or a text that goes before each of several others."""
     if not choice:
         # <s> first </s>, and </s> second </s>.
         return shortened(parts, block - (2 if len(parts) == 1 else 4))
@@ -86,18 +97,16 @@ def _fitting(parts: Sequence[list[str]], block: int, choice: bool) -> list[list[
 
 
 def shortened(parts: Sequence[list[str]], most: int) -> list[list[str]]:
-    """Subwords of one or two texts, cut at the longer one's end until all have ``most`` at most."""
+    """Subwords of one or two texts, cut at the longer one's end to ``most`` subwords in all."""
     left, *right = parts
     if not right:
         return [left[:most]]
-    excess = len(left) + len(right[0]) - most
     first, second = len(left), len(right[0])
-    while excess > 0:
+    while first + second > most:
         if first >= second:
             first -= 1
         else:
             second -= 1
-        excess -= 1
     return [left[:first], right[0][:second]]
 
 
@@ -168,12 +177,11 @@ def _check_question(task: Task, path: Path, question: Question, words: list[str]
 
 
 def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
-    """Start and length of windows of at most ``most``, each ``stride`` after the one before it."""
-    found = [(0, min(most, length))]
-    while sum(found[-1]) < length:
-        start = found[-1][0] + min(stride, most)
-        found.append((start, min(most, length - start)))
-    return found
+    """Start and length of windows of at most ``most`` subwords, ``stride`` subwords apart."""
+    starts = [0]
+    while starts[-1] + most < length:
+        starts.append(starts[-1] + min(stride, most))
+    return [(start, min(most, length - start)) for start in starts]
 
 
 def _places(

@@ -1,5 +1,6 @@
 """Reading parallel text: plain or compressed files, checked line by line, both sides in step."""
 
+import bz2
 import contextlib
 import gzip
 import lzma
@@ -11,37 +12,43 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
 
 MAX_LINE_BYTES = 1_000_000  # longer than any sentence: a binary file, or one without line ends
 BOM = "\ufeff"
-SUFFIXES = ("", ".gz", ".xz")
-#: In place of a path: what the process is given to read.
+CARRIAGE_RETURNS = "lines end with carriage returns; convert the file to line feeds"
+_OPENERS: Mapping[str, Any] = {"": open, ".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+#: Endings of the names of plain and compressed text.
+SUFFIXES = tuple(_OPENERS)
+ZSTD = ".zst"  # not read: Python has no module for it
+#: Read in place of a path.
 STANDARD_INPUT = Path("standard input")
 
 
 def side_path(prefix: Path, lang: str) -> Path:
-    """The file of one side: ``PREFIX.LANG``, or the same compressed with gzip or xz.
+    """The file of one side: ``PREFIX.LANG``, or the same compressed with gzip, xz or bzip2.
 
     Raises:
         UserError: the file is missing or empty, or cannot be read.
     """
-    names = [Path(f"{prefix}.{lang}{suffix}") for suffix in SUFFIXES]
-    with as_user_errors(names[0]):
-        path = next((name for name in names if name.is_file()), None)
-        if path is None:
-            raise UserError(
-                f"{names[0]} is not there (nor with .gz or .xz); PREFIX.{lang} must name "
-                "a text file"
-            )
-    return existing_text(path)
+    for suffix in (*SUFFIXES, ZSTD):
+        path = Path(f"{prefix}.{lang}{suffix}")
+        with as_user_errors(path):
+            if path.is_file():
+                return existing_text(path)
+    raise UserError(
+        f"{prefix}.{lang} is not there (nor with {', '.join(SUFFIXES[1:])}); PREFIX.{lang} must "
+        "name a text file"
+    )
 
 
 def existing_text(path: Path) -> Path:
-    """``path`` itself, if it is a file with something in it; else raises UserError."""
+    """``path`` itself, if it is a text file that can be read; else raises UserError."""
+    if path.suffix == ZSTD:
+        raise UserError(f"{path} is compressed with zstd: decompress it first, with unzstd")
     check_input(path, "name a text file, which can be read several times")
     with as_user_errors(path), path.open("rb") as stream:
         if not stream.read(1):
@@ -50,18 +57,16 @@ def existing_text(path: Path) -> Path:
 
 
 def _open_bytes(path: Path) -> BinaryIO:
-    """The file's bytes, decompressed where its name says that it is compressed."""
+    """The bytes of a file; the ending of its name says how it is compressed."""
     if path is STANDARD_INPUT:
         return open(0, "rb", closefd=False)
-    if path.suffix == ".gz":
-        return cast(BinaryIO, gzip.open(path, "rb"))
-    if path.suffix == ".xz":
-        return cast(BinaryIO, lzma.open(path, "rb"))
-    return path.open("rb")
+    return cast(BinaryIO, _OPENERS.get(path.suffix, open)(path, "rb"))
 
 
 def _fault(raw: bytes) -> str | None:
     """Why this line is not one of clean text, or None."""
+    if len(raw) > MAX_LINE_BYTES and b"\r" in raw:
+        return CARRIAGE_RETURNS
     if len(raw) > MAX_LINE_BYTES:
         return f"longer than {MAX_LINE_BYTES:,} bytes; is this one sentence a line?"
     try:
@@ -75,7 +80,7 @@ def _fault(raw: bytes) -> str | None:
 def read_lines(path: Path, at_once: int = 1000) -> Iterator[str]:
     """The lines of a UTF-8 file, ended by line feeds only (a stray carriage return ends none).
 
-    ``at_once``: as many are waited for before the first of them comes.
+    ``at_once``: lines that are read before the first is yielded.
 
     Raises:
         UserError: the file cannot be read, is damaged, or a line is not clean text.
@@ -86,7 +91,7 @@ def read_lines(path: Path, at_once: int = 1000) -> Iterator[str]:
 
 @contextlib.contextmanager
 def as_user_errors(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while ``path`` is read into one clear line."""
+    """Raise what goes wrong while ``path`` is read as a UserError."""
     try:
         yield
     except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
@@ -97,7 +102,7 @@ def as_user_errors(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Block:
-    """Some lines of a parallel text, not yet decoded: of its two files, or of its one with tabs."""
+    """Some lines of a parallel text, not yet decoded: of two files, or of one with tabs."""
 
     paths: tuple[Path, ...]
     first: int  # number of the first line, from 1
@@ -108,8 +113,8 @@ def read_blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
     """The lines of a parallel text, ``size`` at a time.
 
     Raises:
-        UserError: a file cannot be read, is damaged or has an endless line; or the files differ in
-        length, told with both counts at the end.
+        UserError: a file cannot be read, is damaged, is empty or has an endless line; or the files
+            differ in their number of lines.
     """
     block = None
     for block in _blocks(paths, size):
@@ -151,7 +156,7 @@ def _some_lines(path: Path, stream: BinaryIO, first: int, size: int) -> list[byt
 
 
 def _misaligned(lines: Mapping[str, int]) -> UserError:
-    """That the two sides, name -> number of lines, do not belong together."""
+    """The error for two sides, name -> number of lines, that differ in length."""
     (source, source_lines), (target, target_lines) = lines.items()
     return UserError(
         f"{source} has {source_lines:,} lines, {target} has {target_lines:,}: the sides of a "
@@ -174,6 +179,8 @@ def pairs_of(block: Block) -> list[tuple[str, str]]:
     pairs = []
     for number, line in enumerate(sides[0], start=block.first):
         columns = line.split("\t")
+        if not line.strip() and len(columns) == 1:
+            columns = ["", ""]
         if len(columns) != 2:
             raise UserError(
                 f"{block.paths[0]}, line {number}: {len(columns)} columns; "
@@ -184,12 +191,14 @@ def pairs_of(block: Block) -> list[tuple[str, str]]:
 
 
 def _decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
-    """Checked lines of text without their ends; ``first`` is the number of the first."""
+    """Checked lines of text without their ends; the first has the number ``first``."""
     text = raw.decode("utf-8", errors="replace")
     if "\0" in text or "\ufffd" in text:
         for number, line in enumerate(raw.split(b"\n"), start=first):
             if fault := _fault(line):
                 raise UserError(f"{path}, line {number}: {fault}")
+    if first == 1 and "\r" in text.rstrip() and "\n" not in text:
+        raise UserError(f"{path}, line 1: {CARRIAGE_RETURNS}")
     lines = text.removesuffix("\n").split("\n")
     if first == 1:
         lines[0] = lines[0].removeprefix(BOM)
@@ -197,7 +206,7 @@ def _decode_lines(path: Path, first: int, raw: bytes) -> list[str]:
 
 
 def read_whole(path: Path) -> str:
-    """A UTF-8 file at once, whatever the length of its lines.
+    """The text of a UTF-8 file, in which lines may have any length.
 
     Raises:
         UserError: the file cannot be read, is damaged, or is not clean text.
@@ -212,7 +221,7 @@ def read_whole(path: Path) -> str:
 
 
 def count_lines(path: Path) -> int:
-    """The number of lines, without looking at them; the last may lack its line end."""
+    """The number of lines, not decoded; the last may lack its line end."""
     count, last = 0, b"\n"
     with as_user_errors(path), _open_bytes(path) as stream:
         while block := stream.read(1 << 20):
@@ -225,7 +234,7 @@ def aligned_lines(source: Path, target: Path) -> int:
     """The number of lines that both sides have.
 
     Raises:
-        UserError: they differ; both counts are told.
+        UserError: the sides differ in their number of lines.
     """
     counts = count_lines(source), count_lines(target)
     if counts[0] != counts[1]:
@@ -234,17 +243,14 @@ def aligned_lines(source: Path, target: Path) -> int:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a new text file in a folder of its own work."""
+    """Write a UTF-8 text file with line feeds."""
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(f"{line}\n" for line in lines)
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Whole lines of a text that this package has written, by their place in the file.
-
-    So whoever works on them reads them, and they are not sent between processes.
-    """
+    """Whole lines of a file, by their place, so that worker processes read them themselves."""
 
     path: Path
     start: int  # bytes
@@ -252,14 +258,14 @@ class Piece:
 
     def read(self) -> str:
         """The lines, with their ends."""
-        with as_user_errors(self.path), self.path.open("rb") as stream:
+        with self.path.open("rb") as stream:
             stream.seek(self.start)
             return stream.read(self.size).decode("utf-8")
 
 
 def text_pieces(path: Path, size: int) -> Iterator[Piece]:
-    """A text that this package has written, in pieces of about ``size`` bytes."""
-    with as_user_errors(path), path.open("rb") as stream:
+    """A file in pieces of whole lines of about ``size`` bytes."""
+    with path.open("rb") as stream:
         start, end = 0, stream.seek(0, os.SEEK_END)
         while start < end:
             stream.seek(start + size)

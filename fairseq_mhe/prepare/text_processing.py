@@ -8,10 +8,8 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.clean import model_text, normalise
-from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, segment
+from fairseq_mhe.prepare.subword import MODEL_NAMES, NOT_LAST, WORD_START, SubwordModel, segment
 from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser
-
-_WORD_START = "\u2581"
 
 
 @dataclass(frozen=True)
@@ -93,12 +91,12 @@ def plain_text(lines: Iterable[str], subword: str, tokenizer: str, lang: str) ->
 
 def join_bpe(line: str) -> str:
     """Undo subword-nmt's segmentation: a piece that ends in ``@@`` is joined to the next."""
-    return f"{line} ".replace("@@ ", "").strip()
+    return f"{line} ".replace(f"{NOT_LAST} ", "").strip()
 
 
 def join_sentencepiece(line: str) -> str:
     """Undo SentencePiece's: a space stands only where a piece begins with U+2581."""
-    return line.replace(" ", "").replace(_WORD_START, " ").strip()
+    return line.replace(" ", "").replace(WORD_START, " ").strip()
 
 
 _JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}

@@ -14,9 +14,10 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.prepare.binarise import binarise, pair_texts
+from fairseq_mhe.prepare.binarise import binarise
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.manifest import read_manifest
+from fairseq_mhe.prepare.parallel_text import pair_texts
 
 LANGS, DICTIONARIES = ("en", "de"), ("dict.en.txt", "dict.de.txt")
 WORDS = st.lists(

@@ -8,32 +8,26 @@ from typing import Any
 
 import pytest
 
+from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.config import PrepareConfig, with_defaults
-from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.corpora import own_text
+from fairseq_mhe.prepare.parallel_text import prepare
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"subword": "wordpiece"}, "unknown subword 'wordpiece'; choose from bpe, sentencepiece"),
-        ({"tokenizer": "perl"}, "unknown tokenizer 'perl'; choose from moses, none"),
-        ({"model_type": "char"}, "unknown model type 'char'; choose from unigram, bpe"),
         ({"target_lang": "en"}, "source and target language are both 'en'"),
         ({"source_lang": "../en"}, r"'\.\./en' cannot be a language's name"),
         ({"source_lang": "en-GB"}, "'en-GB' cannot be a language's name"),
-        ({"vocab_size": 0}, "the vocabulary size is 0; it must be at least 1"),
-        ({"max_tokens": -1}, "the maximum of tokens is -1"),
-        ({"max_ratio": 0.5}, "the maximal ratio is 0.5"),
-        ({"workers": 0}, "the number of workers is 0"),
-        ({"train": ()}, "no training text"),
         ({"valid": None}, "no text for valid is named"),
         (
             {"valid": None, "test": None, "hold_out": 2},
             "no text for valid and test is named; .* N at least 3",
         ),
-        ({"hold_out": 9}, "nothing is to be held out"),
+        ({"hold_out": 9}, "both named: leave --hold-out away"),
+        ({"out": Path("a:b")}, "fairseq splits paths at colons"),
         ({"train": (Path("nowhere/a.tsv.gz"),)}, r"nowhere/a\.tsv\.gz does not exist"),
         ({"valid": Path("nowhere/valid")}, r"nowhere/valid\.en is not there"),
     ],
@@ -51,13 +45,30 @@ def test_inputs_inside_the_output_are_refused(config: PrepareConfig) -> None:
         prepare(replace(config, out=config.valid.parent))
 
 
-def test_all_cores_work_unless_told() -> None:
-    config = PrepareConfig((Path("a"),), Path("b"), Path("c"), "en", "de", Path("out"))
-    assert config.cores == cores()
-    assert (
-        PrepareConfig((Path("a"),), Path("b"), Path("c"), "en", "de", Path("out"), workers=3).cores
-        == 3
-    )
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--subword", "wordpiece"],
+        ["--tokenizer", "perl"],
+        ["--vocab-size", "0"],
+        ["--max-tokens", "-1"],
+        ["--max-ratio", "0.5"],
+        ["--max-dropped", "-1"],
+        ["--max-dropped", "101"],
+        ["--workers", "0"],
+    ],
+)
+def test_the_command_refuses_numbers_and_names_that_make_no_sense(
+    capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    parser = Parser(prog="prepare")
+    own_text.add_arguments(parser)
+    needed = ["--train", "a", "--hold-out", "9", "--source-lang", "en", "--target-lang", "de"]
+    needed += ["--out", "d"]
+    assert parser.parse_args(needed).workers is None
+    with pytest.raises(SystemExit):
+        parser.parse_args([*needed, *words])
+    assert f"argument {words[0]}: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

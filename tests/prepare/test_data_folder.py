@@ -70,7 +70,7 @@ def test_a_prepared_folder(tmp_path: Path, data: Path) -> None:
 
 
 def test_what_is_no_data_folder(tmp_path: Path, data: Path) -> None:
-    with pytest.raises(UserError, match="no data folder: give one that"):
+    with pytest.raises(UserError, match="no data folder: give one of fairseq-mhe"):
         open_data(tmp_path)
     with pytest.raises(UserError, match="no data folder"):
         open_data(tmp_path / "nothing")

@@ -97,6 +97,34 @@ def test_a_killed_download_goes_on_where_it_was(
     assert server.requests == [("/file.tgz", "bytes=5000-")]
 
 
+def test_parts_of_two_versions_are_not_joined(
+    file: RemoteFile, server: Server, tmp_path: Path
+) -> None:
+    """Nobody has published a checksum, and the file changes while its download is broken off."""
+    unknown = replace(file, size=None, sha256=None)
+    server.break_after = [BLOCK + 4000]
+    newer = bytes(reversed(CONTENT))
+
+    def change(step: str, done: int, total: int) -> None:
+        (tmp_path / "served" / "file.tgz").write_bytes(newer)
+        server.etag = '"2"'
+
+    assert obtain(unknown, tmp_path / "here", change).read_bytes() == newer
+    assert [asked for _, asked in server.requests] == [None, f"bytes={BLOCK}-"]
+    (tmp_path / "here" / "file.tgz").unlink()
+    (tmp_path / "here" / "file.tgz.part").write_bytes(b"x" * 5000)  # of an unknown version
+    assert obtain(unknown, tmp_path / "here", silent).read_bytes() == newer
+
+
+@pytest.mark.parametrize("status", [408, 429, 503])
+def test_a_busy_server_is_asked_again(
+    file: RemoteFile, server: Server, tmp_path: Path, status: int
+) -> None:
+    server.busy = [status, status]
+    assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
+    assert len(server.requests) == 3
+
+
 def test_a_server_that_cannot_go_on_sends_all(
     file: RemoteFile, server: Server, tmp_path: Path
 ) -> None:
@@ -124,6 +152,7 @@ def test_a_whole_part_is_not_asked_for_again(
     assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
     assert server.requests == []
     (tmp_path / "file.tgz").rename(tmp_path / "file.tgz.part")
+    (tmp_path / "file.tgz.part.version").write_text(server.etag)
     unknown = replace(file, size=None, sha256=None)
     assert obtain(unknown, tmp_path, silent).read_bytes() == CONTENT
     assert server.requests == [("/file.tgz", f"bytes={len(CONTENT)}-")]
@@ -134,7 +163,7 @@ def test_a_wrong_checksum_is_refused_and_not_kept(
 ) -> None:
     wrong = replace(file, sha256="0" * 64)
     with pytest.raises(
-        UserError, match=rf"what came has the SHA-256 {file.sha256} instead of 0000.*not kept"
+        UserError, match=rf"the download has the SHA-256 {file.sha256} instead of 0000.*not kept"
     ):
         obtain(wrong, tmp_path / "here", silent)
     assert names(tmp_path / "here") == []

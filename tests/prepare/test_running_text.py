@@ -15,7 +15,8 @@ from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.corpora.ptb import PennTreebank
 from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
 from fairseq_mhe.prepare.data_folder import open_prepared, open_text
-from fairseq_mhe.prepare.running_text import TextConfig, prepare_text, split_long
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
+from fairseq_mhe.prepare.subword import split_long
 from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 
 JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}
@@ -76,12 +77,9 @@ def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path, subword: str
     assert "".join("".join(pieces).split()) == "".join("".join(whole).split())
     lines = (short / "subword" / "train.txt").read_text().split("\n")
     assert max(len(line.split()) for line in lines) == 10
-    assert split_long(["\u2581a", "b", "c", "d"], 2, "sentencepiece") == [
-        ["\u2581a", "b"],
-        ["c", "d"],
-    ]
-    assert split_long(["a@@", "b", "c"], 2, "bpe") == [["a@@", "b"], ["c"]]
-    assert split_long(["a", "b@@", "c"], 2, "bpe") == [["a"], ["b@@", "c"]]
+    assert split_long("\u2581a b c d", 2, "sentencepiece") == ["\u2581a b", "c d"]
+    assert split_long("a@@ b c", 2, "bpe") == ["a@@ b", "c"]
+    assert split_long("a b@@ c", 2, "bpe") == ["a", "b@@ c"]
 
 
 def test_the_same_call_makes_nothing_again_and_mends_what_is_missing(
@@ -107,28 +105,18 @@ def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> Non
     assert data.processing().plain(data.processing().segment(["Turn  ON the light"])) == [
         "turn on the light"
     ]
-    with pytest.raises(UserError, match="is running text, for language models"):
+    with pytest.raises(UserError, match="is running text, not parallel text: give a folder of"):
         open_prepared(out)
 
 
 def test_parallel_text_is_no_running_text(prepared: Path) -> None:
-    with pytest.raises(UserError, match="is no running text"):
+    with pytest.raises(UserError, match="is parallel text, not running text"):
         open_text(prepared)
-
-
-def test_a_manifest_without_a_language_is_told(text: Path, tmp_path: Path) -> None:
-    out = prepare_text(config(text, tmp_path / "data"))
-    manifest = (out / "manifest.json").read_text()
-    (out / "manifest.json").write_text(manifest.replace('"source_lang": "en",', ""))
-    with pytest.raises(UserError, match=r"manifest\.json has no 'source_lang'"):
-        open_text(out)
 
 
 BAD = [
     ({"hold_out": None}, "no text for valid and test is named"),
     ({"hold_out": 2}, "N at least 3"),
-    ({"vocab_size": 0}, "--vocab-size is 0"),
-    ({"block": 3}, "--block is 3"),
     ({"vocab_size": 10}, "SentencePiece cannot learn 10 pieces"),
 ]
 

@@ -9,8 +9,9 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import multi30k_bpe
+from fairseq_mhe.prepare.corpora.known import run_corpus
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.prepare.segmented import prepare_segmented
+from fairseq_mhe.prepare.parallel_text import prepare_segmented
 
 EN = ["a boy &apos;s dog ru@@ ns .", "two gir@@ ls , one hat"]
 DE = ["der hund eines jun@@ gen ren@@ nt .", "zwei mä@@ dchen &amp; ein hut"]
@@ -56,6 +57,7 @@ def test_tokens_of_our_own_are_nobody_elses(miniature: Path) -> None:
     [
         ([*EN, "more"], "train.en.gz has 3 lines, train.de.gz has 2"),
         ([EN[0], ""], "line 2, is emp"),
+        (["a </s> b", EN[1]], "line 1, has </s>, which fairseq takes for its own symbol"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, en: list[str], message: str) -> None:
@@ -72,10 +74,9 @@ def test_multi30ks_names(
     write(tmp_path)
     words = ["multi30k_bpe", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
     monkeypatch.setattr("sys.argv", words)
-    with pytest.raises(SystemExit) as ended:
-        multi30k_bpe.run_script("multi30k_bpe", "", multi30k_bpe.add_arguments, multi30k_bpe.run)
-    assert not ended.value.code
-    told = capsys.readouterr()
-    assert told.out.strip() == str(tmp_path / "out")
-    assert "train has 2 lines, known are 29,000" in told.err
+    with pytest.raises(SystemExit, match="0"):
+        run_corpus(multi30k_bpe.Multi30kBpe, "")
+    printed = capsys.readouterr()
+    assert printed.out.strip() == str(tmp_path / "out")
+    assert "train has 2 lines, known are 29,000" in printed.err
     assert open_prepared(tmp_path / "out").manifest["options"] == {"lowercase": True}

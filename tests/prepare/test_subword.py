@@ -15,6 +15,7 @@ from subword_nmt.learn_bpe import learn_bpe
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.subword import (
+    SPECIAL_SYMBOLS,
     SubwordModel,
     count_words,
     learn_bpe_model,
@@ -78,6 +79,16 @@ def test_words_of_few_letters_are_split_as_subword_nmt_does(tmp_path: Path) -> N
         reference = BPE(codes)
     expected = list(map(reference.segment, words))
     assert segment(words, as_model("bpe", tmp_path / "codes")) == expected
+
+
+def test_marks_and_special_symbols_in_the_text_are_ordinary_words(tmp_path: Path) -> None:
+    """Learnt whole, as frequent words are, they come back, and fairseq's symbols never appear."""
+    text = "runs@@ runs <s> </s> a<unk> <pad>b <mask> @@ a@@@ @"
+    learn_bpe_model(counted([text] * 9), 200, tmp_path / "codes")
+    (line,) = segment([text], as_model("bpe", tmp_path / "codes"))
+    assert join_bpe(line) == text
+    assert SPECIAL_SYMBOLS.isdisjoint(line.split())
+    assert "<pad>b" in line.split()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

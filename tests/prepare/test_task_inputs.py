@@ -28,7 +28,7 @@ def inputs(name: str, data: Path, folder: Path, block: int = 64, stride: int = 2
     """What `put_task` has written for training."""
     suffix = TASKS[name].suffix
     path = folder / f"{name}.train{suffix}"
-    return read_inputs(TASKS[name], path, open_text(data).processing(), block, stride)
+    return read_inputs(TASKS[name], path, open_text(data).processing(), block, stride, True)
 
 
 def plain(line: str) -> str:
@@ -154,37 +154,33 @@ def spoil(row: Any, *path: Any, to: Any = None) -> None:
 
 QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
 BAD: list[tuple[str, Callable[[Any], None], str]] = [
-    ("copa", lambda row: spoil(row, "choice2"), "line 1: there is no column 'choice2'"),
-    ("copa", lambda row: spoil(row, "question", to="why"), "'why', neither cause nor effect"),
-    ("copa", lambda row: spoil(row, "premise", to=" "), "a text is empty"),
+    ("copa", lambda row: spoil(row, "choice2"), "line 1 is no row of copa: there is no 'choice2'"),
+    ("copa", lambda row: spoil(row, "question", to="why"), "there is no 'why'"),
+    ("copa", lambda row: spoil(row, "premise", to=" "), "line 1: a text or a column is missing"),
     ("copa", lambda row: spoil(row, "label", to=2), "copa has no label '2'"),
-    ("wic", lambda row: spoil(row, "end1", to=999), "at 0 to 999, outside of its text of"),
-    ("wic", lambda row: spoil(row, "start1", to="x"), "start1 is 'x', no whole number"),
-    ("wsc", lambda row: spoil(row, "target", "span2_index", to=99), "is at word 99, outside of"),
-    ("wsc", lambda row: spoil(row, "target"), "there is no column 'target'"),
+    ("wic", lambda row: spoil(row, "end1", to=999), "0 to 999 is outside of a text of"),
+    ("wic", lambda row: spoil(row, "start1", to="x"), "a value has the wrong type"),
+    ("wsc", lambda row: spoil(row, "target", "span2_index", to=99), "outside of a text of 9 words"),
+    ("wsc", lambda row: spoil(row, "target"), "there is no 'target'"),
     ("record", lambda row: spoil(row, "passage", "entities", 0, "end", to=999), "outside of"),
     (
         "record",
         lambda row: spoil(row, "qas", 0, "answers", 0, "text", to="nobody"),
-        "the answer 'nobody' is none of the entities",
+        r"answers \['nobody'\] are no entities",
     ),
     ("record", lambda row: spoil(row, "qas", 0, "query", to="no gap"), "has no @placeholder"),
-    (
-        "copa",
-        lambda row: spoil(row, "choice1", to="half \ud83d"),
-        r"choice1 is 'half \\ud83d', no ",
-    ),
+    ("copa", lambda row: spoil(row, "choice1", to="half \ud83d"), r"'half \\ud83d' is no text"),
     (
         "squad1",
         lambda row: spoil(row, *QUESTION, "question", to="\ud83d?"),
-        "question 0-0: .*no text",
+        r"article 1: '\\ud83d\?' is no text",
     ),
-    ("squad1", lambda row: spoil(row, *QUESTION, "id", to="\0"), r"id is '\\x00', no text"),
-    ("squad1", lambda row: spoil(row, *QUESTION, "id"), "article 1: there is no column 'id'"),
+    ("squad1", lambda row: spoil(row, *QUESTION, "id", to="\0"), r"'\\x00' is no text"),
+    ("squad1", lambda row: spoil(row, *QUESTION, "id"), "article 1: there is no 'id'"),
     (
         "squad1",
         lambda row: spoil(row, *QUESTION, "answers", 0, "answer_start", to=3),
-        "question 0-0: the answer .* does not stand at 3 of its context",
+        "question 0-0: its answer .* is not at 3",
     ),
     (
         "squad1",
@@ -196,7 +192,7 @@ BAD: list[tuple[str, Callable[[Any], None], str]] = [
     (
         "squad1",
         lambda row: spoil(row, "data", 0, "paragraphs", 0, "context"),
-        "no column 'context'",
+        "article 1: there is no 'context'",
     ),
 ]
 

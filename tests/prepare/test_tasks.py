@@ -101,7 +101,7 @@ def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: P
     out = prepare_task(task, source, language_text, tmp_path / "out", block=200)
     data = open_task(out)
     for subset, split in {"train": "train", **data.subsets}.items():
-        examples = read_task(task, source / task.folder / f"{split}{task.suffix}")
+        examples, _ = read_task(task, source / task.folder / f"{split}{task.suffix}")
         assert len(examples) == 4
         found = fairseqs(out, subset)
         for (words, target), example in zip(found, examples, strict=True):
@@ -119,7 +119,7 @@ def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: P
 def test_a_quotation_mark_is_an_ordinary_character(tmp_path: Path) -> None:
     path = tmp_path / "sst2.dev.tsv"
     path.write_text('sentence\tlabel\n" a film\t1\nanother " one\t0\n')
-    found = [(example.texts, example.label) for example in read_task(TASKS["sst2"], path)]
+    found = [(example.texts, example.label) for example in read_task(TASKS["sst2"], path)[0]]
     assert found == [(('" a film',), "1"), (('another " one',), "0")]
 
 
@@ -152,16 +152,35 @@ def test_packed_files_by_short_names_are_found(language_text: Path, tmp_path: Pa
 
 
 BAD = [
-    ("rte", "index\tsentence1\tlabel\n0\ta\tentailment\n", "there is no column 'sentence2'"),
+    ("rte", "index\tsentence1\tlabel\n0\ta\tentailment\n", "line 2 is no row of rte: there is no"),
     ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n", "rte has no label 'maybe'"),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n", "line 2: 3 columns instead of 4"),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\t \tentailment\n", "a text is empty"),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n", "has no examples"),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\t \tentailment\n", "has no examples"),
     ("rte", "index\tsentence1\tsentence2\tlabel\n", "has no examples"),
     ("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\tnan\n", "'nan' is no number"),
-    ("boolq", '{"question": "a"\n', "line 1: it is no JSON"),
-    ("boolq", '{"question": "a", "passage": 3, "label": true}\n', "passage is 3, no text"),
-    ("multirc", '{"passage": "text"}\n', "its passage has no questions"),
+    ("boolq", '{"question": "a"\n', "line 1 is no JSON"),
+    (
+        "boolq",
+        '{"question": "a", "passage": 3, "label": true}\n',
+        "1 is no row of boolq: 3 is no text",
+    ),
+    ("multirc", '{"passage": "text"}\n', "multirc: a value has the wrong type"),
 ]
+
+
+def test_incomplete_rows_of_train_are_dropped_and_counted(
+    language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As QQP's train has them."""
+    whole = official("rte", "")
+    torn = whole + "4\ta\t \tentailment\n5\ta\n"
+    source = put(tmp_path / "in", "rte", {"train": torn, "dev": whole})
+    out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=200)
+    assert fairseqs(out, "train") == fairseqs(out, "valid")
+    assert "rte train: 4 examples, 2 incomplete ones dropped" in capsys.readouterr().err
+    source = put(tmp_path / "bad", "rte", {"train": whole, "dev": torn})
+    with pytest.raises(UserError, match="line 6: a text or a column is missing"):
+        prepare_task(TASKS["rte"], source, language_text, tmp_path / "other", block=200)
 
 
 @pytest.mark.parametrize(("name", "content", "message"), BAD)
@@ -199,7 +218,7 @@ def test_a_task_has_one_folder(language_text: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_told(language_text: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no RTE/train.tsv \(nor rte.train.tsv, nor with .gz"):
+    with pytest.raises(UserError, match=r"has no RTE/train.tsv \(nor rte.train.tsv, nor"):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
-    with pytest.raises(UserError, match="is no prepared task"):
+    with pytest.raises(UserError, match="is running text, not a task"):
         open_task(language_text)

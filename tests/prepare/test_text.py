@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import lzma
 import os
@@ -38,7 +39,8 @@ def write(path: Path, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "pack"), [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress)]
+    ("suffix", "pack"),
+    [("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)],
 )
 def test_plain_and_compressed_files_read_alike(
     tmp_path: Path, suffix: str, pack: Callable[[bytes], bytes]
@@ -93,6 +95,8 @@ def test_compressed_nothing_is_refused(tmp_path: Path) -> None:
         (b"good\nb\xe4d\n", r"line 2: byte 2 \(0xe4\) is not valid UTF-8"),
         (b"good\nzero\0\n", "line 2: holds a NUL character"),
         (b"a " * MAX_LINE_BYTES, "line 1: longer than 1,000,000 bytes"),
+        (b"a\rb\rc", "line 1: lines end with carriage returns"),
+        (b"line\r" * MAX_LINE_BYTES, "line 1: lines end with carriage returns"),
     ],
 )
 def test_bad_lines_are_told_with_their_number(tmp_path: Path, content: bytes, message: str) -> None:
@@ -168,6 +172,17 @@ def test_a_table_has_two_columns(tmp_path: Path, line: str) -> None:
         list(read_pairs(table))
 
 
+def test_an_empty_row_of_a_table_is_an_empty_pair(tmp_path: Path) -> None:
+    table = write(tmp_path / "a.tsv", b"a\tb\n\nc\td\n")
+    assert list(read_pairs(table)) == [("a", "b"), ("", ""), ("c", "d")]
+
+
+def test_zstd_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.en.zst", b"packed")
+    with pytest.raises(UserError, match=r"a\.en\.zst is compressed with zstd: decompress it"):
+        side_path(tmp_path / "a", "en")
+
+
 def test_blocks_know_where_they_begin(tmp_path: Path) -> None:
     path = write(tmp_path / "a", b"a\nb\nc")
     assert [(block.first, block.lines) for block in read_blocks((path, path), 2)] == [
@@ -190,8 +205,3 @@ def test_text_in_pieces_is_the_text_in_whole_lines(
     pieces = [piece.read() for piece in text_pieces(path, size)]
     assert "".join(pieces) == text
     assert all(piece.endswith("\n") for piece in pieces)
-
-
-def test_pieces_of_a_text_that_is_gone_are_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot read .*gone"):
-        list(text_pieces(tmp_path / "gone", 9))

@@ -20,7 +20,7 @@ SCRIPTS = sorted(
     str(path.relative_to(REPOSITORY))
     for room in ("scripts", "data-prep")
     for path in (REPOSITORY / room).glob("*.sh")
-    if path.name != "environment.sh"
+    if path.name not in ("environment.sh", "prepare.sh")
 )
 COMMANDS = {
     "quickstart.sh": "quickstart",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.config import SPLITS, merges
+from fairseq_mhe.prepare.config import SPLITS, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, default_out, run_corpus
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import write_lines
@@ -24,7 +24,7 @@ class HomeAssistant(Corpus):
     script = "home_assistant_en_de.sh"
 
     out: Path = default_out("runs/home-assistant-data")
-    vocab_size: int = merges(4000)
+    vocab_size: int = vocabulary(4000)
     limit: int | None = option(
         None, "only N train pairs, and N/10 of valid and test", type=int, metavar="N"
     )

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.config import merges
+from fairseq_mhe.prepare.config import vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import Counts, open_manifest
+from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import aligned_lines, read_lines, write_lines
 
@@ -23,8 +23,7 @@ TEST = tuple(
     f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml"
     for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 )
-# No checksum of it is published, so what came is recorded, and the counts of lines are compared
-# with the known ones.
+# Its checksum is not published: that of the download is recorded, and counts of lines are compared.
 _ARCHIVE = RemoteFile("http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz")
 _NO_TEXT = ("<url>", "<talkid>", "<keywords>")
 _MARKS = re.compile(r"</?(?:title|description)>")
@@ -39,7 +38,7 @@ class Iwslt14(Downloads, Corpus):
     langs = ("de", "en")
 
     out: Path = default_out("runs/iwslt14-data")
-    vocab_size: int = merges(10000)
+    vocab_size: int = vocabulary(10000)
     file: RemoteFile = _ARCHIVE
 
     def prepare(self, report: Report = silent) -> Path:
@@ -51,17 +50,25 @@ class Iwslt14(Downloads, Corpus):
             return {"sha256": sha256(archive)}
 
         made_from = {"archive": self.file.name, "sha256": self.file.sha256}
-        with open_manifest(self.original, {"corpus": "iwslt14"}) as steps:
-            found = steps.run("extract", made_from, action)
-            steps.write("complete")
+        with open_manifest(self.original, {**DOWNLOADED, "corpus": "iwslt14"}) as manifest:
+            extracted = manifest.run("extract", made_from, action)
+            manifest.complete()
         source = {
             "corpus": "iwslt14",
-            "archives": {self.file.name: found["sha256"]},
+            "archives": {self.file.name: extracted["sha256"]},
             "known_lines": _LINES,
         }
         train, test = (self.original / name for name in ("train", "test"))
-        recipe = {"max_tokens": _MAX_TOKENS, "lowercase": True, "hold_out": _HOLD_OUT}
-        return self.make(report, [train], None, test, source, **recipe)
+        return self.make(
+            report,
+            [train],
+            None,
+            test,
+            source,
+            max_tokens=_MAX_TOKENS,
+            lowercase=True,
+            hold_out=_HOLD_OUT,
+        )
 
     def _extract(self, archive: Path, work: Path) -> None:
         """Put the plain text, train and test, into the folder ``work``."""

@@ -3,18 +3,18 @@
 import argparse
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 from fairseq_mhe.common.arguments import Parser, add_options, from_options, option
-from fairseq_mhe.common.errors import exit_status, one_clear_line
-from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, SubwordOptions
+from fairseq_mhe.common.errors import exit_status
+from fairseq_mhe.prepare.config import ORIGINAL, Inputs, PairOptions, PrepareConfig
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
 from fairseq_mhe.prepare.manifest import read_manifest
-from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.progress import Report, shown_progress, silent
 
 ARCHIVES = "archives"
@@ -27,20 +27,20 @@ def default_out(default: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Downloads:
-    """Where what is downloaded comes from, and where it is put."""
+    """Where downloads come from, and where they are put."""
 
     mirror: str | None = option(
         None, "download from URL/NAME; checksums stay the same", metavar="URL"
     )
     archives: Path | None = option(
         None,
-        f"where the downloads are, or are put (default: DATA/{ORIGINAL}/{ARCHIVES})",
+        f"folder of the downloads (default: DATA/{ORIGINAL}/{ARCHIVES})",
         type=Path,
         metavar="FOLDER",
     )
 
     def obtained(self, files: Sequence[RemoteFile], original: Path, report: Report) -> list[Path]:
-        """The verified files, downloaded where they are missing, into a folder of ``original``.
+        """The verified files, downloaded if they are missing, into a folder of ``original``.
 
         Raises:
             UserError: as `obtain_all`.
@@ -49,12 +49,8 @@ class Downloads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus(SubwordOptions, ABC):
-    """A known corpus, to be made the data folder ``out``.
-
-    A subclass says its facts, and in ``prepare`` how its text is got. Those of its fields that are
-    an `option` are options of its ``script`` in data-prep/.
-    """
+class Corpus(PairOptions, ABC):
+    """A known parallel corpus, whose subclass has its facts, and gets its text in ``prepare``."""
 
     script: ClassVar[str]
     langs: ClassVar[tuple[str, str]] = ("en", "de")
@@ -66,12 +62,12 @@ class Corpus(SubwordOptions, ABC):
         """Make the data folder, or what of it is missing, and return its path.
 
         Raises:
-            UserError: as `pipeline.prepare`; or the text cannot be had or is another one.
+            UserError: as `parallel_text.prepare`; or the text cannot be had or is another one.
         """
 
     @property
     def original(self) -> Path:
-        """Where the text is put that is fetched."""
+        """The folder for the text that is fetched."""
         return self.out / ORIGINAL
 
     def make(
@@ -81,13 +77,15 @@ class Corpus(SubwordOptions, ABC):
         valid: Path | None,
         test: Path,
         source: Mapping[str, Any] | None = None,
+        files: Inputs | None = None,
         **recipe: Any,
     ) -> Path:
         """The data folder of the text that ``prepare`` has got.
 
-        ``source``: for the manifest. ``recipe``: further fields of `PrepareConfig`.
+        ``source`` and ``files`` as in `parallel_text.prepare`; ``recipe``: further fields of
+        `PrepareConfig`.
         """
-        shared = {each.name: getattr(self, each.name) for each in fields(SubwordOptions)}
+        shared = {each.name: getattr(self, each.name) for each in fields(PairOptions)}
         config = PrepareConfig(
             train=tuple(train),
             valid=valid,
@@ -98,14 +96,14 @@ class Corpus(SubwordOptions, ABC):
             **shared,
             **recipe,
         )
-        return prepare(config, report, source)
+        return prepare(config, report, source, files)
 
 
-def with_known(found: Mapping[str, int], known: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Counts beside those that are known, for the manifest."""
+def with_known(lines: Mapping[str, int], known: Mapping[str, int]) -> dict[str, dict[str, int]]:
+    """Counts of lines beside the known ones, for the manifest."""
     return {
-        name: {"found": lines} | ({"known": known[name]} if name in known else {})
-        for name, lines in found.items()
+        name: {"found": count} | ({"known": known[name]} if name in known else {})
+        for name, count in lines.items()
     }
 
 
@@ -121,13 +119,6 @@ def count_warnings(data: Path) -> list[str]:
     ]
 
 
-def finish(data: Path, warnings: Iterable[str]) -> None:
-    """Warn, and say where the folder is."""
-    for warning in warnings:
-        print(f"fairseq-mhe: warning: {warning}", file=sys.stderr)
-    print(data)
-
-
 def run_script(
     name: str,
     description: str | None,
@@ -137,22 +128,19 @@ def run_script(
     """The command of the script ``name``."""
     parser = Parser(prog=name, description=description)
     add_arguments(parser)
-
-    def command() -> None:
-        with one_clear_line():
-            run(parser.parse_args())
-
-    sys.exit(exit_status(name, command))
+    sys.exit(exit_status(name, lambda: run(parser.parse_args())))
 
 
-def run_corpus(kind: type[Corpus], description: str | None) -> None:
-    """The script of a corpus."""
+def run_corpus(kind: type[Any], description: str | None) -> None:
+    """The script of a corpus: a dataclass of options with ``script``, ``out`` and ``prepare``."""
 
     def run(args: argparse.Namespace) -> None:
         corpus = from_options(kind, args)
         with shown_progress() as report:
             corpus.prepare(report)
-        finish(corpus.out, count_warnings(corpus.out))
+        for warning in count_warnings(corpus.out):
+            print(f"{kind.script}: warning: {warning}", file=sys.stderr)
+        print(corpus.out)
 
-    add_arguments = partial(add_options, options=kind, last=SubwordOptions)
+    add_arguments = partial(add_options, options=kind, last=PairOptions)
     run_script(kind.script, description, add_arguments, run)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.common.steps import only_one
-from fairseq_mhe.prepare.config import merges
-from fairseq_mhe.prepare.corpora.known import ARCHIVES, Corpus, Downloads, default_out, run_corpus
+from fairseq_mhe.prepare.config import Inputs, vocabulary
+from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import side_path
@@ -39,10 +38,10 @@ class Multi30k(Downloads, Corpus):
     script = "multi30k_en_de.sh"
 
     out: Path = default_out("runs/multi30k-data")
-    vocab_size: int = merges(10000)
+    vocab_size: int = vocabulary(10000)
     folder: Path | None = option(
         None,
-        "take {train,val,test_2016_flickr}.{en,de} (plain, .gz or .xz) from there; "
+        "take {train,val,test_2016_flickr}.{en,de} (plain or compressed) from there; "
         "nothing is downloaded",
         type=Path,
     )
@@ -51,20 +50,25 @@ class Multi30k(Downloads, Corpus):
 
     def prepare(self, report: Report = silent) -> Path:
         """As `Corpus.prepare`."""
-        place = self.folder or self.archives or self.original / ARCHIVES
         if self.folder is None:
-            with only_one(self.original):
-                self.obtained(self.files, self.original, report)
-        texts = {split: place / name for split, name in NAMES.items()}
-        paths = [side_path(text, lang) for text in texts.values() for lang in self.langs]
+            paths = self.obtained(self.files, self.original, report)
+        else:
+            paths = [
+                side_path(self.folder / name, lang)
+                for name in NAMES.values()
+                for lang in self.langs
+            ]
         source = {
             "corpus": "multi30k",
             "archives": {path.name: sha256(path) for path in paths},
             "known_lines": _LINES,
         }
-        train, valid, test = texts.values()
+        sides = zip(paths[::2], paths[1::2], strict=True)
+        files: Inputs = {split: [pair] for split, pair in zip(NAMES, sides, strict=True)}
         recipe = {"max_ratio": None, "punctuation": True, "lowercase": self.lowercase}
-        return self.make(report, [train], valid, test, source, **recipe)
+        place = paths[0].parent
+        train, valid, test = (place / name for name in NAMES.values())
+        return self.make(report, [train], valid, test, source, files, **recipe)
 
 
 if __name__ == "__main__":

@@ -1,50 +1,52 @@
 """Multi30k English-German as Wu et al. 2021 preprocessed it, for the row multi30k."""
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from fairseq_mhe.prepare.corpora.known import count_warnings, finish, run_script
-from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.segmented import prepare_segmented
+from fairseq_mhe.common.arguments import option
+from fairseq_mhe.prepare.corpora.known import default_out, run_corpus
+from fairseq_mhe.prepare.parallel_text import prepare_segmented
+from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import SUFFIXES
 
-#: Split -> what its files are called there, and how many lines they have.
+#: Split -> the name of its files, and how many lines they have.
 NAMES = {"train": "train", "valid": "valid", "test": "test.2016"}
 LINES = {"train": 29_000, "valid": 1014, "test": 1000}
-_LANGS = ("en", "de")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The script's options."""
-    add, names = parser.add_argument, ",".join(NAMES.values())
-    told = f"where {{{names}}}.{{en,de}} lie, lower-cased, tokenised and split by BPE (plain, .gz "
-    told += "or .xz), and the file code of its merges, if it is there"
-    add("--folder", type=Path, required=True, metavar="FOLDER", help=told)
-    out = Path("runs/multi30k-bpe-data")
-    add(
-        "--out",
+@dataclass(frozen=True, kw_only=True)
+class Multi30kBpe:
+    """Text that is lower-cased, tokenised and split by BPE; nothing is dropped or changed."""
+
+    script: ClassVar[str] = "multi30k_bpe_en_de.sh"
+
+    folder: Path = option(
+        None,
+        f"where {{{','.join(NAMES.values())}}}.{{en,de}} lie, lower-cased, tokenised and split by "
+        "BPE (plain or compressed), and the file code of its merges, if there is one",
         type=Path,
-        default=out,
-        metavar="DATA",
-        help="folder to make (default: %(default)s)",
+        required=True,
     )
+    out: Path = default_out("runs/multi30k-bpe-data")
 
+    def prepare(self, report: Report = silent) -> Path:
+        """Make the data folder, or what of it is missing, and return its path.
 
-def run(args: argparse.Namespace) -> None:
-    """Make the data folder."""
-    codes = [args.folder / f"code{suffix}" for suffix in SUFFIXES]
-    with shown_progress() as report:
-        prepare_segmented(
-            {split: args.folder / name for split, name in NAMES.items()},
-            _LANGS,
-            args.out,
+        Raises:
+            UserError: as `prepare_segmented`.
+        """
+        codes = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
+        return prepare_segmented(
+            {split: self.folder / name for split, name in NAMES.items()},
+            ("en", "de"),
+            self.out,
             codes=next((path for path in codes if path.is_file()), None),
             lowercase=True,
             source={"corpus": "multi30k-bpe", "known_lines": LINES},
             report=report,
         )
-    finish(args.out, count_warnings(args.out))
 
 
 if __name__ == "__main__":
-    run_script("multi30k_bpe_en_de.sh", __doc__, add_arguments, run)
+    run_corpus(Multi30kBpe, __doc__)

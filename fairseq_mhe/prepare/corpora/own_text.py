@@ -3,14 +3,14 @@
 import argparse
 
 from fairseq_mhe.common.arguments import add_options, from_options
-from fairseq_mhe.prepare.config import PrepareConfig, SubwordOptions
-from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.config import PairOptions, PrepareConfig
+from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.progress import shown_progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    add_options(parser, PrepareConfig, last=SubwordOptions)
+    add_options(parser, PrepareConfig, last=PairOptions)
 
 
 def run(args: argparse.Namespace) -> None:

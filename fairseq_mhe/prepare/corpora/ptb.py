@@ -3,19 +3,21 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.prepare.corpora.known import default_out
-from fairseq_mhe.prepare.corpora.language_corpora import PublishedText, run_published
+from fairseq_mhe.prepare.corpora.known import default_out, run_corpus
+from fairseq_mhe.prepare.corpora.published_text import PublishedText
+from fairseq_mhe.prepare.running_text import FILES
 
 
 @dataclass(frozen=True, kw_only=True)
 class PennTreebank(PublishedText):
-    """One document a split. Its licence is not free, so that it is not downloaded."""
+    """One document a split. It is not downloaded, since its licence is not free."""
 
     script = "ptb.sh"
     names = (("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"),)
+    documents = FILES
 
     out: Path = default_out("runs/ptb-data")
 
 
 if __name__ == "__main__":
-    run_published(PennTreebank, __doc__)
+    run_corpus(PennTreebank, __doc__)

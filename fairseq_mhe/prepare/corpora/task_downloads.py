@@ -11,7 +11,7 @@ from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import ORIGINAL
 from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import Counts, open_manifest
+from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest
 from fairseq_mhe.prepare.progress import Report
 from fairseq_mhe.prepare.task_files import official_name
 from fairseq_mhe.prepare.tasks import Task
@@ -57,19 +57,17 @@ squad2 {_SQUAD}/dev-v2.0.json 4370528 \
 
 
 def _files() -> dict[str, list[RemoteFile]]:
-    found: dict[str, list[RemoteFile]] = {}
+    files: dict[str, list[RemoteFile]] = {}
     for line in _SIZES_AND_CHECKSUMS.strip().split("\n"):
         task, url, size, checksum = line.split()
         # GLUE's and SuperGLUE's RTE are two files of one name.
         name = "SuperGLUE-RTE.zip" if task == "superglue_rte" else None
-        found.setdefault(task, []).append(RemoteFile(url, int(size), checksum, name))
-    return found
+        files.setdefault(task, []).append(RemoteFile(url, int(size), checksum, name))
+    return files
 
 
-#: Task -> what is downloaded of it.
+#: Task -> its published files.
 FILES = _files()
-#: The folder in an archive, where it is not the task's own.
-_INSIDE = {"qqp": "QQP-clean"}
 
 
 def obtain_task(
@@ -79,9 +77,7 @@ def obtain_task(
     report: Report,
     files: Mapping[str, Sequence[RemoteFile]] = FILES,
 ) -> Path:
-    """The folder of a task's official files, of which the published ones are downloaded.
-
-    ``out``: the task's folder, below which they are put.
+    """Download a task's published files into a folder below ``out``, and return that folder.
 
     Raises:
         UserError: one cannot be had, or is another one.
@@ -96,23 +92,20 @@ def obtain_task(
             for path in paths:
                 (work / path.name).write_bytes(path.read_bytes())
         else:
-            inside = _INSIDE.get(task.name, task.folder)
-            names = [f"{inside}/{official_name(task, s)}" for s in ("train", *task.scored)]
+            splits = ("train", *task.scored)
+            names = [f"{task.folder}/{official_name(task, split)}" for split in splits]
             extract(paths[0], names, work)
-            for name in names:
-                (work / name).rename(work / Path(name).name)
-            (work / inside).rmdir()
         return {}
 
     made_from = {file.name: file.sha256 for file in files[task.name]}
-    with open_manifest(original, {"corpus": task.name}) as steps:
-        steps.run("extract", made_from, action)
-        steps.write("complete")
+    with open_manifest(original, {**DOWNLOADED, "corpus": task.name}) as manifest:
+        manifest.run("extract", made_from, action)
+        manifest.complete()
     return original
 
 
 def _split_mrpc(whole: Path, identifiers: Path, work: Path) -> None:
-    """GLUE's train and dev of MRPC's training file: dev has the pairs of these identifiers."""
+    """Split MRPC's training file into GLUE's train and dev, the pairs of ``identifiers``."""
     held_out = set(read_lines(identifiers))
     header, *rows = read_lines(whole)
     parts: dict[bool, list[str]] = {True: [header], False: [header]}

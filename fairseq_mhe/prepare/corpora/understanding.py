@@ -1,6 +1,10 @@
-"""The scripts of GLUE, SuperGLUE and SQuAD: a task in the subwords of a language model's text."""
+"""A task of GLUE, SuperGLUE or SQuAD in the subwords of a language model's text.
+
+Wang et al. 2018 and 2019, Rajpurkar et al. 2016 and 2018. The first argument is the suite.
+"""
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +15,7 @@ from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
 
-#: SQuAD's windows as they commonly are: 384, with a stride of 128.
+#: The usual windows of SQuAD: 384, with a stride of 128.
 _BLOCK = {"squad": 384}
 _EXAMPLE = {
     "glue": "CoLA/train.tsv, or FOLDER/cola.train.tsv.gz",
@@ -25,16 +29,24 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
     names = [task.name for task in TASKS.values() if task.suite == suite]
     add = parser.add_argument
     add("task", choices=names, metavar="TASK", help=", ".join(names))
-    told = f"its official files, unpacked: FOLDER/{_EXAMPLE[suite]}"
-    add("--folder", type=Path, help=f"{told}; nothing is downloaded")
+    add(
+        "--folder",
+        type=Path,
+        help=f"its official files, unpacked: FOLDER/{_EXAMPLE[suite]}; nothing is downloaded",
+    )
     add("--text", type=Path, required=True, metavar="DATA", help="the language model's data folder")
     add("--out", type=Path, metavar="DIR", help="folder to make (default: runs/TASK-data)")
-    told = "longest example in subwords: at most the model's positions (default: %(default)s)"
-    add("--block", type=positive, default=_BLOCK.get(suite, 512), metavar="N", help=told)
+    add(
+        "--block",
+        type=positive,
+        default=_BLOCK.get(suite, 512),
+        metavar="N",
+        help="longest example in subwords: at most the model's positions (default: %(default)s)",
+    )
     add_options(parser, Downloads, Downloads)
     if suite == "squad":
-        told = "subwords between two windows over a passage (default: a third of --block)"
-        add("--stride", type=positive, metavar="N", help=told)
+        help = "subwords between two windows over a passage (default: a third of --block)"
+        add("--stride", type=positive, metavar="N", help=help)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -48,6 +60,10 @@ def run(args: argparse.Namespace) -> None:
     print(prepare_task(task, folder, args.text, out, args.block, stride))
 
 
-def run_suite(suite: str, description: str | None) -> None:
-    """The script of GLUE, of SuperGLUE or of SQuAD."""
-    run_script(f"{suite}.sh", description, partial(add_arguments, suite=suite), run)
+def run_suite(suite: str) -> None:
+    """The script of a suite."""
+    run_script(f"{suite}.sh", __doc__, partial(add_arguments, suite=suite), run)
+
+
+if __name__ == "__main__":
+    run_suite(sys.argv.pop(1))

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import ORIGINAL
-from fairseq_mhe.prepare.corpora.known import Downloads, default_out
-from fairseq_mhe.prepare.corpora.language_corpora import PublishedText, run_published
+from fairseq_mhe.prepare.corpora.known import Downloads, default_out, run_corpus
+from fairseq_mhe.prepare.corpora.published_text import PublishedText
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import Counts, open_manifest
+from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest
 from fairseq_mhe.prepare.progress import Report
+from fairseq_mhe.prepare.running_text import TITLES
 
 #: At its author's site; the first address is gone. Size and SHA-256 are those of the first one's
 #: (datasets 2.x of Hugging Face, DataDeps of Julia).
@@ -32,19 +32,18 @@ class WikiText103(Downloads, PublishedText):
         ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"),
         ("wiki.train.raw", "wiki.valid.raw", "wiki.test.raw"),
     )
-    articles = True
+    documents = TITLES
 
-    folder: Any = option(
+    folder: Path | None = option(
         None, "where the published files are, unpacked; nothing is downloaded", type=Path
     )
     out: Path = default_out("runs/wikitext103-data")
     file: RemoteFile = ARCHIVE
 
     def place(self, report: Report) -> Path:
-        """The given folder, or that of the downloaded archive's files."""
+        """The given folder, or the one of the downloaded archive's files."""
         if self.folder is not None:
-            given: Path = self.folder
-            return given
+            return self.folder
         original = self.out / ORIGINAL
 
         def action(work: Path) -> Counts:
@@ -52,11 +51,12 @@ class WikiText103(Downloads, PublishedText):
             extract(archive, [f"{_INSIDE}/{name}" for name in self.names[0]], work)
             return {}
 
-        with open_manifest(original, {"corpus": "wikitext103"}) as steps:
-            steps.run("extract", {"archive": self.file.name, "sha256": self.file.sha256}, action)
-            steps.write("complete")
+        with open_manifest(original, {**DOWNLOADED, "corpus": "wikitext103"}) as manifest:
+            made_from = {"archive": self.file.name, "sha256": self.file.sha256}
+            manifest.run("extract", made_from, action)
+            manifest.complete()
         return original / _INSIDE
 
 
 if __name__ == "__main__":
-    run_published(WikiText103, __doc__)
+    run_corpus(WikiText103, __doc__)

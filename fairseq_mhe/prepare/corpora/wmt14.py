@@ -16,10 +16,10 @@ from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.config import merges
+from fairseq_mhe.prepare.config import vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus, with_known
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
+from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import aligned_lines, read_lines, side_path, write_lines
@@ -122,7 +122,7 @@ class Wmt14(Downloads, Corpus):
     script = "wmt14_en_de.sh"
 
     out: Path = default_out("runs/wmt14-data")
-    vocab_size: int = merges(32000)
+    vocab_size: int = vocabulary(32000)
     news_commentary: str = option(
         "v9",
         "version of the smallest corpus: v9 is WMT14's, v12 what fairseq's script takes",
@@ -145,10 +145,9 @@ class Wmt14(Downloads, Corpus):
     def prepare(self, report: Report = silent) -> Path:
         """As `Corpus.prepare`."""
         parts = self.catalogue.chosen(self.news_commentary)
-        with open_manifest(self.original, {"corpus": "wmt14"}) as steps:
-            lines = self._extract(steps, parts, report)
-            lines |= self._take_newstest(steps)  # so that the manifest has them there, too
-            steps.write("complete")
+        with open_manifest(self.original, {**DOWNLOADED, "corpus": "wmt14"}) as manifest:
+            lines = self._extract(manifest, parts, report) | self._take_newstest(manifest)
+            manifest.complete()
         known = {part.name: part.lines for part in parts} | dict(self.catalogue.newstest)
         source = {
             "corpus": "wmt14",
@@ -159,7 +158,9 @@ class Wmt14(Downloads, Corpus):
         valid, test = (self.original / name for name in _NEWSTEST)
         return self.make(report, train, valid, test, source, punctuation=True)
 
-    def _extract(self, steps: Manifest, parts: tuple[Part, ...], report: Report) -> dict[str, int]:
+    def _extract(
+        self, manifest: Manifest, parts: tuple[Part, ...], report: Report
+    ) -> dict[str, int]:
         def action(work: Path) -> Counts:
             paths = self.obtained([part.file for part in parts], self.original, report)
             unpack = partial(_extract_one, langs=self.langs, work=work)
@@ -168,9 +169,9 @@ class Wmt14(Downloads, Corpus):
 
         made_from = {part.file.name: [part.file.sha256, part.prefix] for part in parts}
         size = sum(part.file.size or 0 for part in parts)
-        return steps.run("extract", made_from, action, room=_EXTRACTED * size)
+        return manifest.run("extract", made_from, action, room=_EXTRACTED * size)
 
-    def _take_newstest(self, steps: Manifest) -> dict[str, int]:
+    def _take_newstest(self, manifest: Manifest) -> dict[str, int]:
         files: dict[str, list[Path]] = {}
         made_from: dict[str, Any] = {"sacrebleu": version("sacrebleu"), **_NEWSTEST}
         if self.newstest is not None:
@@ -188,7 +189,7 @@ class Wmt14(Downloads, Corpus):
                 counts[name] = aligned_lines(*written)
             return counts
 
-        return steps.run("newstest", made_from, action)
+        return manifest.run("newstest", made_from, action)
 
 
 def _extract_one(item: tuple[Part, Path], langs: tuple[str, str], work: Path) -> int:

@@ -44,9 +44,10 @@ def test_the_script_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -
 def test_the_script_explains_itself_and_tells_errors_in_one_line() -> None:
     assert "--vocab-size N" in run_script("--help").stdout
     done = run_script("--limit", "3")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.strip() == (
-        "fairseq-mhe: error: a limit of 3 pairs leaves nothing for valid and test; use at least 10"
+        "home_assistant_en_de.sh: error: a limit of 3 pairs leaves nothing for valid and test; "
+        "use at least 10"
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.corpora import squad, task_downloads, understanding
+from fairseq_mhe.prepare.corpora import task_downloads, understanding
 from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.corpora.task_downloads import FILES, obtain_task
 from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
@@ -24,6 +24,7 @@ from fairseq_mhe.prepare.tasks import TASKS
 from tests.fixtures.miniature import Server, serve
 from tests.fixtures.task_files import put_task
 from tests.prepare.conftest import LINES
+from tests.prepare.test_parallel_text import times
 from tests.prepare.test_tasks import official
 
 
@@ -58,13 +59,13 @@ def test_every_task_has_its_files() -> None:
         assert file.size
 
 
-@pytest.mark.parametrize(("name", "inside"), [("rte", "RTE"), ("qqp", "QQP-clean"), ("boolq", "")])
+@pytest.mark.parametrize(("name", "inside"), [("rte", "RTE"), ("qqp", "QQP"), ("boolq", "BoolQ")])
 def test_an_archive_becomes_the_official_files(
     name: str, inside: str, tmp_path: Path, server: Server
 ) -> None:
     task = TASKS[name]
     content = official("boolq" if name == "boolq" else "rte", "")
-    names = [f"{inside or task.folder}/{split}{task.suffix}" for split in ("train", *task.scored)]
+    names = [f"{inside}/{split}{task.suffix}" for split in ("train", *task.scored)]
     members = {**dict.fromkeys(names, content), "__MACOSX/x": "-", "../outside": "-"}
     files = {name: [put_zip(tmp_path / "served" / f"{name}.zip", members)]}
     downloads = Downloads(mirror=server.url)
@@ -85,7 +86,9 @@ def test_mrpc_is_split_by_glues_identifiers(tmp_path: Path, server: Server) -> N
     identifiers.write_text("1\t10\n3\t12\n")
     files = {"mrpc": [remote(whole), remote(identifiers)]}
     folder = obtain_task(TASKS["mrpc"], Downloads(mirror=server.url), tmp_path, silent, files)
-    texts = {split: read_task(TASKS["mrpc"], folder / f"{split}.tsv") for split in ("train", "dev")}
+    texts = {
+        split: read_task(TASKS["mrpc"], folder / f"{split}.tsv")[0] for split in ("train", "dev")
+    }
     found = {split: [example.texts[0] for example in of] for split, of in texts.items()}
     firsts = [row.split("\t")[3] for row in rows]
     assert found == {"train": [firsts[0], firsts[2]], "dev": [firsts[1], firsts[3]]}
@@ -103,7 +106,7 @@ def test_the_script_of_squad_downloads(
     words = ["squad1", "--text", str(language_text), "--mirror", server.url, "--block", "64"]
     monkeypatch.setattr(sys, "argv", ["squad.sh", *words, "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit) as caught:
-        understanding.run_suite("squad", squad.__doc__)
+        understanding.run_suite("squad")
     assert caught.value.code == 0
     assert open_task(tmp_path / "out").task.name == "squad1"
 
@@ -113,13 +116,13 @@ def test_another_file_is_refused(
 ) -> None:
     file = put_zip(tmp_path / "served" / "RTE.zip", {"RTE/train.tsv": "x"})
     wrong = {"rte": [RemoteFile(file.url, file.size, "0" * 64)]}
-    with pytest.raises(UserError, match=r"what came has the SHA-256 .* it was not kept"):
+    with pytest.raises(UserError, match=r"the download has the SHA-256 .* it was not kept"):
         obtain_task(TASKS["rte"], Downloads(mirror=server.url), tmp_path / "a", silent, wrong)
     with pytest.raises(UserError, match=r"has no RTE/dev.tsv; is it the right archive\?"):
         obtain_task(
             TASKS["rte"], Downloads(mirror=server.url), tmp_path / "b", silent, {"rte": [file]}
         )
-    assert not list((tmp_path / "b" / "original").glob("*.tsv"))
+    assert not list((tmp_path / "b" / "original").rglob("*.tsv"))
 
 
 def test_wikitext_is_downloaded_once(tmp_path: Path, server: Server) -> None:
@@ -129,7 +132,10 @@ def test_wikitext_is_downloaded_once(tmp_path: Path, server: Server) -> None:
     corpus = WikiText103(
         out=tmp_path / "data", vocab_size=150, workers=1, mirror=server.url, file=file
     )
-    assert corpus.prepare() == corpus.prepare() == tmp_path / "data"
+    data = corpus.prepare()
+    before = times(data)
+    assert corpus.prepare() == data
+    assert times(data) == before
     assert len(server.requests) == 1
-    raw = (tmp_path / "data" / "raw" / "train.txt").read_text()
+    raw = (data / "raw" / "train.txt").read_text()
     assert len(raw.split("\n\n")) == 60

@@ -21,10 +21,10 @@ from fairseq.data.data_utils import infer_language_pair
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare import pipeline
+from fairseq_mhe.prepare import parallel_text, steps
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
 from fairseq_mhe.prepare.manifest import Manifest, read_manifest
-from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.parallel_text import prepare
 from tests.fixtures.processes import python
 from tests.fixtures.text import Pairs
 from tests.prepare.conftest import write_parallel
@@ -67,9 +67,9 @@ def test_layout_and_manifest(prepared: Path) -> None:
 def test_workers_time_and_place_do_not_show(
     config: PrepareConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "CHUNK", 7)
+    monkeypatch.setattr(parallel_text, "CHUNK", 7)
     monkeypatch.setattr("fairseq_mhe.prepare.subword.COUNT_BYTES", 100)
-    monkeypatch.setattr(pipeline, "SEGMENT_BYTES", 100)
+    monkeypatch.setattr(steps, "SEGMENT_BYTES", 100)
     one = prepare(config)
     two = prepare(replace(config, out=tmp_path / "other, with a comma", workers=3))
     assert snapshot(one) == snapshot(two)
@@ -226,7 +226,7 @@ def test_subwords_are_learnt_from_train_only(config: PrepareConfig, tmp_path: Pa
         ("de", b"nur eine\n", r"train\.en has 300 lines, .*train\.de has 1:"),
         ("en", b"", r"train\.en is empty"),
         ("en", b"caf\xe9\n" * 300, r"train\.en, line 1: byte 4 \(0xe9\) is not valid UTF-8"),
-        ("en", b"\n" * 300, r"cleaning leaves no pair of .*train\.en .*empty 300"),
+        ("en", b"\n" * 300, r"leaves no pair of .*train\.en .*0 of 300 pairs kept, 300 empty"),
     ],
 )
 def test_bad_text_leaves_no_result(
@@ -243,7 +243,7 @@ import os, resource, sys
 from pathlib import Path
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
-from fairseq_mhe.prepare.pipeline import prepare
+from fairseq_mhe.prepare.parallel_text import prepare
 text, out, limit, user = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -391,6 +391,16 @@ def test_small_letters_and_plain_punctuation(
     ) == "\u201eja\u201c \u2013 herr schmidt\n"
     seen = (data / "tokenised" / "test.en").read_text(encoding="utf-8")
     assert seen == {"moses": '" yes " - mr. smith\n', "none": '"yes" - mr. smith\n'}[tokenizer]
+
+
+def test_references_that_moses_does_not_restore_are_told(
+    config: PrepareConfig, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = [("A good house.", "Ein gutes Haus."), ("Yes and/or no", "Ja und/oder nein")] * 2
+    prepare(replace(config, test=write_parallel(tmp_path / "odd", pairs)))
+    printed = capsys.readouterr().err
+    assert "Moses' rules do not restore 2 of 4 references" in printed
+    assert "line 2 has 'Ja und/oder ne', which becomes 'Ja und / oder '" in printed
 
 
 def test_the_own_corpus_script_tells_bad_input_in_one_line(config: PrepareConfig) -> None:

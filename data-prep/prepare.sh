@@ -1,0 +1,11 @@
+# Sourced by the scripts here with MODULE OPTION...: runs the module, installed first where it is missing.
+# shellcheck shell=bash
+set -euo pipefail
+
+# shellcheck source=scripts/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
+
+module="$1"
+shift
+set_up fairseq "$@"
+run -m "$module"
