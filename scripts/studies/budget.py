@@ -29,7 +29,7 @@ QUESTIONS = {
     "place": "the same parameters, more of them in one place: MHA there, narrow MHE-Mul elsewhere",
 }
 NEW = ("mhe_conv", "mha_conv")
-_START = ("--shared-projection-init", "head")
+_START = {"shared_projection_init": "head"}
 #: Options without which a kind at another size would be another kind: gqa with one group is mqa.
 _FIXED = {"gqa": {"attention_kv_heads": 2}}
 
@@ -58,13 +58,11 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
         kinds = tuple(attention[place] for place in PLACES)
         for heads, width in fitting(recipe.row, kinds, budget, args.within):
             name = f"{kind_name(attention)}-{heads}x{width}"
-            options = of_heads(heads, width)
-            for option, value in _FIXED.get(kinds[0], {}).items():
-                options += (f"--{option.replace('_', '-')}", str(value))
+            options = {**of_heads(heads, width), **_FIXED.get(kinds[0], {})}
             if attention != own or (heads, width) != (row.heads, row.embed_dim // row.heads):
                 found.append(Variant(name, _question(kinds), attention, MHE, options))
             if attention == own:
-                found.append(Variant(f"{name}-head", "start", own, MHE, (*options, *_START)))
+                found.append(Variant(f"{name}-head", "start", own, MHE, options | _START))
     if len(found) == 2:
         raise UserError(
             f"--budget {budget}: no kind of the row {recipe.row} comes within {args.within:.1%} of "

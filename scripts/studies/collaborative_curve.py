@@ -13,7 +13,7 @@ from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.convert.to_collaborative import report, to_collaborative
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.runs.recipes import Recipe
-from studies.study import MHA, Start, Study, Variant, everywhere, share
+from studies.study import MHA, Start, Study, Variant, everywhere
 from studies.uptraining import add_further
 
 QUESTIONS = {
@@ -41,18 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     """MHA, and the series for each D."""
-    row, further = sizes(recipe.row), share(recipe, args.further)
+    row = sizes(recipe.row)
     found = [Variant(MHA, "reference", everywhere(MHA), MHA)]
     kind = everywhere("collaborative")
     for dim in sorted(set(args.dims)):
-        options = ("--collaborative-dim", str(dim))
+        options = {"collaborative_dim": dim}
         start = decomposition(dim, args)
-        series = {"decomposed": {"updates": 0, "patience": 0}, "fine-tuned": further}
-        for name, changes in series.items():
-            found.append(Variant(f"{name}-D{dim}", name, kind, MHA, options, changes, start))
+        for name, updates in (("decomposed", 0.0), ("fine-tuned", args.further)):
+            found.append(Variant(f"{name}-D{dim}", name, kind, MHA, options, updates, start))
         found.append(Variant(f"scratch-D{dim}", "scratch", kind, MHA, options))
         if dim % row.heads == 0 and dim != row.embed_dim:
-            options = ("--attention-head-dim", str(dim // row.heads))
+            options = {"attention_head_dim": dim // row.heads}
             found.append(Variant(f"narrow-D{dim}", "narrow", everywhere(MHA), MHA, options))
     return sorted(found, key=lambda variant: list(QUESTIONS).index(variant.question))
 

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Sequence
+from typing import Any
 
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.options import PLACES
@@ -18,7 +19,7 @@ QUESTIONS = {
     "place": "MHE in one place only",
     "heads": "number of heads at the same parameters, MHA's too",
 }
-_FAR = ("--head-embedding-offset", "0", "--head-embedding-std", "1")
+_FAR = {"head_embedding_offset": 0, "head_embedding_std": 1}
 
 
 def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
@@ -26,19 +27,19 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     mha, mhe, rate = everywhere(MHA), everywhere(MHE), recipe.training.lr
     found = [Variant(MHE, "reference", mhe, MHE), Variant(MHA, "reference", mha, MHE)]
     for init in ("head", "xavier"):
-        options = ("--shared-projection-init", init)
+        options: dict[str, Any] = {"shared_projection_init": init}
         found.append(Variant(f"init-{init}", "init", mhe, MHE, options))
-    for std in ("0.1", "0.5"):
-        options = ("--head-embedding-std", std)
+    for std in (0.1, 0.5):
+        options = {"head_embedding_std": std}
         found.append(Variant(f"std-{std}", "embeddings", mhe, MHE, options))
     found.append(Variant("offset-0", "embeddings", mhe, MHE, _FAR))
     for decay in (0.1, 1.0):
-        changes = {"head_embedding_weight_decay": decay}
-        found.append(Variant(f"decay-{decay:g}", "decay", mhe, MHE, changes=changes))
+        options = {"head_embedding_weight_decay": decay}
+        found.append(Variant(f"decay-{decay:g}", "decay", mhe, MHE, options))
     for prefix, attention in (("", mhe), ("mha-", mha)):
         for name, factor in (("half", 0.5), ("double", 2.0)):
-            changes = {"lr": rate * factor}
-            found.append(Variant(f"{prefix}lr-{name}", "rate", attention, MHE, changes=changes))
+            options = {"lr": rate * factor}
+            found.append(Variant(f"{prefix}lr-{name}", "rate", attention, MHE, options))
     for place in PLACES:
         found.append(Variant(f"only-{place}", "place", {**mha, place: MHE}, MHE))
     return [*found, *_heads(recipe.row)]
@@ -60,10 +61,10 @@ def _heads(name: str) -> list[Variant]:
     return [*found, Variant(f"mha-{row.heads}x{width}", "heads", everywhere(MHA), MHE, options)]
 
 
-def of_heads(heads: int, width: int) -> tuple[str, ...]:
-    """fairseq-train's words for a number of heads and their width."""
-    sides = ("--encoder-attention-heads", str(heads), "--decoder-attention-heads", str(heads))
-    return (*sides, "--attention-head-dim", str(width))
+def of_heads(heads: int, width: int) -> dict[str, Any]:
+    """The options of a number of heads and their width."""
+    sides = {"encoder_attention_heads": heads, "decoder_attention_heads": heads}
+    return {**sides, "attention_head_dim": width}
 
 
 STUDY = Study("gap", "Why the gap?", QUESTIONS, variants)

@@ -23,9 +23,8 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     for precision, question in (("float32", "reference"), ("bf16", "bf16")):
         for kind in (MHA, MHE):
             name, reference = f"{kind}-{precision}", f"{kind}-float32"
-            changes = {"precision": precision}
-            attention = everywhere(kind)
-            found.append(Variant(name, question, attention, reference, changes=changes))
+            options = {"precision": precision}
+            found.append(Variant(name, question, everywhere(kind), reference, options))
     return found
 
 

@@ -3,7 +3,7 @@
 import argparse
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.runs import devices, pipeline
-from fairseq_mhe.runs.recipes import Recipe
+from fairseq_mhe.runs.recipes import Recipe, Training
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.run import Run, plan_run, settings_of
 from studies.report import REFERENCE, report
@@ -71,16 +71,16 @@ class Variant:
 
     ``question``: the heading of the report that it stands below; ``attention``: the kind at each
     place; ``reference``: the name of the variant that it is compared with, its own of a reference;
-    ``options``: words for fairseq-train; ``changes``: fields of the recipe's ``Training``, with 0
-    updates for a model that is not trained at all.
+    ``options``: further options of fairseq-train, by name; ``updates``: the share of the recipe's
+    updates, 0 of a model that is not trained at all; ``start``: where it does not begin at random.
     """
 
     name: str
     question: str
     attention: Mapping[str, str]
     reference: str
-    options: tuple[str, ...] = ()
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    updates: float = 1.0
     start: Start | None = None
 
 
@@ -153,16 +153,26 @@ def chosen(variants: Sequence[Variant], names: str | None) -> list[Variant]:
     ]
 
 
-def share(recipe: Recipe, fraction: float) -> dict[str, Any]:
-    """The changes of a training over a share of the updates, two checkpoints more than averaged.
+def training_of(recipe: Training, variant: Variant) -> tuple[Training, list[str]]:
+    """How a variant is trained, and fairseq-train's words for the rest of its options.
 
-    Without patience: the warm-up would stay as long, and never end.
+    A share of the updates has two checkpoints more than are averaged, and no patience: the warm-up
+    would stay as long, and never end.
     """
-    training = replace(recipe.training, patience=0)
-    training = training.shortened(max(1, round(fraction * training.updates)))
-    checkpoints = max(1, min(training.updates, training.average + 2))
-    changes = {"updates": training.updates, "warmup_updates": training.warmup_updates}
-    return {**changes, "patience": 0, "checkpoints": checkpoints}
+    known = {each.name for each in fields(Training)}
+    training = replace(recipe, **{n: v for n, v in variant.options.items() if n in known})
+    words = []
+    for name, value in variant.options.items():
+        if name not in known:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    if not variant.updates:
+        training = replace(training, patience=0, updates=0)
+    elif variant.updates < 1:
+        updates = max(1, round(variant.updates * training.updates))
+        training = replace(training, patience=0).shortened(updates)
+        checkpoints = max(1, min(updates, training.average + 2))
+        training = replace(training, checkpoints=checkpoints)
+    return training, words
 
 
 class _Work:
@@ -181,11 +191,9 @@ class _Work:
 
     def _run(self, variant: Variant, seed: int) -> Run:
         """The run folder; those of plain kinds are the run folders of run-table."""
-        training = replace(self.recipe.training, **variant.changes).settings()
-        identity, options = self.data.identity, variant.options
-        settings = settings_of(
-            self.recipe.row, variant.attention, seed, training, identity, options
-        )
+        training, words = training_of(self.recipe.training, variant)
+        how = (training.settings(), self.data.identity, words)
+        settings = settings_of(self.recipe.row, variant.attention, seed, *how)
         places = {"data": str(self.data.folder)}
         if variant.start:
             start = self._start(variant, seed)
@@ -219,9 +227,9 @@ class _Work:
         for variant in converted:
             for seed in self.seeds:
                 self._convert(variant, seed)
-            if not _trained(variant):
+            if not variant.updates:
                 self._leave_untrained(self._runs(variant))
-        self._train([each for each in converted if _trained(each)], after)
+        self._train([each for each in converted if each.updates], after)
 
     def _convert(self, variant: Variant, seed: int) -> None:
         if variant.start:
@@ -258,10 +266,6 @@ class _Work:
                     run.steps.perform("average", made_of, [run.model], partial(_copy, run))
                     pipeline.count(run, made_of)
                     evaluate(run, self.data, self.args.subset, devices.single(self.args.cpu))
-
-
-def _trained(variant: Variant) -> bool:
-    return bool(variant.changes.get("updates", 1))
 
 
 def _copy(run: Run) -> None:

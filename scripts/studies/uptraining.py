@@ -15,7 +15,7 @@ from fairseq_mhe.common.arguments import some_of
 from fairseq_mhe.convert.change_kind import METHODS, convert_kind
 from fairseq_mhe.convert.fit import MEAN
 from fairseq_mhe.runs.recipes import Recipe
-from studies.study import MHA, Start, Study, Variant, add_sentences, everywhere, share
+from studies.study import MHA, Start, Study, Variant, add_sentences, everywhere
 
 QUESTIONS = {
     "reference": "MHA",
@@ -44,15 +44,17 @@ def add_further(parser: argparse.ArgumentParser, default: float) -> None:
 
 def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     """MHA, and each kind from scratch and from MHA."""
-    further = share(recipe, args.further)
     found = [Variant(MHA, "reference", everywhere(MHA), MHA)]
     for kind in args.attention:
         found.append(Variant(kind, "scratch", everywhere(kind), MHA))
         start = Start({"to": kind, "sentences": args.sentences}, _converter(kind))
         name = f"uptrained-{kind}"
-        found.append(Variant(name, "uptrained", everywhere(kind), MHA, (), further, start))
+        found.append(Variant(name, "uptrained", everywhere(kind), MHA, {}, args.further, start))
     start = Start({"sentences": args.sentences}, _copy)
-    return [*found, Variant("further-mha", "further", everywhere(MHA), MHA, (), further, start)]
+    return [
+        *found,
+        Variant("further-mha", "further", everywhere(MHA), MHA, {}, args.further, start),
+    ]
 
 
 def _converter(kind: str) -> Any:

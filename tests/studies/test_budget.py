@@ -30,7 +30,7 @@ def test_every_kind_is_as_large_as_the_budget(row: str, budget: int | None) -> N
     assert order == sorted(order)
     assert {each.attention["cross"] for each in found if each.question == "new"} == set(NEW)
     (head, *_) = [variant for variant in found if variant.question == "start"]
-    assert head.options[-2:] == ("--shared-projection-init", "head")
+    assert head.options["shared_projection_init"] == "head"
 
 
 def test_sizes_by_rule() -> None:

@@ -22,11 +22,8 @@ def every(row: str = "tiny") -> list[Variant]:
 
 def parameters(row: str, variant: Variant) -> int:
     """Of the attention in the model that fairseq-train's words would build."""
-    options = {}
-    for flag, word in zip(variant.options[::2], variant.options[1::2], strict=True):
-        number = word.replace(".", "").isdecimal()
-        value = (float(word) if "." in word else int(word)) if number else word
-        options[flag.removeprefix("--").replace("-", "_")] = value
+    of_training = ("lr", "head_embedding_weight_decay")
+    options = {name: v for name, v in variant.options.items() if name not in of_training}
     places = {f"{place}_attention": kind for place, kind in variant.attention.items()}
     model = build_on_meta(row, variant.attention["encoder"], **places, **options)
     return attention_parameters(model)
@@ -46,7 +43,7 @@ def test_variants_of_heads_are_as_large_as_the_default(row: str) -> None:
 
 
 def test_a_variant_changes_one_thing_of_the_recipe() -> None:
-    rates = {variant.name: variant.changes for variant in every() if variant.question == "rate"}
+    rates = {variant.name: variant.options for variant in every() if variant.question == "rate"}
     assert rates == {
         "lr-half": {"lr": 0.0015},
         "lr-double": {"lr": 0.006},
@@ -55,12 +52,12 @@ def test_a_variant_changes_one_thing_of_the_recipe() -> None:
     }
     for variant in every():
         mixed = len(set(variant.attention.values())) > 1
-        assert bool(variant.options) + bool(variant.changes) + mixed <= 1
+        assert bool(variant.options) + mixed <= 1
 
 
 def test_precision_is_compared_within_a_kind() -> None:
     found = precision.variants(argparse.Namespace(precision="auto"), RECIPES["tiny"])
-    assert [(each.reference, each.changes["precision"]) for each in found] == [
+    assert [(each.reference, each.options["precision"]) for each in found] == [
         *((f"{kind}-float32", "float32") for kind in (MHA, MHE)),
         *((f"{kind}-float32", "bf16") for kind in (MHA, MHE)),
     ]

@@ -12,7 +12,7 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.recipes import RECIPES
 from studies.__main__ import STUDIES, main
-from studies.study import MHA, MHE, Start, Variant, chosen, everywhere, share
+from studies.study import MHA, MHE, Start, Variant, chosen, everywhere, training_of
 from tests.fixtures.trained import snapshot
 from tests.studies.checks import reports
 
@@ -94,7 +94,8 @@ def test_uptraining_begins_with_the_better_conversion(
     found = reports(references, "uptraining")
     assert list(found) == [MHA, "uptrained-mqa", "further-mha"]
     assert found["uptrained-mqa"]["kv_bytes_per_token"] < found[MHA]["kv_bytes_per_token"]
-    assert found["uptrained-mqa"]["changes"]["updates"] == 3
+    log = (references / "tiny-uptrained-mqa-seed1" / "train.log").read_text()
+    assert "'max_update': 3," in log, "a quarter of 12"
 
 
 def test_some_variants_can_be_chosen() -> None:
@@ -111,13 +112,14 @@ def test_some_variants_can_be_chosen() -> None:
 
 def test_a_share_of_a_training() -> None:
     """One that patience may end has a share of its warm-up: else it would end before that does."""
-    recipe = RECIPES["tiny"]
-    long = replace(recipe.training, updates=1000, warmup_updates=100, average=3)
-    expected = {"updates": 200, "warmup_updates": 20, "patience": 0, "checkpoints": 5}
-    assert share(replace(recipe, training=long), 0.2) == expected
-    assert share(recipe, 0.00001)["updates"] == 1
-    patient = share(RECIPES["multi30k"], 0.1)
-    assert (patient["updates"], patient["warmup_updates"], patient["patience"]) == (800, 200, 0)
+    fifth = Variant("fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2)
+    training = RECIPES["tiny"].training
+    training, words = training_of(replace(training, updates=1000, warmup_updates=100), fifth)
+    assert (training.updates, training.warmup_updates, training.dropout) == (200, 20, 0.5)
+    assert training.checkpoints == training.average + 2
+    assert words == ["--x-y", "3"]
+    training, _ = training_of(RECIPES["multi30k"].training, fifth)
+    assert (training.updates, training.warmup_updates, training.patience) == (1600, 400, 0)
 
 
 def test_a_conversion_that_fails_leaves_nothing_that_counts(tmp_path: Path) -> None:
