@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from fairseq_mhe.common.checkpoint_files import read_checkpoint, why_unreadable
+from fairseq_mhe.common.cpu import keep_compiled_products
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.onednn import keep_compiled_products
 from fairseq_mhe.common.quiet import quieten_start_up
 
 

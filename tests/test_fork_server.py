@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.common import allocator
+from fairseq_mhe.common import cpu
 from tests.fixtures.processes import PYTHON, python
 from tests.fork_server.client import early_variables
 
@@ -151,9 +151,9 @@ def test_a_variable_that_python_reads_at_its_start_is_obeyed(environment: dict[s
 
 def test_trainings_on_a_cpu_are_forked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What they are given for speed does not start a Python of their own each time."""
-    for name in allocator._OWN_TUNING:
+    for name in cpu.OWN_TUNING:
         monkeypatch.delenv(name, raising=False)
-    before, given = early_variables(), allocator.with_huge_pages()
+    before, given = early_variables(), cpu.with_huge_pages()
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     assert given

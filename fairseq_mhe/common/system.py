@@ -22,7 +22,7 @@ _PACKAGES = (
 #: What has a part in the speed of models.
 _MEASURED = (
     *("attention/*.py", "models/*.py", "bench/*.py", "fairseq_fixes.py"),
-    *("common/allocator.py", "common/onednn.py", "convert/to_ctranslate2.py"),
+    *("common/cpu.py", "convert/to_ctranslate2.py"),
 )
 
 

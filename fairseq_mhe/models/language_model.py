@@ -18,7 +18,7 @@ from fairseq.modules import AdaptiveInput
 from fairseq.utils import eval_str_list
 from torch import nn
 
-from fairseq_mhe.common.allocator import keep_freed_memory
+from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.options import (

@@ -14,7 +14,7 @@ from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.common.allocator import keep_freed_memory
+from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.heads import HEADS

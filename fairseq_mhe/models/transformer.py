@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from torch import nn
 
-from fairseq_mhe.common.allocator import keep_freed_memory
+from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import one_clear_line
 from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.options import (

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
-from fairseq_mhe.common.allocator import with_huge_pages
 from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.cpu import with_huge_pages
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 

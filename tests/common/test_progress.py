@@ -25,30 +25,25 @@ def text_of(console: Console) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
 
 
-def shown(terminal: bool) -> str:
-    console = screen(terminal)
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which stands still until a test changes it."""
+    time = [1.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: time[0]))
+    return time
+
+
+def test_rows_fit_a_narrow_terminal(now: list[float]) -> None:
+    console = screen(terminal=True)
     with Board("updates", console=console) as board:
         board.add("tiny-mhe_mul-seed1", 3000, 1000)
-        board.update("tiny-mhe_mul-seed1", 1200, "loss 14.31, 12345 tokens/s")
-        if not terminal:
-            board.lines()
-    return text_of(console)
-
-
-def test_rows_fit_a_narrow_terminal() -> None:
-    text = shown(terminal=True)
-    assert "tiny-mhe_mul-seed1" in text
-    assert "1200/3000" in text
-    assert "left loss 14.31, 12345 tokens/s" in text
-    assert "…" not in text
-
-
-def test_without_a_terminal_it_is_a_line() -> None:
-    text = shown(terminal=False)
-    expected = (
-        r"  tiny-mhe_mul-seed1: 1200/3000 updates, loss 14\.31, 12345 tokens/s, left: 0:00:\d\d\n"
-    )
-    assert re.fullmatch(expected, text)
+        for updates in (1100, 1200):
+            now[0] += 10
+            board.update("tiny-mhe_mul-seed1", updates, "loss 14.31, 12345 tokens/s")
+    row = text_of(console).splitlines()[-1]
+    assert "tiny-mhe_mul-seed1" in row
+    assert "1200/3000 0:03:00 loss 14.31, 12345 tokens/s" in row
+    assert "…" not in row
 
 
 def test_finished_rows_are_not_repeated() -> None:
@@ -61,7 +56,7 @@ def test_finished_rows_are_not_repeated() -> None:
 
 
 def planned(terminal: bool) -> tuple[Board, Console]:
-    """A board of three cells whose names are known beforehand."""
+    """A board of four cells whose names are known beforehand."""
     console = screen(terminal, 100)
     with Board(names=["a", "b", "c", "d"], console=console) as board:
         board.begin("training")
@@ -78,8 +73,8 @@ def planned(terminal: bool) -> tuple[Board, Console]:
 def test_on_a_terminal_every_cell_has_a_row() -> None:
     _, console = planned(terminal=True)
     rows = [line.split() for line in text_of(console).splitlines() if line.split()]
-    assert any(row[:3] == ["a", "training", "600/1000"] and "5.25," in row for row in rows)
-    assert any(row[:3] == ["b", "translating", "0/30"] for row in rows)
+    assert any(row[:2] == ["a", "training"] and {"600/1000", "5.25,"} <= {*row} for row in rows)
+    assert any(row[:2] == ["b", "translating"] and "0/30" in row for row in rows)
     assert any(row[:2] == ["c", "done"] for row in rows)
     assert any(row[:2] == ["d", "waiting"] for row in rows)
 
@@ -88,7 +83,7 @@ def test_elsewhere_the_cells_at_work_have_lines() -> None:
     _, console = planned(terminal=False)
     lines = text_of(console).splitlines()
     assert lines[0] == "  1 of 4 done"
-    assert lines[1].startswith("  a: training 600/1000, loss 5.25, 1000 tokens/s, left: 0:00:0")
+    assert lines[1].startswith("  a: training 600/1000, loss 5.25, 1000 tokens/s, left: ")
     assert lines[2:] == ["  b: translating 0/30, left: not known yet"]
 
 
@@ -116,26 +111,21 @@ def test_it_has_no_thread(terminal: bool) -> None:
         assert threading.active_count() == threads
 
 
-def test_it_is_not_drawn_at_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, drawn = [1.0], []
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(progress.Live, "refresh", lambda live: drawn.append(now[0]))
+def test_it_is_not_drawn_at_every_update(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
     with Board(console=screen(terminal=True)) as board:
+        monkeypatch.setattr(board._progress, "refresh", lambda: drawn.append(now[0]))
         for block in range(1001):
             now[0] += 0.001
             board.report("learn", block, 1000)
-        assert 10 <= len(drawn) <= 12  # one second, and rich's own at the start
+    assert 10 <= len(drawn) <= 12  # one second
 
 
-def test_in_lines_long_work_is_told_of_now_and_then_and_its_end_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+def test_in_lines_long_work_is_told_of_now_and_then_and_its_end_once(now: list[float]) -> None:
     console = screen(terminal=False)
     with Board("lines", console=console) as board:
         for second in range(41):
-            now[0] = float(second)
+            now[0] = 1.0 + second
             board.report("learn", second, 40)
             board.report("learn", second, 40)
     assert text_of(console).splitlines() == [

@@ -50,7 +50,7 @@ def test_the_hash_changes_with_the_code_and_with_nothing_else(tmp_path: Path) ->
     (package / "attention" / "notes.txt").write_text("x")
     (package / "cli.py").write_text("x")
     assert source_hash(package) == before
-    for name in ("attention/kernel.py", "common/allocator.py", "convert/to_ctranslate2.py"):
+    for name in ("attention/kernel.py", "common/cpu.py", "convert/to_ctranslate2.py"):
         (package / name).write_text("x")
         assert source_hash(package) != before
         before = source_hash(package)

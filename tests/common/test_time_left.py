@@ -66,14 +66,3 @@ def test_a_board_shows_it(clock: SimpleNamespace) -> None:
         board.lines()
     assert isinstance(console.file, io.StringIO)
     assert "0 of 2 done, all of it: about 0:00:32 left" in console.file.getvalue()
-
-
-def test_a_terminal_shows_it_below_the_rows(clock: SimpleNamespace) -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=80, legacy_windows=False)
-    with Board(names=["a"], console=console, job=WholeJob({"a": 100})) as board:
-        board.begin(TRAINING)
-        board.add("a", 100)
-        clock.now = 10.0
-        board.update("a", 50)
-    assert isinstance(console.file, io.StringIO)
-    assert "all of it: about 0:00:11 left" in console.file.getvalue()

@@ -1,0 +1,66 @@
+"""Tuning for CPUs: glibc keeps freed memory, oneDNN keeps the products that it compiled.
+
+``FAIRSEQ_MHE_CPU_TUNING=0`` turns all of it off. What the environment says of glibc's allocator or
+of oneDNN's cache stays as it is. Measured in docs/benchmarks.md.
+"""
+
+import ctypes
+import os
+
+from fairseq_mhe.common.system import cores, memory
+
+SWITCH = "FAIRSEQ_MHE_CPU_TUNING"
+#: What users set who tune glibc's allocator themselves.
+OWN_TUNING = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
+# glibc's <malloc.h>
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_NEVER = 2**31 - 1
+_CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+#: oneDNN's own capacity, and enough for a small corpus: an epoch of the quickstart has some 4,000.
+_USUAL, _MOST = 1024, 8192
+#: Bytes of a compiled product, and the share of memory that all processes may take for them.
+_BYTES, _SHARE = 400_000, 1 / 4
+
+
+def _tunes(*own_choice: str) -> bool:
+    """Whether users leave the choice to us."""
+    return os.environ.get(SWITCH) != "0" and not any(name in os.environ for name in own_choice)
+
+
+def with_huge_pages() -> dict[str, str]:
+    """Variables for a training's process to start with: as `keep_freed_memory`, in 2 MiB pages.
+
+    glibc 2.35 and newer asks Linux for such pages if told so when the process starts.
+    """
+    if not _tunes(*OWN_TUNING):
+        return {}
+    names = {"hugetlb": 1, "mmap_threshold": _NEVER, "trim_threshold": _NEVER}
+    tuned = ":".join(f"glibc.malloc.{name}={value}" for name, value in names.items())
+    return {"GLIBC_TUNABLES": tuned}
+
+
+def keep_freed_memory() -> bool:
+    """Keep blocks of up to 2 GiB in the process when they are freed; returns whether that was done.
+
+    Otherwise glibc maps the logits of each batch, the system clears them page by page, and glibc
+    unmaps them: a quarter of the time of a training step.
+    """
+    if not _tunes(*OWN_TUNING):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # musl, macOS, Windows
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, _NEVER)) and bool(mallopt(_M_TRIM_THRESHOLD, _NEVER))
+
+
+def keep_compiled_products() -> None:
+    """Raise the number of compiled products that oneDNN keeps; before it compiles the first.
+
+    In bfloat16 it compiles a product for each shape. An epoch of text has thousands of shapes, and
+    the next epoch brings the same. torch has no call for it but the environment variable.
+    (https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html)
+    """
+    if _tunes(_CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"):
+        affordable = int(memory() * _SHARE / cores() / _BYTES)
+        os.environ[_CAPACITY] = str(min(max(affordable, _USUAL), _MOST))

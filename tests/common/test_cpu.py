@@ -1,0 +1,121 @@
+"""Freed memory and compiled products stay in the process, unless users say otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_mhe.common import cpu
+from tests.fixtures.processes import PYTHON, python
+
+CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
+#: Page faults of making and freeing three blocks of 100 MB again and again, of which each has
+#: 25,600 pages: of the cheapest round, as a block may still move in one where something small has
+#: landed between them. (Tensors are such blocks; but loading torch takes seconds.)
+FAULTS = """
+import json, resource, sys
+from fairseq_mhe.common.cpu import keep_freed_memory
+
+kept = keep_freed_memory()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    [b"x" * 100_000_000 for _ in range(3)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(json.dumps({"kept": kept, "faults": min(faults() for _ in range(5))}))
+"""
+#: 1,100 shapes, more than oneDNN keeps by itself, twice; a number of columns that no model has.
+COMPILED = """
+import torch
+from fairseq_mhe.common import cpu
+
+cpu.memory = lambda: 2**40  # enough, whatever the machine has
+cpu.keep_compiled_products()
+weight = torch.ones(10, 10, dtype=torch.bfloat16)
+for turn in ("first", "second"):
+    print(turn, flush=True)
+    for rows in range(100, 1200):
+        torch.ones(rows, 10, dtype=torch.bfloat16) @ weight
+"""
+OFF = {cpu.SWITCH: "0"}
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    tuning = ("MALLOC_", "GLIBC_TUNABLES", "ONEDNN", "DNNL", cpu.SWITCH)
+    return {n: v for n, v in os.environ.items() if not n.startswith(tuning)} | more
+
+
+def page_faults(**environment: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [PYTHON, "-c", FAULTS], env=clean_environment(**environment), capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's allocator")
+def test_freed_memory_is_used_again() -> None:
+    plain, kept = page_faults(**OFF), page_faults()
+    assert (plain["kept"], kept["kept"]) == (False, True)
+    assert kept["faults"] < 2_000 < plain["faults"]
+
+
+def test_huge_pages_unless_users_tune(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*cpu.OWN_TUNING, cpu.SWITCH):
+        monkeypatch.delenv(name, raising=False)
+    assert "glibc.malloc.hugetlb=1" in cpu.with_huge_pages()["GLIBC_TUNABLES"]
+    for name, value in (("MALLOC_TRIM_THRESHOLD_", "1000000"), (cpu.SWITCH, "0")):
+        with monkeypatch.context() as context:
+            context.setenv(name, value)
+            assert cpu.with_huge_pages() == {}
+            assert not cpu.keep_freed_memory()
+
+
+@pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
+    reason="this processor has no instructions for bfloat16, and oneDNN compiles nothing for it",
+)
+@pytest.mark.parametrize(("environment", "again"), [({}, 0), (OFF, 1100)])
+def test_shapes_that_come_again_are_not_compiled_again(
+    environment: dict[str, str], again: int
+) -> None:
+    done = python(COMPILED, env=clean_environment(ONEDNN_VERBOSE="profile_create", **environment))
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.split("second\n")
+    assert (first.count("cache_miss"), second.count("cache_miss")) == (1100, again)
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "cores", "chosen"), [(256, 2, 8192), (16, 2, 5000), (16, 4, 2500), (1, 2, 1024)]
+)
+def test_as_many_products_as_the_memory_allows(
+    monkeypatch: pytest.MonkeyPatch, gigabytes: int, cores: int, chosen: int
+) -> None:
+    monkeypatch.delenv(CAPACITY, raising=False)
+    monkeypatch.setattr(cpu, "memory", lambda: gigabytes * 10**9)
+    monkeypatch.setattr(cpu, "cores", lambda: cores)
+    cpu.keep_compiled_products()
+    assert os.environ[CAPACITY] == str(chosen)
+
+
+@pytest.mark.parametrize("command", [True, False])
+def test_a_host_program_is_left_alone(command: bool) -> None:
+    """Neither to import the package nor to build a model changes its environment."""
+    script = "import fairseq_cli, fairseq_mhe, os" if command else "import fairseq_mhe, os"
+    build = "from tests.fixtures.models import make_model; make_model()"
+    done = python(f"{script}; {build}; print({CAPACITY!r} in os.environ)", env=clean_environment())
+    assert done.stdout.strip() == str(command), done.stderr
+
+
+@pytest.mark.parametrize("name", [CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"])
+def test_a_users_own_capacity_stays(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.delenv(CAPACITY, raising=False)
+    monkeypatch.setenv(name, "7")
+    cpu.keep_compiled_products()
+    assert os.environ.get(CAPACITY, "7") == "7"
+    assert (CAPACITY in os.environ) == (name == CAPACITY)
