@@ -27,6 +27,7 @@ from fairseq_mhe.attention.base import (
     join_heads,
     shared_projection_init,
 )
+from fairseq_mhe.attention.scaled_linear import ScaledLinear
 from fairseq_mhe.attention.written_out import WrittenOut
 
 _STD = Option(
@@ -170,26 +171,6 @@ class MHEMul(_HeadEmbeddingAttention):
             query_bias=heads.query_bias * of_scores,
             output=heads.output * of_value.unsqueeze(1),
         )
-
-
-class ScaledLinear(nn.Linear):
-    """A linear layer for generation: inputs are multiplied by factors, but in its weight and once.
-
-    Its parameters are those of the layer that it takes the place of.
-    """
-
-    product: Tensor  # (out, in)
-
-    def __init__(self, layer: nn.Linear, factors: Tensor) -> None:
-        nn.Module.__init__(self)
-        self.in_features, self.out_features = layer.in_features, layer.out_features
-        self.weight, self.bias = layer.weight, layer.bias
-        product = layer.weight.detach() * factors.detach()
-        self.register_buffer("product", product, persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., in) -> (..., out)."""
-        return linear(x, self.product, self.bias)
 
 
 class MHEAdd(_HeadEmbeddingAttention):

@@ -43,7 +43,11 @@ def as_float(mask: Tensor) -> Tensor:
     ("place", "mask_kind"),
     [
         ("cross", "none"),
-        *((p, m) for p in ("encoder", "decoder") for m in ("none", "causal", "boolean", "float")),
+        *(
+            (p, m)
+            for p in ("encoder", "decoder")
+            for m in ("none", "causal", "boolean", "uint8", "float")
+        ),
     ],
 )
 @pytest.mark.parametrize("bias", [False, True])
@@ -54,8 +58,8 @@ def test_equals_the_plain_equation(
     x, y = inputs(place)
     padding = right_padding(B, y.size(0)) if padded else None
     mask = None if mask_kind == "none" else CausalMask(T)
-    if mask_kind == "boolean":
-        mask = mask.hidden
+    if mask_kind in ("boolean", "uint8"):
+        mask = mask.hidden.to(torch.bool if mask_kind == "boolean" else torch.uint8)
     elif mask_kind == "float":
         mask = as_float(mask.hidden)
     expected, expected_weights = EQUATIONS[kind](

@@ -44,7 +44,7 @@ ROWS = {
 }
 #: One projection for both sides cannot serve an encoder of another width, and says so.
 NOT_FOR_THE_EXAMPLE = ("test_other_key_width",)
-MASKED = [("cross", mask_kind) for mask_kind in ("causal", "boolean", "float")]
+MASKED = [("cross", mask_kind) for mask_kind in ("causal", "boolean", "uint8", "float")]
 
 
 def value(formula: str, **sizes: int) -> int:
@@ -165,7 +165,7 @@ def suite() -> Iterator[tuple[str, dict[str, object]]]:
         "bias": [False, True],
         "need_weights": [False, True],
     }
-    values["mask_kind"] = ["none", "causal", "boolean", "float"]
+    values["mask_kind"] = ["none", "causal", "boolean", "uint8", "float"]
     for name, test in inspect.getmembers(test_variants, inspect.isfunction):
         names = list(inspect.signature(test).parameters)
         if (
