@@ -22,10 +22,10 @@ from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.material import dictionary_of, task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
-from fairseq_mhe.models.options import MODEL_NAME, PLACES, kinds
+from fairseq_mhe.models.options import PLACES, kinds
 from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
-from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared, open_text
+from fairseq_mhe.prepare.data_folder import open_prepared, open_text
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 #: How a sentence is translated where no translation is given: Vaswani et al. 2017, section 6.1.
@@ -49,20 +49,6 @@ class AttentionMap:
     layers: tuple[Tensor, ...]
     queries: tuple[str, ...]
     keys: tuple[str, ...]
-
-
-def model_of(source: Source, data: DataFolder) -> tuple[Any, FairseqTask]:
-    """A trained model on the CPU, for evaluation, and its task with the data folder's dictionaries.
-
-    Raises:
-        UserError: the checkpoint is of another model, or does not fit the data folder.
-    """
-    if source.stock:
-        raise UserError(
-            f"{source.path} is a model {source.family.stock!r}, but attention maps are of "
-            f"{MODEL_NAME} models only"
-        )
-    return source.model, task_of(data, source)
 
 
 def encode(
@@ -188,6 +174,7 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
     wide, high = figure.get_size_inches()
     bar = figure.colorbar(image, cax=figure.add_axes((1 + GAP / wide, 0, GAP / wide, 1)))
     bar.ax.tick_params(labelsize=FONT_SIZE)
+    bar.set_label("attention weight", fontsize=FONT_SIZE + 2)
     heading = f"{title}\nqueries downwards, keys across"
     figure.text(0, 1 + 0.35 / high, heading, fontsize=FONT_SIZE + 2, parse_math=False)
     form = output.suffix[1:]
@@ -196,7 +183,7 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
 
 
 def _label(panel: Axes, axis: str, tokens: Sequence[str], size: float) -> None:
-    """Write the tokens along an axis of ``size`` inches: every so manyth, that none overlap."""
+    """Write the tokens along an axis of ``size`` inches, so few that none overlap."""
     step = -(-len(tokens) * FONT_SIZE // int(size * 72))  # 72 points an inch
     put, rotation = (panel.set_xticks, 90) if axis == "x" else (panel.set_yticks, 0)
     style: dict[str, Any] = {"fontsize": FONT_SIZE, "rotation": rotation, "parse_math": False}
@@ -206,14 +193,14 @@ def _label(panel: Axes, axis: str, tokens: Sequence[str], size: float) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe attention-map``."""
     add = parser.add_argument
-    add("checkpoint", type=Path, metavar="CHECKPOINT", help="a trained model of ours")
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help="a trained model, stock or ours")
     add("--data", type=Path, required=True, help="the data folder that it was trained on")
-    told = "a sentence of the source language, as plain text; of a language model's"
-    add("--sentence", required=True, help=told)
-    told = "its translation, as plain text (default: the model's own, by beam search)"
-    add("--target", help=told)
-    told = "which attention (default: cross; a language model has one)"
-    add("--place", choices=PLACES, help=told)
+    sentence = "plain text in the source language, or in a language model's"
+    add("--sentence", required=True, help=sentence)
+    target = "its translation, as plain text (default: the model's own, by beam search)"
+    add("--target", help=target)
+    place = "which attention (default: cross; a language model has one)"
+    add("--place", choices=PLACES, help=place)
     files = ", ".join(FORMATS)
     add("--out", type=Path, required=True, metavar="FILE", help=f"the picture: a {files} file")
 
@@ -240,7 +227,7 @@ def _of_translation(args: argparse.Namespace, opened: Source) -> tuple[Attention
     if place == "encoder" and args.target is not None:
         raise UserError("--target has no effect on the encoder's attention: leave it out")
     data = open_prepared(args.data)
-    model, task = model_of(opened, data)
+    model, task = cast(TransformerMHEModel, opened.model), task_of(data, opened)
     longest, processing = model.max_positions(), data.processing()
     source = encode(args.sentence, 0, processing, task.source_dictionary, longest[0])
     target = None

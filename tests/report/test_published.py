@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from fairseq_mhe.models.architectures import ROWS
@@ -30,7 +28,6 @@ PEOP = {
     "mhe_mul": (5.53, 12.07, 13.19, 22.25),
 }
 SCORE_ROUNDING, PRR_ROUNDING, PEOP_ROUNDING = 0.05, 0.05, 0.005
-CELLS = [(kind, task) for kind in PEOP for task in range(4)]
 
 
 @pytest.fixture(scope="module")
@@ -45,33 +42,16 @@ def around(score: float) -> tuple[float, float]:
 
 
 def test_there_are_24_cells() -> None:
-    assert len(CELLS) == 24
     assert set(PRR) == set(SCORES) == {*PEOP, "sha"}
-    assert all(len(scores) == len(TASKS) for scores in SCORES.values())
-
-
-@pytest.mark.parametrize(("kind", "task"), CELLS)
-def test_peop_is_the_published_one_within_rounding(
-    kind: str, task: int, parameters: dict[str, int]
-) -> None:
-    """The scores are known to 0.05, and a cell to 0.005."""
-    pairs = itertools.product(around(SCORES[kind][task]), around(SCORES["sha"][task]))
-    values = [peop(score, sha, parameters[kind], parameters["sha"]) for score, sha in pairs]
-    assert min(values) - PEOP_ROUNDING <= PEOP[kind][task] <= max(values) + PEOP_ROUNDING
-
-
-@pytest.mark.parametrize(("kind", "task"), [(kind, task) for kind in PRR for task in range(4)])
-def test_prr_is_the_published_one_within_rounding(kind: str, task: int) -> None:
-    pairs = itertools.product(around(SCORES[kind][task]), around(SCORES["mha"][task]))
-    values = [prr(score, mha) for score, mha in pairs]
-    assert min(values) - PRR_ROUNDING <= PRR[kind][task] <= max(values) + PRR_ROUNDING
+    assert all(len(scores) == len(TASKS) == 4 for scores in SCORES.values())
+    assert sum(map(len, PEOP.values())) == 24
 
 
 @pytest.mark.parametrize("task", range(4))
 def test_one_set_of_scores_explains_all_cells_of_a_task(
     task: int, parameters: dict[str, int]
 ) -> None:
-    """Stronger than by cell: a task's follow from the same unrounded scores of mha and sha."""
+    """PRR and PEoP follow from the same unrounded scores of mha and sha."""
     steps = [step / 200 - SCORE_ROUNDING for step in range(21)]
     possible = [
         (SCORES["mha"][task] + up, SCORES["sha"][task] + right) for up in steps for right in steps
