@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import copy
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -60,12 +59,13 @@ def configuration() -> DictConfig:
 def save_checkpoint(path: Path, **options: Any) -> Path:
     """A checkpoint of a small random model as fairseq-train writes it."""
     torch.manual_seed(3)
-    cfg = copy.deepcopy(configuration())
-    cfg.model = argparse.Namespace(**{**vars(cfg.model), **options})
-    model = build_model(cfg.model, setup_task(cfg.task))
+    cfg = configuration()
+    of_model = argparse.Namespace(**{**vars(cfg.model), **options})
+    model = build_model(of_model, setup_task(cfg.task))
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    state = {"args": None, "cfg": OmegaConf.to_container(cfg), "model": model.state_dict()}
+    whole = {**OmegaConf.to_container(cfg), "model": of_model}
+    state = {"args": None, "cfg": whole, "model": model.state_dict()}
     state["optimizer_history"] = [
         {"optimizer_name": "FairseqAdam", "lr_scheduler_state": {}, "num_updates": 7}
     ]
