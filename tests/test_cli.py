@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from fairseq_mhe import cli
+from fairseq_mhe.checkpoints.checkpoint import open_source
+from tests.deploy.conftest import MADE, run_of
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["translate", "--help"]])
@@ -33,3 +38,15 @@ def test_an_unknown_option_is_answered_by_the_subcommand(
     error = capsys.readouterr().err
     assert error.startswith("usage: fairseq-mhe params ")
     assert "unrecognized arguments: --vocabsize 10; did you mean --vocab-size?" in error
+
+
+def test_a_run_folder_stands_for_its_model_and_its_data(tmp_path: Path) -> None:
+    run = Path(shutil.copytree(run_of("mhe_mul"), tmp_path / "run"))
+    config = json.loads((run / "config.json").read_text())
+    config["surroundings"]["data"] = str(MADE / "data")
+    (run / "config.json").write_text(json.dumps(config))
+    assert cli.main(["fold", str(run), str(tmp_path / "folded.pt")]) == 0
+    assert set(open_source(tmp_path / "folded.pt").attention.values()) == {"mha"}
+    words = ["--sentence", "A lamp.", "--place", "encoder", "--out", str(tmp_path / "map.png")]
+    assert cli.main(["attention-map", str(run), *words]) == 0
+    assert cli.main(["attention-map", str(run / "model.pt"), *words]) == 2

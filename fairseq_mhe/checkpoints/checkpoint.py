@@ -98,9 +98,13 @@ class Source:
 def open_source(path: Path) -> Source:
     """Read a checkpoint of a model of fairseq's or of ours, in float32 and evaluation mode.
 
+    ``path``: the checkpoint, or a run folder, whose model.pt it is.
+
     Raises:
         UserError: it cannot be read safely, or is of another model.
     """
+    if path.is_dir():
+        path = path / "model.pt"
     return source_of(path, read_checkpoint(path))
 
 

@@ -124,7 +124,9 @@ def fold(
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe fold``."""
     add_files(
-        parser, "checkpoint of any kind of attention", "the same model as fairseq's own transformer"
+        parser,
+        "checkpoint of any kind of attention, or a run folder",
+        "the same model as fairseq's own transformer",
     )
     use = "data folder to compare both on, translation's beam search too (else random words)"
     add_data(parser, use, sentences=500, subset=True)

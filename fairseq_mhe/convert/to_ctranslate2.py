@@ -227,7 +227,10 @@ def check_installed() -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe to-ctranslate2``."""
     parser.add_argument(
-        "checkpoint", type=Path, metavar="CKPT", help="checkpoint of any kind of attention"
+        "checkpoint",
+        type=Path,
+        metavar="CKPT",
+        help="checkpoint of any kind of attention, or a run folder",
     )
     add_data(parser, "its data folder", sentences=100, subset=True, required=True)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")

@@ -27,6 +27,7 @@ from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.data_folder import open_prepared, open_text
 from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.runs.run import read_run
 
 #: How a sentence is translated where no translation is given: Vaswani et al. 2017, section 6.1.
 DECODING = GenerationConfig(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50)
@@ -193,8 +194,10 @@ def _label(panel: Axes, axis: str, tokens: Sequence[str], size: float) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe attention-map``."""
     add = parser.add_argument
-    add("checkpoint", type=Path, metavar="CHECKPOINT", help="a trained model, stock or ours")
-    add("--data", type=Path, required=True, help="the data folder that it was trained on")
+    model = "a trained model, stock or ours: a run folder, or a checkpoint"
+    add("checkpoint", type=Path, metavar="CHECKPOINT", help=model)
+    data = "the data folder that it was trained on (a run folder of translation knows its own)"
+    add("--data", type=Path, help=data)
     sentence = "plain text in the source language, or in a language model's"
     add("--sentence", required=True, help=sentence)
     target = "its translation, as plain text (default: the model's own, by beam search)"
@@ -210,6 +213,10 @@ def run(args: argparse.Namespace) -> None:
     if args.out.suffix not in FORMATS:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
     source = open_source(args.checkpoint)
+    if args.data is None:
+        if not args.checkpoint.is_dir() or source.family is not TRANSLATION:
+            raise UserError(f"give the data folder that {args.checkpoint} was trained on (--data)")
+        args.data = read_run(args.checkpoint).place("data")
     if source.family is TRANSLATION:
         shown, place, kind = _of_translation(args, source)
     else:
