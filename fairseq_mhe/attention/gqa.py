@@ -50,4 +50,5 @@ class GroupedQueryAttention(MultiQueryAttention):
             raise ValueError(
                 f"kv_heads {groups} does not divide num_heads {self.num_heads}: choose a divisor"
             )
+        self.kv_heads = groups
         self.project(self.num_heads, kept=groups)

@@ -9,13 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.attention.base import Option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import CacheBytes, Cost, cache_bytes, costs, embedding_parameters
 from fairseq_mhe.models.families import TRANSLATION, build_language_on_meta, language_archs
-from fairseq_mhe.models.options import PLACES, kind_options, kinds
+from fairseq_mhe.models.options import PLACES, kinds, size_options
 
 #: Bytes of a number.
 BYTES = {"float32": 4, "float16": 2}
@@ -36,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{place}-attention", metavar="KIND", help=f"another kind of {place} attention"
         )
-    for name, (option, users) in _sizes().items():
+    for name, (option, users) in size_options().items():
         flags = dict.fromkeys(f"--{flag.replace('_', '-')}" for flag in (option.name, name))
         parser.add_argument(
             *flags, dest=name, type=int, metavar="N", help=f"{', '.join(users)}: {option.help}"
@@ -60,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     for name in ("source", "target", "beam"):
         if getattr(args, name) < 1:
             raise UserError(f"--{name} must be 1 or more, not {getattr(args, name)}")
-    names = (*PLACES.values(), *_sizes())
+    names = (*PLACES.values(), *size_options())
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     build = build_language_on_meta if args.row in language_archs() else build_on_meta
     model = build(args.row, args.attention, args.vocab_size, **given)
@@ -71,12 +70,6 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(_report(args, parts, cache, embedding), indent=2))
     else:
         _show(args, parts, cache, embedding)
-
-
-def _sizes() -> dict[str, tuple[Option, list[str]]]:
-    """Options of some kinds that change what a model costs: whole numbers."""
-    found = kind_options().items()
-    return {k: v for k, v in found if v[0].type is int and len(v[1]) < len(KINDS)}
 
 
 def _kinds(args: argparse.Namespace) -> dict[str, str]:

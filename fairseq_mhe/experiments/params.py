@@ -14,6 +14,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import SETTINGS, VOCABULARY, build_on_meta, build_setting
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.models.options import size_options
 from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
 
 #: Columns of a table that goes to a file or a pipe: no number is cut short.
@@ -72,13 +73,16 @@ def _of_setting(setting: str) -> dict[str, int]:
 def _setting_tables(setting: str) -> Iterator[Table]:
     """The parameters of a setting's attention, and the paper's figures of merit from them."""
     size, counts = SETTINGS[setting], _of_setting(setting)
-    grouped, collaborative = (build_setting(setting, kind)[0] for kind in ("gqa", "collaborative"))
+    chosen = [
+        f"{kind}: {option.name} {getattr(build_setting(setting, kind)[0], option.name)}"
+        for option, kinds in size_options().values()
+        for kind in kinds
+    ]
     sizes = f"{size.sublayers} sublayers, width {size.embed_dim}, {size.heads} heads, no biases"
-    shared = f"gqa with {grouped.key_heads} key/value heads"
     table = _empty(
         ("attention", "a sublayer", "attention parameters", "published (M)"),
         title=f"{setting}: {sizes}",
-        caption=f"{shared}, collaborative with D = {collaborative.key_head_dim}",
+        caption=", ".join(chosen),
     )
     for kind, count in counts.items():
         each = f"{count // size.sublayers:,}"

@@ -41,6 +41,12 @@ def kind_options() -> dict[str, tuple[Option, list[str]]]:
     return dict(sorted(found.items()))
 
 
+def size_options() -> dict[str, tuple[Option, list[str]]]:
+    """Those of some kinds that change what a model costs: whole numbers."""
+    options = kind_options().items()
+    return {k: v for k, v in options if v[0].type is int and len(v[1]) < len(KINDS)}
+
+
 def _option(type_: Any, default: Any, help_: str) -> tuple[Any, Any]:
     return type_, field(default=default, metadata={"help": help_})
 
