@@ -5,17 +5,15 @@ Standard library only. The same wheel always gives the same bytes: the order is 
 split by hashes, and bzip2's output has not changed since 2000 (that of zlib and liblzma depends on
 the version).
 
-    python extract.py --wheel homeassistant-2026.11.0-py3-none-any.whl
-    python extract.py --download FOLDER        # fetches the wheel from PyPI into FOLDER first
+    pip download --no-deps --ignore-requires-python --only-binary :all: homeassistant==2026.11.0
+    python extract.py homeassistant-2026.11.0-py3-none-any.whl
 """
 
 import argparse
 import bz2
 import hashlib
 import json
-import os
 import re
-import subprocess
 import sys
 import unicodedata
 import zipfile
@@ -24,8 +22,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-RELEASE = "homeassistant==2026.11.0"
-WHEEL = "homeassistant-2026.11.0-py3-none-any.whl"
 WHEEL_SHA256 = "7ca5fbde9dea879ac7723949fc84347aac5182e6309c357b2e4973fd391b00f7"
 LICENCE_MEMBER = "homeassistant-2026.11.0.dist-info/licenses/LICENSE.md"
 PACKAGE = Path(__file__).resolve().parents[2] / "fairseq_mhe"
@@ -63,10 +59,6 @@ class Pair(NamedTuple):
     integration: str
     en: str
     de: str
-
-
-class ExtractError(Exception):
-    """What is wrong with the input, in one line."""
 
 
 def normalised(text: str) -> str:
@@ -258,52 +250,8 @@ def to_bytes(splits: dict[str, list[Pair]]) -> bytes:
     return bz2.compress("".join("\t".join(row) + "\n" for row in rows).encode(), 9)
 
 
-def verify(wheel: Path) -> None:
-    """Refuse every file but the one wheel.
-
-    Raises:
-        ExtractError: it is missing or its sha256 differs.
-    """
-    if not wheel.is_file():
-        raise ExtractError(f"{wheel} is not there; fetch it with --download {wheel.parent}")
-    with wheel.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != WHEEL_SHA256:
-        raise ExtractError(
-            f"{wheel} has sha256 {found}, not {WHEEL_SHA256}: a wrong or damaged file; "
-            f"delete it and fetch it with --download {wheel.parent}"
-        )
-
-
-def download(folder: Path) -> Path:
-    """Fetch the wheel into ``folder``, unless it is there already.
-
-    Raises:
-        ExtractError: pip cannot get it.
-    """
-    wheel = folder / WHEEL
-    if not wheel.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        options = ["--no-deps", "--ignore-requires-python", "--only-binary", ":all:"]
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), RELEASE],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-            raise ExtractError(f"pip download {RELEASE} failed: {last}")
-    return wheel
-
-
 def extract(wheel: Path) -> tuple[bytes, Counter[str]]:
-    """The compressed table that ``wheel`` gives, and the counts of every step.
-
-    Raises:
-        ExtractError: ``wheel`` is not the one that this script is made for.
-    """
-    verify(wheel)
+    """The compressed table of ``wheel``, and the counts of every step."""
     counts: Counter[str] = Counter()
     splits = split(clean(read_messages(wheel), counts), counts)
     for name, pairs in splits.items():
@@ -314,55 +262,30 @@ def extract(wheel: Path) -> tuple[bytes, Counter[str]]:
     return to_bytes(splits), counts
 
 
-def licence(wheel: Path) -> bytes:
-    """The licence text that the wheel carries."""
-    with zipfile.ZipFile(wheel) as archive:
-        return archive.read(LICENCE_MEMBER)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``, whole or not at all."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(content)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def main(argv: list[str] | None = None) -> int:
+def main() -> None:
     """Write pairs.tsv.bz2 and the licence, and print the counts."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--wheel", type=Path, help=f"{WHEEL}, already there")
-    source.add_argument(
-        "--download", type=Path, metavar="FOLDER", help="fetch the wheel with pip into this folder"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=CORPUS,
-        metavar="FOLDER",
-        help="where to write (default: %(default)s)",
-    )
-    args = parser.parse_args(argv)
-    try:
-        wheel = args.wheel or download(args.download)
-        table, counts = extract(wheel)
-        args.out.mkdir(parents=True, exist_ok=True)
-        write(args.out / "LICENSE.txt", licence(wheel))
-        write(args.out / "pairs.tsv.bz2", table)
-    except (ExtractError, OSError, zipfile.BadZipFile) as error:
-        print(f"extract.py: error: {error}", file=sys.stderr)
-        return 2
+    parser.add_argument("wheel", type=Path, help="the wheel of the release")
+    help = "where to write (default: %(default)s)"
+    parser.add_argument("--out", type=Path, default=CORPUS, metavar="FOLDER", help=help)
+    args = parser.parse_args()
+    if not args.wheel.is_file():
+        sys.exit(f"extract.py: error: {args.wheel} is not there; fetch it with pip, see --help")
+    checksum = hashlib.sha256(args.wheel.read_bytes()).hexdigest()
+    if checksum != WHEEL_SHA256:
+        sys.exit(f"extract.py: error: {args.wheel} has sha256 {checksum}, not {WHEEL_SHA256}")
+    table, counts = extract(args.wheel)
+    args.out.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(args.wheel) as archive:
+        (args.out / "LICENSE.txt").write_bytes(archive.read(LICENCE_MEMBER))
+    (args.out / "pairs.tsv.bz2").write_bytes(table)
     for name, count in counts.items():
         print(f"{count:>8,}  {name}")
     checksum = hashlib.sha256(table).hexdigest()
     print(f"{len(table):>8,}  bytes in {args.out / 'pairs.tsv.bz2'}, sha256 {checksum}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

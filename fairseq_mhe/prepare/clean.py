@@ -25,44 +25,6 @@ REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths
 
 
 @dataclass(frozen=True)
-class CleanOptions:
-    """How pairs of a split are cleaned.
-
-    ``max_ratio`` None keeps every ratio, as in valid and test. ``punctuation``: quotes, dashes and
-    the like are written in one way in the model's text; the plain text keeps them, since
-    translations are scored against it. ``lowercase`` changes both. ``characters``: lengths are
-    counted in characters, not in tokens.
-    """
-
-    source_lang: str
-    target_lang: str
-    tokenizer: str
-    max_tokens: int
-    max_ratio: float | None
-    punctuation: bool = False
-    lowercase: bool = False
-    characters: bool = False
-
-    @property
-    def keeps_text(self) -> bool:
-        """Whether the subwords are made of the plain text itself."""
-        return self.tokenizer == "none" and not self.punctuation
-
-
-def options_of(config: PrepareConfig, split: str) -> CleanOptions:
-    """How ``config`` cleans a split."""
-    return CleanOptions(
-        *config.langs,
-        config.tokenizer,
-        config.max_tokens,
-        config.max_ratio if split == "train" else None,
-        config.punctuation,
-        config.lowercase,
-        config.unspaced or config.tokenizer == "none",
-    )
-
-
-@dataclass(frozen=True)
 class CleanText:
     """The kept pairs: folder (raw, tokenised) -> UTF-8 text of both sides; and counts by fate."""
 
@@ -107,54 +69,60 @@ def usual_ratio(pairs: Iterable[Pair]) -> float:
     return statistics.median(ratios or [1.0])
 
 
-def clean_pairs(pairs: Iterable[Pair], options: CleanOptions, usual: float = 1.0) -> CleanText:
-    """Normalise, tokenise and filter pairs of lines; ``usual`` is that of `usual_ratio`."""
-    langs = options.source_lang, options.target_lang
+def clean_pairs(
+    pairs: Iterable[Pair], config: PrepareConfig, split: str = "train", usual: float = 1.0
+) -> CleanText:
+    """Normalise, tokenise and filter pairs of lines of a split.
+
+    ``usual``: the `usual_ratio` of the split.
+    """
     source_tokens, target_tokens = (
-        model_text(lang, options.tokenizer, False, options.lowercase) for lang in langs
+        model_text(lang, config.tokenizer, False, config.lowercase) for lang in config.langs
     )
+    max_ratio = config.max_ratio if split == "train" else None
     raws = [(normalise(source), normalise(target)) for source, target in pairs]
     counts: Counter[str] = Counter()
     plain: list[Pair] = []
     tokenised: list[Pair] = []
-    for raw, (source, target) in zip(raws, _punctuated(raws, options), strict=True):
+    for raw, (source, target) in zip(raws, _punctuated(raws, config), strict=True):
         tokens = source_tokens(source), target_tokens(target)
-        reason = _reason_to_drop(raw, tokens, options, usual)
+        reason = _reason_to_drop(raw, tokens, config, max_ratio, usual)
         counts[reason or "kept"] += 1
         if reason is None:
-            plain.append((raw[0].lower(), raw[1].lower()) if options.lowercase else raw)
+            plain.append((raw[0].lower(), raw[1].lower()) if config.lowercase else raw)
             tokenised.append(tokens)
     texts = {"raw": _sides(plain)}
-    if not options.keeps_text:
+    if config.model_folder == "tokenised":
         texts["tokenised"] = _sides(tokenised)
     return CleanText(texts, counts)
 
 
-def _punctuated(raws: list[Pair], options: CleanOptions) -> list[Pair]:
+def _punctuated(raws: list[Pair], config: PrepareConfig) -> list[Pair]:
     """The pairs with normalised punctuation, if it is asked for; many lines at once are faster."""
-    if not options.punctuation:
+    if not config.punctuation:
         return raws
-    source_quotes = punctuation_normaliser(options.source_lang)
-    target_quotes = punctuation_normaliser(options.target_lang)
+    source_quotes, target_quotes = map(punctuation_normaliser, config.langs)
     sources = source_quotes([source for source, _ in raws])
     targets = target_quotes([target for _, target in raws])
     return list(zip(sources, targets, strict=True))
 
 
-def _reason_to_drop(raw: Pair, tokens: Pair, options: CleanOptions, usual: float) -> str | None:
+def _reason_to_drop(
+    raw: Pair, tokens: Pair, config: PrepareConfig, max_ratio: float | None, usual: float
+) -> str | None:
     """One of `REASONS`, or None."""
     if not all((*raw, *tokens)):
         return "empty"
-    if options.characters:
+    if config.counts_characters:
         longest = max(len(raw[0]), len(raw[1])) / _CHARACTERS_A_TOKEN
         lengths: list[float] = [len(raw[0]), len(raw[1]) / usual]
         spare = _CHARACTERS_A_TOKEN  # a single word more or less makes no pair a wrong one
     else:
         lengths = [tokens[0].count(" ") + 1, tokens[1].count(" ") + 1]
         longest, spare = max(lengths), 0
-    if longest > options.max_tokens:
+    if longest > config.max_tokens:
         return "too_long"
-    if options.max_ratio is not None and max(lengths) > options.max_ratio * min(lengths) + spare:
+    if max_ratio is not None and max(lengths) > max_ratio * min(lengths) + spare:
         return "ratio"
     return None
 
@@ -175,7 +143,7 @@ class CleanWriter:
         self._every = config.hold_out or 1
         self._trained = 0  # pairs that came for train
         self._files = {}
-        for folder in ("raw",) if options_of(config, "train").keeps_text else ("raw", "tokenised"):
+        for folder in sorted({"raw", config.model_folder}):
             (work / folder).mkdir()
             for split in SPLITS:
                 paths = [work / folder / f"{split}.{lang}" for lang in config.langs]

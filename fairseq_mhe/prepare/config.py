@@ -99,7 +99,8 @@ class PrepareConfig(PairOptions):
     ``max_ratio`` times as many on one side as on the other (None: any); valid and test pairs are
     dropped only if a side is empty or too long. Without a tokeniser, and for languages without
     spaces, characters count: up to eight for a token, and compared with the usual ratio of the
-    text. ``punctuation`` and ``lowercase`` as in `CleanOptions`.
+    text. ``punctuation``: quotes, dashes and the like are written in one way in the model's text;
+    the plain text keeps them, since translations are scored against it. ``lowercase`` changes both.
     """
 
     train: tuple[Path, ...] = option(
@@ -142,6 +143,16 @@ class PrepareConfig(PairOptions):
     def langs(self) -> tuple[str, str]:
         """Source and target."""
         return self.source_lang, self.target_lang
+
+    @property
+    def counts_characters(self) -> bool:
+        """Whether lengths are counted in characters, not in tokens."""
+        return self.unspaced or self.tokenizer == "none"
+
+    @property
+    def model_folder(self) -> str:
+        """The folder of the text that subwords are made of: the plain text, if nothing changes."""
+        return "raw" if self.tokenizer == "none" and not self.punctuation else "tokenised"
 
     @property
     def unspaced(self) -> bool:

@@ -77,39 +77,20 @@ def obtain_all(
 def _download_all(
     files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None
 ) -> None:
-    title = files[0].name if len(files) == 1 else f"{len(files)} files"
     need = sum((file.size or 0) - _size(_part(folder / file.name)) for file in files)
-    check_room(folder, need, f"downloading {title}")
-    bar = _Bar(report, f"download {title}, MB", sum(file.size or 0 for file in files))
+    check_room(folder, need, f"downloading {', '.join(file.name for file in files)}")
     for file in files:
         url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
         path = folder / file.name
         part = _part(path)
-        _download(url, part, file, bar)
+        _download(url, part, file, report)
         _version_file(part).unlink(missing_ok=True)
         if fault := file.fault(part):
             part.unlink()
             raise UserError(
                 f"{url}: the download {fault}; it was not kept; try again, or another --mirror"
             )
-        bar.finished += _size(part)
         part.rename(path)
-
-
-@dataclass
-class _Bar:
-    """Progress of several files as one step, in megabytes."""
-
-    report: Report
-    title: str
-    total: int
-    finished: int = 0
-
-    def received(self, have: int, size: int) -> None:
-        """``have`` of the ``size`` bytes of one file."""
-        # More than was expected if a size was not known.
-        total = max(self.total, self.finished + size)
-        self.report(self.title, (self.finished + have) // MB, max(1, total // MB))
 
 
 def _part(path: Path) -> Path:
@@ -126,7 +107,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _download(url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
+def _download(url: str, part: Path, file: RemoteFile, report: Report) -> None:
     failures = 0
     retries = Retry(
         total=None,
@@ -143,7 +124,7 @@ def _download(url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
         while True:
             before = _size(part)
             try:
-                return _resume(session, url, part, file, bar)
+                return _resume(session, url, part, file, report)
             except requests.RequestException as error:
                 failures = 1 if _size(part) > before else failures + 1
                 if failures == ATTEMPTS or error.response is not None:
@@ -154,7 +135,9 @@ def _download(url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
                 time.sleep(PAUSE * 2 ** (failures - 1))
 
 
-def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile, bar: _Bar) -> None:
+def _resume(
+    session: requests.Session, url: str, part: Path, file: RemoteFile, report: Report
+) -> None:
     """Download the rest of ``part``, in one request."""
     have = _size(part)
     if file.size is not None and have >= file.size:
@@ -182,7 +165,7 @@ def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile, b
                 stream.write(block)
                 have += len(block)
                 if total is not None:
-                    bar.received(have, total)
+                    report(f"download {file.name}, MB", have // MB, max(1, total // MB))
     if total is not None and have < total:
         raise requests.ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
 

@@ -6,7 +6,6 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -22,7 +21,6 @@ from fairseq_mhe.prepare.clean import (
     clean_pairs,
     dropped_percent,
     fates,
-    options_of,
     usual_ratio,
 )
 from fairseq_mhe.prepare.config import (
@@ -56,6 +54,8 @@ CHUNK = 5000  # lines that a process cleans at a time
 _COMPRESSION = 4  # of text, roughly
 _CLEAN_ROOM = 2.5  # bytes written for each byte of text: twice the text, with some to spare
 WARN_ABOVE = 10  # percent of the pairs that are dropped
+#: The options that decide what cleaning writes.
+_CLEANING = ("tokenizer", "max_tokens", "max_ratio", "punctuation", "lowercase")
 _REFERENCES = 2000  # lines of the test set that are looked at
 
 
@@ -83,9 +83,8 @@ def prepare(
     with open_manifest(config.out, _heading(config, source), config.cores) as manifest:
         counts = _clean(manifest, config, files, report)
         lines = {split: counts[split]["kept"] for split in SPLITS}
-        folder = "raw" if options_of(config, "train").keeps_text else "tokenised"
         texts = [
-            manifest.folder / folder / f"{split}.{lang}"
+            manifest.folder / config.model_folder / f"{split}.{lang}"
             for split in SPLITS
             for lang in config.langs
         ]
@@ -122,17 +121,13 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs, report: Rep
     """The step from files to raw/ and tokenised/: read, normalise, tokenise, clean."""
     sides = [side for pairs in files.values() for pair in pairs for side in pair]
     checksums = sha256_of_all(sides, config.cores)
-    options = {}
-    for split in SPLITS:
-        # Only what is switched on: the manifest stays short.
-        values = asdict(options_of(config, split)).items()
-        options[split] = {name: value for name, value in values if value is not False}
     made_from = {
         "inputs": {
             split: [[checksums[side] for side in pair] for pair in pairs]
             for split, pairs in files.items()
         },
-        "options": options,
+        "options": {name: getattr(config, name) for name in _CLEANING},
+        "langs": list(config.langs),
         "sacremoses": manifest.content["versions"]["sacremoses"],
         "hold_out": config.hold_out,
     }
@@ -171,11 +166,11 @@ def _cleaned(
     config: PrepareConfig, split: str, corpora: list[tuple[Path, ...]]
 ) -> Iterator[CleanText]:
     """The clean text of a split, block by block."""
-    options, usual = options_of(config, split), 1.0
-    if options.characters and options.max_ratio is not None:
+    usual = 1.0
+    if split == "train" and config.counts_characters and config.max_ratio is not None:
         usual = usual_ratio(chain.from_iterable(map(pairs_of, _blocks(corpora))))
-    clean_pairs([], options)  # makes the tokenisers, once for all processes
-    clean = partial(_clean_block, options=options, usual=usual)
+    clean_pairs([], config)  # makes the tokenisers, once for all processes
+    clean = partial(_clean_block, config=config, split=split, usual=usual)
     return ordered_map(clean, _blocks(corpora), config.cores)
 
 
@@ -183,8 +178,8 @@ def _blocks(corpora: list[tuple[Path, ...]]) -> Iterator[Block]:
     return chain.from_iterable(read_blocks(paths, CHUNK) for paths in corpora)
 
 
-def _clean_block(block: Block, options: Any, usual: float) -> CleanText:
-    return clean_pairs(pairs_of(block), options, usual)
+def _clean_block(block: Block, config: PrepareConfig, split: str, usual: float) -> CleanText:
+    return clean_pairs(pairs_of(block), config, split, usual)
 
 
 def _check_kept(config: PrepareConfig, files: Inputs, counts: Mapping[str, Counter[str]]) -> None:

@@ -169,7 +169,7 @@ def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
 def test_a_damaged_dictionary(tmp_path: Path) -> None:
     for lang in ("en", "de"):
         (tmp_path / f"dict.{lang}.txt").write_text("no count\n")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="cannot read"):
         load_task(DataFolder(tmp_path, ("en", "de")))
 
 

@@ -40,20 +40,10 @@ def test_segmented_files_give_the_raw_text_back(prepared: Path, split: str, side
     assert data.detokenise(segmented, side) == raw
 
 
-def test_the_target_language_is_the_default() -> None:
-    assert segmented_by("bpe", "moses", "en").detokenise(["It 's he@@ re ."]) == ["It's here."]
-
-
 @given(st.text(), st.sampled_from(["bpe", "sentencepiece"]), st.sampled_from(["moses", "none"]))
 def test_whatever_a_model_says_one_line_comes_back(line: str, subword: str, tokenizer: str) -> None:
     data = segmented_by(subword, tokenizer, "de")
     assert len(data.detokenise([" ".join(line.split())])) == 1
-
-
-def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
-    found = open_data(data)
-    assert found == DataFolder(data, ("en", "de"))
-    assert found.binary == data
 
 
 def test_a_prepared_folder(tmp_path: Path, data: Path) -> None:

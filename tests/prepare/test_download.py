@@ -57,26 +57,6 @@ def test_a_file_comes_once(file: RemoteFile, server: Server, tmp_path: Path) -> 
     assert len(server.requests) == 1
 
 
-def test_many_files_are_one_step(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One is there already; one's size is not known before it comes."""
-    monkeypatch.setattr(download, "MB", 1000)
-    names = [f"{number}.deb" for number in range(4)]
-    for name in names:
-        (tmp_path / "served" / name).write_bytes(CONTENT)
-    (tmp_path / "0.deb").write_bytes(CONTENT)
-    files = [
-        RemoteFile(f"{server.url}/{name}", len(CONTENT) if name != "3.deb" else None)
-        for name in names
-    ]
-    seen: list[tuple[str, int, int]] = []
-    obtain_all(files, tmp_path, lambda *step: seen.append(step))
-    assert {step for step, _, _ in seen} == {"download 3 files, MB"}
-    assert [done for _, done, _ in seen] == sorted(done for _, done, _ in seen)
-    assert [seen[0][1:], seen[-1][1:]] == [(65, 1024), (1536, 1536)]
-
-
 def test_a_broken_connection_goes_on_where_it_was(
     file: RemoteFile, server: Server, tmp_path: Path
 ) -> None:
@@ -87,14 +67,6 @@ def test_a_broken_connection_goes_on_where_it_was(
         f"bytes={BLOCK}-",
         f"bytes={3 * BLOCK}-",
     ]
-
-
-def test_a_killed_download_goes_on_where_it_was(
-    file: RemoteFile, server: Server, tmp_path: Path
-) -> None:
-    (tmp_path / "file.tgz.part").write_bytes(CONTENT[:5000])
-    assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
-    assert server.requests == [("/file.tgz", "bytes=5000-")]
 
 
 def test_parts_of_two_versions_are_not_joined(
@@ -177,21 +149,6 @@ def test_a_wrong_size_is_refused_before_it_is_downloaded(
     assert names(tmp_path / "here") == []
 
 
-def test_what_had_come_outlives_a_wrong_answer(
-    file: RemoteFile, server: Server, tmp_path: Path
-) -> None:
-    """As a page to log in would be, in place of the file."""
-    (tmp_path / "file.tgz.part").write_bytes(CONTENT[:5000])
-    (tmp_path / "served" / "file.tgz").write_bytes(b"Who are you?")
-    server.ranges = False
-    with pytest.raises(UserError, match="has 12 bytes instead of 512,000: another file"):
-        obtain(file, tmp_path, silent)
-    (tmp_path / "served" / "file.tgz").write_bytes(CONTENT)
-    server.ranges = True
-    assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
-    assert server.requests[-1] == ("/file.tgz", "bytes=5000-")
-
-
 def test_one_process_downloads_into_a_folder(file: RemoteFile, tmp_path: Path) -> None:
     with (
         locked(tmp_path / ".download.lock"),
@@ -225,24 +182,6 @@ def test_a_refusal_is_told_at_once(file: RemoteFile, server: Server, tmp_path: P
     ) as caught:
         obtain(file, tmp_path, silent)
     assert len(server.requests) == 1
-    assert "\n" not in str(caught.value)
-
-
-def test_a_failing_server_is_tried_again_and_then_told(
-    file: RemoteFile, server: Server, tmp_path: Path
-) -> None:
-    server.status = 503
-    with pytest.raises(UserError, match="503"):
-        obtain(file, tmp_path, silent)
-    assert len(server.requests) == download.ATTEMPTS
-
-
-def test_no_server_at_all_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "PAUSE", 0.0)
-    with pytest.raises(
-        UserError, match=r"cannot download http://127\.0\.0\.1:9/a\.tgz: .*refused"
-    ) as caught:
-        obtain(RemoteFile("http://127.0.0.1:9/a.tgz"), tmp_path, silent)
     assert "\n" not in str(caught.value)
 
 

@@ -12,7 +12,6 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.folder_version import FOLDER_VERSION
-from fairseq_mhe.common.steps import WORK_PREFIX
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
 
 HEADING = {"subword": "bpe"}
@@ -99,31 +98,11 @@ def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> Non
     assert (tmp_path / "one").read_text() == "made"
 
 
-def test_left_overs_of_a_killed_run_are_removed(tmp_path: Path) -> None:
-    (tmp_path / f"{WORK_PREFIX}dead").mkdir()
-    (tmp_path / f"{WORK_PREFIX}dead" / "half").write_text("half")
-    others = [tmp_path / "below" / ".film.mkv.part", tmp_path / ".work-2024"]
-    (tmp_path / "below").mkdir()
-    ours = tmp_path / "below" / ".one.4711.part"
-    for path in (*others, ours):
-        path.write_text("half")
-    run(tmp_path, Action("one"))
-    assert not (tmp_path / f"{WORK_PREFIX}dead").exists()
-    assert not ours.exists()
-    assert all(path.exists() for path in others), "another program's"
-
-
 def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(UserError, match="another fairseq-mhe is at work in"):
             run(tmp_path, Action("one"))
-
-
-def test_a_file_in_place_of_the_folder_is_told(tmp_path: Path) -> None:
-    (tmp_path / "data").write_text("a file")
-    with pytest.raises(UserError, match=r"cannot write .*data: File exists"):
-        run(tmp_path / "data", Action("one"))
 
 
 @pytest.mark.parametrize(
@@ -141,8 +120,3 @@ def test_a_damaged_manifest_is_told(tmp_path: Path, content: str, message: str) 
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(UserError, match=message):
         run(tmp_path, Action("one"))
-
-
-def test_a_missing_manifest_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"manifest\.json is missing"):
-        read_manifest(tmp_path)

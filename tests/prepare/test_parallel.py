@@ -44,18 +44,6 @@ def test_few_items_are_under_way_at_a_time(workers: int) -> None:
     results.close()
 
 
-def test_work_is_done_in_other_processes() -> None:
-    assert os.getpid() not in set(ordered_map(process_id, range(4), 2))
-
-
-def test_one_item_needs_no_other_process() -> None:
-    assert list(ordered_map(process_id, [1], 2)) == [os.getpid()]
-
-
-def process_id(_: int) -> int:
-    return os.getpid()
-
-
 def test_a_killed_worker_is_told() -> None:
     with pytest.raises(UserError, match="worker process was killed"):
         list(ordered_map(die, range(3), 2))

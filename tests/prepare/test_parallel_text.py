@@ -6,13 +6,10 @@ import gzip
 import lzma
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -401,27 +398,3 @@ def test_references_that_moses_does_not_restore_are_told(
     printed = capsys.readouterr().err
     assert "Moses' rules do not restore 2 of 4 references" in printed
     assert "line 2 has 'Ja und/oder ne', which becomes 'Ja und / oder '" in printed
-
-
-def test_the_own_corpus_script_tells_bad_input_in_one_line(config: PrepareConfig) -> None:
-    script = Path(__file__).resolve().parents[2] / "data-prep" / "own_corpus.sh"
-    words = [
-        "--train",
-        str(config.train[0]),
-        "--source-lang",
-        "en",
-        "--target-lang",
-        "de",
-        "--out",
-        str(config.out),
-    ]
-    environment = {**os.environ, "PYTHON": sys.executable}
-    run = partial(subprocess.run, env=environment, capture_output=True, text=True, check=False)
-    done = run(["bash", str(script), *words])
-    assert done.returncode == 2
-    assert done.stderr.strip() == (
-        "fairseq-mhe prepare: error: no text for valid and test is named; name one, or hold out "
-        "every Nth train pair, "
-        "N at least 3"
-    )
-    assert "--hold-out N" in run(["bash", str(script), "--help"]).stdout

@@ -109,27 +109,6 @@ def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> Non
         open_prepared(out)
 
 
-def test_parallel_text_is_no_running_text(prepared: Path) -> None:
-    with pytest.raises(UserError, match="is parallel text, not running text"):
-        open_text(prepared)
-
-
-BAD = [
-    ({"hold_out": None}, "no text for valid and test is named"),
-    ({"hold_out": 2}, "N at least 3"),
-    ({"vocab_size": 10}, "SentencePiece cannot learn 10 pieces"),
-]
-
-
-@pytest.mark.parametrize(("options", "message"), BAD)
-def test_bad_options_end_in_one_line(
-    text: Path, tmp_path: Path, options: dict, message: str
-) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        prepare_text(config(text, tmp_path / "data", **options))
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

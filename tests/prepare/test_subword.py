@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -70,17 +69,6 @@ def test_segmenting_is_subword_nmts_with_a_full_memory_too(
     assert (part.lines, part.tokens, part.longest) == (len(lines), sum(counts), max(counts))
 
 
-def test_words_of_few_letters_are_split_as_subword_nmt_does(tmp_path: Path) -> None:
-    """In which a pair stands many times, and over itself."""
-    draw = random.Random(5)
-    words = ["".join(draw.choices("ab", k=draw.randint(1, 20))) for _ in range(150)]
-    learn_bpe_model(counted(words[:50] * 3), 60, tmp_path / "codes")
-    with (tmp_path / "codes").open(encoding="utf-8") as codes:
-        reference = BPE(codes)
-    expected = list(map(reference.segment, words))
-    assert segment(words, as_model("bpe", tmp_path / "codes")) == expected
-
-
 def test_marks_and_special_symbols_in_the_text_are_ordinary_words(tmp_path: Path) -> None:
     """Learnt whole, as frequent words are, they come back, and fairseq's symbols never appear."""
     text = "runs@@ runs <s> </s> a<unk> <pad>b <mask> @@ a@@@ @"
@@ -102,12 +90,6 @@ def test_words_are_counted_over_all_texts(
     assert count_words(paths, workers) == counted(lines)
 
 
-def test_bpe_does_not_depend_on_the_order_of_the_text(tmp_path: Path, lines: list[str]) -> None:
-    learn_bpe_model(counted(lines), 100, tmp_path / "one")
-    learn_bpe_model(counted(reversed(lines)), 100, tmp_path / "two")
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_sentencepiece_is_the_same_twice_and_loses_nothing(
     tmp_path: Path, lines: list[str], model_type: str
@@ -123,28 +105,11 @@ def test_sentencepiece_is_the_same_twice_and_loses_nothing(
     assert len({piece for line in segmented for piece in line.split(" ")}) < 300 + 20
 
 
-def test_a_new_model_in_the_same_place_is_read_anew(tmp_path: Path, lines: list[str]) -> None:
-    path = tmp_path / "codes"
-    lengths = []
-    for merges in (10, 200):
-        learn_bpe_model(counted(lines), merges, path)
-        lengths.append(sum(map(len, segment(lines, as_model("bpe", path)))))
-    assert lengths[1] < lengths[0]
-
-
 def test_a_small_text_gives_a_smaller_model(tmp_path: Path) -> None:
     learn_sentencepiece(["a rose is a rose"], 1, 2500, "unigram", tmp_path / "model")
     (line,) = segment(["a rose"], as_model("sentencepiece", tmp_path / "model"))
     assert join_sentencepiece(line) == "a rose"
     assert len(line.split()) < len("a rose")
-
-
-def test_long_texts_are_sampled_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairseq_mhe.prepare.subword.MAX_SENTENCES", 10)
-    lines = [f"{word} and more of {word}" for word in ("apples", "zebras") * 10]
-    learn_sentencepiece(lines, 20, 40, "unigram", tmp_path / "sampled")
-    learn_sentencepiece(lines[::2], 10, 40, "unigram", tmp_path / "every second")
-    assert (tmp_path / "sampled").read_bytes() == (tmp_path / "every second").read_bytes()
 
 
 def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: list[str]) -> None:

@@ -116,13 +116,6 @@ def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: P
     assert set(data.subsets.values()) == set(task.scored)
 
 
-def test_a_quotation_mark_is_an_ordinary_character(tmp_path: Path) -> None:
-    path = tmp_path / "sst2.dev.tsv"
-    path.write_text('sentence\tlabel\n" a film\t1\nanother " one\t0\n')
-    found = [(example.texts, example.label) for example in read_task(TASKS["sst2"], path)[0]]
-    assert found == [(('" a film',), "1"), (('another " one',), "0")]
-
-
 def test_truncated_examples_are_counted_and_said(
     language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

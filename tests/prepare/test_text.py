@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.text import (
     MAX_LINE_BYTES,
-    Block,
     count_lines,
     existing_text,
     pairs_of,
@@ -83,12 +82,6 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
         existing_text(tmp_path / "pipe.tsv")
 
 
-def test_compressed_nothing_is_refused(tmp_path: Path) -> None:
-    files = [write(tmp_path / f"a.{lang}.gz", gzip.compress(b"")) for lang in ("en", "de")]
-    with pytest.raises(UserError, match="are empty"):
-        list(read_pairs(*files))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -139,11 +132,6 @@ def test_misaligned_sides_are_told_with_both_counts(
         list(read_pairs(source, target))
 
 
-def test_a_folder_in_place_of_a_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot read"):
-        list(read_lines(tmp_path))
-
-
 @given(
     st.lists(
         st.text(st.characters(blacklist_characters="\n\r\0\ufeff\t", blacklist_categories=["Cs"])),
@@ -181,15 +169,6 @@ def test_zstd_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a.en.zst", b"packed")
     with pytest.raises(UserError, match=r"a\.en\.zst is compressed with zstd: decompress it"):
         side_path(tmp_path / "a", "en")
-
-
-def test_blocks_know_where_they_begin(tmp_path: Path) -> None:
-    path = write(tmp_path / "a", b"a\nb\nc")
-    assert [(block.first, block.lines) for block in read_blocks((path, path), 2)] == [
-        (1, (b"a\nb\n", b"a\nb\n")),
-        (3, (b"c", b"c")),
-    ]
-    assert pairs_of(Block((path, path), 3, (b"c", b"c"))) == [("c", "c")]
 
 
 @given(

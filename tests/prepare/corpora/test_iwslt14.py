@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import iwslt14
 from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
 from fairseq_mhe.prepare.corpora.known import count_warnings
@@ -90,15 +89,3 @@ def test_what_is_text() -> None:
     assert list(
         iwslt14.test_sentences(["<doc>", '<seg id="12">  It\u2019s so.  </seg>', "</doc>"])
     ) == ["It's so."]
-
-
-def test_a_missing_member_is_named(
-    file: RemoteFile, tmp_path: Path, corpus: dict[str, Pairs]
-) -> None:
-    some = members(corpus["train"])
-    del some[TEST[1].format(lang="en")]
-    write_archive(tmp_path / "served" / "de-en.tgz", some)
-    with pytest.raises(
-        UserError, match=r"de-en\.tgz has no de-en/IWSLT14\.TEDX\.dev2012\.de-en\.en\.xml"
-    ):
-        Iwslt14(out=tmp_path / "data", archives=tmp_path / "served", file=file).prepare()

@@ -46,24 +46,9 @@ def test_from_the_network_and_from_a_folder_it_is_the_same(served: Path, tmp_pat
     assert count_warnings(one)[0] == "train has 60 lines, known are 29,000"
 
 
-def test_small_letters_are_an_option(served: Path, tmp_path: Path) -> None:
-    data = Multi30k(
-        out=tmp_path / "data", folder=served, vocab_size=100, workers=1, lowercase=True
-    ).prepare()
-    for folder in ("raw", "tokenised"):
-        text = (data / folder / "train.de").read_text(encoding="utf-8")
-        assert text == text.lower()
-    assert read_manifest(data)["options"]["lowercase"] is True
-
-
 def test_another_file_is_refused(served: Path, tmp_path: Path) -> None:
     with (
         serve(served) as server,
         pytest.raises(UserError, match=r"train\.en\.gz has .* bytes instead of 568,929"),
     ):
         Multi30k(out=tmp_path / "data", mirror=server.url).prepare()
-
-
-def test_a_folder_without_it_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"train\.en is not there"):
-        Multi30k(out=tmp_path / "data", folder=tmp_path).prepare()

@@ -79,14 +79,3 @@ def test_every_option_is_handed_on(
         )
     ]
     assert capsys.readouterr().out == f"{config.out}\n"
-
-
-def test_bad_input_is_one_line_and_exit_status_2(
-    config: PrepareConfig, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path(f"{config.test}.de").unlink()
-    assert cli.main(words(config)) == 2
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("fairseq-mhe prepare: error: ")
-    assert len(error.splitlines()) == 1
-    assert not config.out.exists()

@@ -20,8 +20,8 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import wmt14
-from fairseq_mhe.prepare.corpora.known import count_warnings, run_corpus
-from fairseq_mhe.prepare.corpora.wmt14 import WMT14, Wmt14, read_catalogue
+from fairseq_mhe.prepare.corpora.known import count_warnings
+from fairseq_mhe.prepare.corpora.wmt14 import WMT14, Wmt14
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import Miniature, Server, make_miniature, serve, write_archive
 from tests.prepare.test_parallel_text import snapshot, times
@@ -105,26 +105,6 @@ def test_from_archives_to_data(miniature: Miniature, server: Server, tmp_path: P
     assert count_warnings(data) == []
 
 
-def test_the_archives_are_not_needed_any_more(
-    miniature: Miniature, server: Server, tmp_path: Path
-) -> None:
-    data = prepare_from(miniature, server, tmp_path / "data", archives=tmp_path / "archives")
-    shutil.rmtree(tmp_path / "archives")
-    asked = len(server.requests)
-    prepare_from(miniature, server, data, archives=tmp_path / "archives", news_commentary="v9")
-    assert len(server.requests) == asked
-
-
-def test_a_folder_of_archives_is_taken(
-    miniature: Miniature, server: Server, tmp_path: Path
-) -> None:
-    prepare_from(
-        miniature, server, tmp_path / "data", archives=miniature.archives, news_commentary="v12"
-    )
-    assert server.requests == []
-    assert "news-commentary-v12" in read_manifest(tmp_path / "data")["source"]["lines"]
-
-
 def test_the_test_sets_are_scored_as_they_are_but_the_model_sees_plain_quotes(
     miniature: Miniature, server: Server, tmp_path: Path
 ) -> None:
@@ -180,22 +160,6 @@ def test_a_bad_archive_is_told_and_leaves_nothing(
     assert [path.name for path in (tmp_path / "data" / "original").iterdir()] == [".lock"]
 
 
-def test_a_changed_archive_is_refused_and_not_kept(
-    miniature: Miniature, server: Server, tmp_path: Path
-) -> None:
-    path = miniature.archives / "training-parallel-commoncrawl.tgz"
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(
-        UserError, match=r"commoncrawl\.tgz: the download has the SHA-256 .* instead of"
-    ):
-        prepare_from(miniature, server, tmp_path / "data", archives=tmp_path / "archives")
-    assert [path.name for path in (tmp_path / "archives").glob("[!.]*")] == [
-        "training-parallel-europarl-v7.tgz"
-    ]
-
-
 def test_too_small_a_disk_is_told_before_the_download(
     miniature: Miniature, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,23 +167,6 @@ def test_too_small_a_disk_is_told_before_the_download(
     monkeypatch.setattr("fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(1, 1, 10**9))
     with pytest.raises(UserError, match=r"has 1\.0 GB free, step 'extract' needs about 2\.0 GB"):
         Wmt14(out=tmp_path / "data", mirror=server.url).prepare()
-    assert server.requests == []
-
-
-@pytest.mark.parametrize("words", [["--workers", "-1"], ["--vocab-size", "0"]])
-def test_options_are_refused_before_the_download(
-    miniature: Miniature,
-    server: Server,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-) -> None:
-    line = ["--out", str(tmp_path / "data"), *miniature.options(server.url), *words]
-    monkeypatch.setattr(sys, "argv", ["wmt14_en_de.sh", *line])
-    with pytest.raises(SystemExit, match="2"):
-        run_corpus(Wmt14, wmt14.__doc__)
-    assert f"argument {words[0]}: '{words[1]}' is no whole number" in capsys.readouterr().err
     assert server.requests == []
 
 
@@ -248,40 +195,6 @@ def test_without_a_network_the_test_sets_are_asked_for(
         Wmt14(
             out=tmp_path / "data", catalogue=miniature.catalogue, mirror=server.url, workers=1
         ).prepare()
-
-
-def test_sacrebleus_own_files_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str]] = []
-    monkeypatch.setattr(
-        "sacrebleu.get_source_file", lambda *words: asked.append(words) or str(tmp_path / "source")
-    )
-    monkeypatch.setattr("sacrebleu.get_reference_files", lambda *_: [str(tmp_path / "reference")])
-    assert wmt14.from_sacrebleu("wmt14/full") == [tmp_path / "source", tmp_path / "reference"]
-    assert asked == [("wmt14/full", "en-de")]
-
-
-@pytest.mark.parametrize(
-    "content", ["no JSON", "[]", '{"corpora": [{"url": "x"}], "newstest": {}}']
-)
-def test_a_bad_catalogue_is_told(tmp_path: Path, content: str) -> None:
-    (tmp_path / "catalogue.json").write_text(content)
-    with pytest.raises(
-        UserError, match=r"cannot read .*catalogue\.json: |catalogue\.json is no catalogue of"
-    ):
-        read_catalogue(tmp_path / "catalogue.json")
-
-
-def test_the_real_archives_are_those_of_the_reference() -> None:
-    """Their sizes and checksums once more, from TensorFlow Datasets' lists."""
-    assert {
-        corpus.name: (corpus.file.size, corpus.file.sha256[:8], corpus.lines)
-        for corpus in WMT14.corpora
-    } == {
-        "europarl-v7": (657632379, "0224c7c7", 1_920_209),
-        "commoncrawl": (918311367, "c7a74e2e", 2_399_123),
-        "news-commentary-v9": (80418416, "cb8953f2", 201_288),
-        "news-commentary-v12": (168591139, "2b45f30e", 270_769),
-    }
 
 
 def test_the_script_survives_kill_9_anywhere(whole: Miniature, tmp_path: Path) -> None:
