@@ -39,9 +39,8 @@ choose_python() {
 
 # is_installed PYTHON EXTRAS: whether fairseq-mhe and what the extras bring are there, other than by the current folder.
 is_installed() {
-    local modules=(fairseq_mhe fairseq torch sacrebleu langcodes sacremoses subword_nmt sentencepiece)
+    local modules=(fairseq_mhe fairseq torch sacrebleu langcodes sacremoses safetensors subword_nmt sentencepiece)
     [[ "$2" != *convert* ]] || modules+=(ctranslate2 tensorly)
-    [[ "$2" != *translate* ]] || modules+=(safetensors)
     [[ "$2" != *slurm* ]] || modules+=(submitit)
     [[ "$2" != *docs* ]] || modules+=(pdoc)
     [[ "$2" != *test* ]] || modules+=(pytest xdist hypothesis ruff mypy)

@@ -17,8 +17,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 [[ " $* " =~ \ (collaborative-curve|collaborative-nlu|uptrain|serving|gap-study|equal-budget|precision-study|-h|--help)\  ]] ||
     fail "name a study first: collaborative-curve, uptrain, serving, gap-study, equal-budget, precision-study or collaborative-nlu (--help says more)"
-extras=fairseq,convert
-[[ ! " $* " =~ \ serving\  ]] || extras+=,translate
-set_up "$extras" "$@"
+set_up fairseq,convert "$@"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 run -m studies

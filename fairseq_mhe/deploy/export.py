@@ -30,7 +30,7 @@ class Format:
 FORMATS = {
     "fairseq": Format(
         formats.write_fairseq,
-        "'PATH/TO/fairseq-mhe[fairseq,translate]'",
+        "'PATH/TO/fairseq-mhe[fairseq]'",
         "PATH/TO/fairseq-mhe is a copy of its source.",
     ),
     "ctranslate2": Format(

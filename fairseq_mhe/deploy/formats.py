@@ -5,11 +5,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from safetensors import SafetensorError
+from safetensors.torch import save_model
+
 from fairseq_mhe.checkpoints.safe_load import plain
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.material import task_of
 from fairseq_mhe.convert.to_ctranslate2 import agreement, convert
 from fairseq_mhe.deploy.trained import OPTIONS, WEIGHTS, Trained
@@ -23,11 +25,8 @@ def saving_weights(path: Path) -> Iterator[None]:
     """Let safetensors write ``path`` inside: one clear line if it cannot, readable by all after.
 
     Raises:
-        UserError: safetensors is not installed, or cannot write.
+        UserError: safetensors cannot write.
     """
-    require("safetensors")
-    from safetensors import SafetensorError
-
     try:
         yield
     except SafetensorError as error:
@@ -42,8 +41,6 @@ def write_fairseq(trained: Trained, folder: Path) -> None:
         UserError: as `saving_weights`.
     """
     with saving_weights(folder / WEIGHTS):
-        from safetensors.torch import save_model
-
         save_model(trained.source.model, str(folder / WEIGHTS))
     write_json(folder / OPTIONS, plain(trained.source.options))
     for language, dictionary in zip(trained.text.languages, trained.dictionaries, strict=True):

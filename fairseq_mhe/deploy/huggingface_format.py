@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
@@ -59,8 +60,6 @@ def write(trained: Trained, folder: Path) -> None:
     }
     weights = _weights(trained, made.rows)
     with saving_weights(folder / WEIGHTS):
-        from safetensors.torch import save_file
-
         save_file(weights, str(folder / WEIGHTS), metadata={"format": "pt"})
     write_json(folder / "config.json", _config(trained, weights, ids))
     write_json(folder / "generation_config.json", _generation(trained, ids))

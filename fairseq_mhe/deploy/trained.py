@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from fairseq.data import Dictionary
+from safetensors import SafetensorError, safe_open
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, source_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.material import task_of
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.engine import Engine, Loaded
@@ -87,11 +87,8 @@ def read_bundle(bundle: Bundle) -> Trained:
     """The model of a bundle for fairseq.
 
     Raises:
-        UserError: safetensors is not installed, or a file is missing or damaged.
+        UserError: a file is missing or damaged.
     """
-    require("safetensors")
-    from safetensors import SafetensorError, safe_open
-
     path = bundle.folder / WEIGHTS
     try:
         with safe_open(path, "pt") as stored:

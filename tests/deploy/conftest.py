@@ -34,7 +34,6 @@ def trained(kind: str = "mhe_mul") -> Trained:
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle, which no test writes in."""
-    pytest.importorskip("safetensors", reason="safetensors is not installed")
     folder = tmp_path_factory.mktemp("bundles") / "a bundle"
     export(trained(), "fairseq", folder)
     return folder
@@ -46,7 +45,6 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     The model never comes to an end, and the others' limit of 200 takes long.
     """
-    pytest.importorskip("safetensors", reason="safetensors is not installed")
     folder = tmp_path_factory.mktemp("bundles") / "a brief bundle"
     model = trained()
     few = replace(model.decoding, max_len_a=0, max_len_b=10)

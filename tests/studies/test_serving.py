@@ -13,7 +13,6 @@ from tests.deploy.conftest import MADE, run_of
 
 def test_serving(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    pytest.importorskip("safetensors", reason="safetensors is not installed")
     out = tmp_path / "serving"
     words = ["serving", "--run", str(run_of("mhe_mul")), "--data", str(MADE / "data")]
     words += ["--repetitions", "2", "--threads", "1"]
