@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.recipes import RECIPES
-from studies.__main__ import STUDIES, main
-from studies.study import MHA, MHE, Start, Variant, chosen, everywhere, training_of
+from studies.__main__ import main
+from studies.study import MHA, MHE, Variant, chosen, everywhere, training_of
 from tests.fixtures.trained import snapshot
-from tests.studies.checks import reports
 
 Words = Callable[..., list[str]]
+
+
+def reports(out: Path, name: str) -> dict[str, Any]:
+    """Variant -> its summary, after a look at all three files."""
+    found = json.loads((out / f"{name}.json").read_text())
+    text = (out / f"{name}.md").read_text()
+    for fact in ("processor", "torch", "date", "command", "nrefs:1"):
+        assert fact in text
+    assert found["facts"]["command"].startswith("bash scripts/study.sh ")
+    assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    return {summary["variant"]: summary for summary in found["variants"]}
 
 
 def changed(out: Path, before: dict[str, int]) -> set[str]:
@@ -120,25 +132,6 @@ def test_a_share_of_a_training() -> None:
     assert words == ["--x-y", "3"]
     training, _ = training_of(RECIPES["multi30k"].training, fifth)
     assert (training.updates, training.warmup_updates, training.patience) == (1600, 400, 0)
-
-
-def test_a_conversion_that_fails_leaves_nothing_that_counts(tmp_path: Path) -> None:
-    def fail(output: Path, material: object) -> None:
-        raise UserError("it cannot be")
-
-    model = tmp_path / "model.pt"
-    model.write_bytes(b"no checkpoint")
-    with pytest.raises(UserError):
-        Start({"sentences": 1}, fail).make(tmp_path / "start" / "start.pt", model, tmp_path)
-    assert not list(tmp_path.rglob("conversion.json"))
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_study_explains_its_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([name, "--help"])
-    assert caught.value.code == 0
-    assert "--out" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
