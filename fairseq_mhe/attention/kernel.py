@@ -168,8 +168,7 @@ def _attend_fused(
         kept = query.size(1)
         key, value = (x.expand(-1, kept, -1, -1) for x in (key, value))
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
-    make_mask = _shared_mask if query.is_cuda else _allowed
-    mask = make_mask(folded, query.size(2), key_padding_mask, attn_mask)
+    mask = _fused_mask(folded, query.size(2), key_padding_mask, attn_mask)
     heads = _torch_kernel(folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale)
     return _unfold(heads, query.shape)
 
@@ -284,35 +283,18 @@ def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
     return x.reshape(rows, heads, length, width)
 
 
-def _allowed(
+def _fused_mask(
     folded: Tensor, length: int, key_padding_mask: Tensor | None, attn_mask: Mask | None
 ) -> Tensor | None:
     """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``.
 
-    None, (B, 1, 1, S), (R, S) or (B, 1, R, S), true or 0 where a query may look.
+    Additive, as kernels want it; on a GPU one for all layers of a step, where to make it is a
+    kernel, on a CPU one a call, where to keep it is memory.
     """
-    padding = None
-    if key_padding_mask is not None:
-        padding = ~key_padding_mask.bool()[:, None, None, :]  # (B, 1, 1, S)
-    if attn_mask is None:
-        return padding
-    if isinstance(attn_mask, CausalMask):
-        attn_mask = attn_mask.hidden
-    repeats = folded.size(2) // length
-    if attn_mask.dtype == torch.bool:
-        allowed = ~attn_mask.repeat(repeats, 1)  # (R, S)
-        return allowed if padding is None else allowed & padding
-    additive = attn_mask.to(folded.dtype).repeat(repeats, 1)  # (R, S)
-    return additive if padding is None else additive.where(padding, float("-inf"))
-
-
-def _shared_mask(
-    folded: Tensor, length: int, key_padding_mask: Tensor | None, attn_mask: Mask | None
-) -> Tensor | None:
-    """:func:`_allowed` for a GPU: additive, as its kernels want it, and one for all layers."""
     repeats = folded.size(2) // length
     versions = tuple(_version(mask) for mask in (key_padding_mask, attn_mask))
-    return _additive_mask(key_padding_mask, attn_mask, versions, repeats, folded.dtype)
+    make = _additive_mask if folded.is_cuda else _additive_mask.__wrapped__
+    return make(key_padding_mask, attn_mask, versions, repeats, folded.dtype)
 
 
 def _version(mask: Mask | None) -> object:
