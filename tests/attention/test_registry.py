@@ -60,6 +60,15 @@ def test_an_offset_that_is_no_number_is_refused(offset: float) -> None:
         build_attention("mhe_mul", 8, 2, head_embedding_offset=offset)
 
 
+@pytest.mark.parametrize(
+    ("kind", "option"), [("mla", "latent_dim"), ("collaborative", "collaborative_dim")]
+)
+def test_a_width_of_nothing_is_refused(kind: str, option: str) -> None:
+    assert build_attention(kind, 8, 2, **{option: 1}).key_head_dim == 1
+    with pytest.raises(ValueError, match=f"{option} must be positive, not 0"):
+        build_attention(kind, 8, 2, **{option: 0})
+
+
 @pytest.mark.parametrize("dropout", [-0.1, 1.1, math.nan])
 def test_a_dropout_that_is_no_probability_is_refused(dropout: float) -> None:
     with pytest.raises(ValueError, match=f"dropout is a probability, not {dropout}"):
