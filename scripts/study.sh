@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs a study, one of collaborative-curve, uptrain, serving, gap-study, equal-budget, precision-study and collaborative-nlu:
-# JSON, Markdown and a picture in its --out. Stopped at any moment, the same command goes on from there. Those with --data
+# JSON and Markdown, of variants a picture too, in its --out. Stopped at any moment, the same command goes on from there. Those with --data
 # train variants; run folders that run_table.sh has made in --out are taken:
 #
 #   collaborative-curve --data DATA --out OUT  BLEU against the width of collaborative attention, and MHA's

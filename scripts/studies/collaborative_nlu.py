@@ -5,14 +5,11 @@ are, and again after they were fine-tuned on the task once more.
 """
 
 import argparse
-import statistics
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
@@ -24,8 +21,7 @@ from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, pla
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
-from fairseq_mhe.report.plots import look, name_axes, new_figure
-from fairseq_mhe.report.table import Block, Row, Table, over_seeds
+from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import trained_on
 from fairseq_mhe.runs.language_runs import LanguageRun, language_config
@@ -87,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
     block = Block([*columns, *(over_seeds(name, name) for name in names)], rows)
     notes = ["A score is the mean over seeds, with the standard deviation where there are several."]
     table = Table("Collaborative attention: scores of fine-tuned models by D", [block], notes)
-    write(args, "collaborative-nlu", table, {"rows": rows}, lambda title: _draw(title, rows, names))
+    write(args, "collaborative-nlu", table, {"rows": rows})
 
 
 def _config(folder: Path, tasks: dict[str, TaskFolder]) -> dict[str, Any]:
@@ -131,20 +127,3 @@ def _score(made: LanguageRun, task: TaskFolder, gpu: bool) -> float:
     if not path.exists():
         write_json(path, score_task(made, task, gpu)[1])
     return float(read_json(path)["score"])
-
-
-def _draw(title: str, rows: Sequence[Row], tasks: Sequence[str]) -> Figure:
-    figure = new_figure(title, 9, 6)
-    axes = figure.subplots()
-    for index, task in enumerate(tasks):
-        style = {**look(index), "linewidth": 2}
-        axes.axhline(statistics.mean(rows[0][task]), color=style["color"], linestyle=":")
-        for name, dash in (("decomposed", "--"), ("fine-tuned again", "-")):
-            own = [row for row in rows if row["variant"] == name]
-            means = [statistics.mean(row[task]) for row in own]
-            style |= {"linestyle": dash, "label": f"{task}, {name}"}
-            axes.plot([row["D"] for row in own], means, **style)
-    axes.set_xscale("log", base=2)
-    name_axes(axes, "", "D, width of all queries and keys", "score (dotted: before)")
-    axes.legend(frameon=False)
-    return figure

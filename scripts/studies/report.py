@@ -6,7 +6,7 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,14 @@ def report(
         "variants": summaries,
         "unfinished": [each.name for each in left],
     }
-    write(args, study.name, Table(title, blocks, notes, "tight"), results, _draw(summaries), show)
+    write(
+        args,
+        study.name,
+        Table(title, blocks, notes, "tight"),
+        results,
+        _figure(title, summaries),
+        show,
+    )
     return True
 
 
@@ -152,10 +159,10 @@ def write(
     name: str,
     table: Table,
     results: Mapping[str, Any],
-    draw: Callable[[str], Figure],
+    figure: Figure | None = None,
     show: bool = True,
 ) -> None:
-    """Write NAME.md, .json and .png into ``--out``; ``show``: print the Markdown."""
+    """Write NAME.md, .json and, of a ``figure``, .png into --out; ``show``: print the Markdown."""
     gpu = torch.cuda.is_available() and not args.cpu
     facts = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -166,30 +173,27 @@ def write(
     notes = [*table.notes, *(f"{fact}: {value}" for fact, value in facts.items())]
     path: Path = args.out / f"{name}.md"
     whole = Table(table.title, table.blocks, notes, table.look)
-    save(draw(table.title), path.with_suffix(".png"))
+    if figure:
+        save(figure, path.with_suffix(".png"))
     whole.write(path, {"facts": facts, **results})
     if show:
         print(whole.markdown(), end="")
 
 
-def _draw(summaries: Sequence[Row]) -> Callable[[str], Figure]:
+def _figure(title: str, summaries: Sequence[Row]) -> Figure:
     """Loss and BLEU of each variant; and numbered, loss against cache where caches differ."""
     caches = {summary["kv_bytes_per_token"] for summary in summaries}
     panels = 2 if len(caches) == 1 else 3
-
-    def draw(title: str) -> Figure:
-        figure = new_figure(title, 6 * panels, max(4.0, 0.3 * len(summaries) + 1.5))
-        left, middle, *right = figure.subplots(1, panels)
-        _draw_variants(left, summaries, "loss", "validation loss, bits a subword")
-        _draw_variants(middle, summaries, "bleu", "BLEU")
-        names = [f"{summary['variant']}  {n}" for n, summary in enumerate(summaries, start=1)]
-        left.set_yticks(range(len(names)), names)
-        middle.set_yticks(range(len(names)), range(1, len(names) + 1))
-        for axes in right:
-            _draw_cache(axes, summaries)
-        return figure
-
-    return draw
+    figure = new_figure(title, 6 * panels, max(4.0, 0.3 * len(summaries) + 1.5))
+    left, middle, *right = figure.subplots(1, panels)
+    _draw_variants(left, summaries, "loss", "validation loss, bits a subword")
+    _draw_variants(middle, summaries, "bleu", "BLEU")
+    names = [f"{summary['variant']}  {n}" for n, summary in enumerate(summaries, start=1)]
+    left.set_yticks(range(len(names)), names)
+    middle.set_yticks(range(len(names)), range(1, len(names) + 1))
+    for axes in right:
+        _draw_cache(axes, summaries)
+    return figure
 
 
 def _draw_variants(axes: Axes, summaries: Sequence[Row], measure: str, name: str) -> None:

@@ -6,12 +6,10 @@ The engines take turns in one process: lines a second, time to load, size of the
 import argparse
 import statistics
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
@@ -24,8 +22,7 @@ from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.trained import open_trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.report.plots import name_axes, new_figure
-from fairseq_mhe.report.table import Block, Row, Table
+from fairseq_mhe.report.table import Block, Table
 from studies.report import write
 
 _WAYS = {
@@ -77,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
     ]
     table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], notes, "tight")
     results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
-    write(args, "serving", table, results, lambda title: _draw(title, rows))
+    write(args, "serving", table, results)
 
 
 def _measured(out: Path, lines: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -101,11 +98,3 @@ def _measured(out: Path, lines: list[str], args: argparse.Namespace) -> list[dic
         row["rate"] = statistics.median(row["rates"])
         row["ratio"] = row["rate"] / rows[0]["rate"]
     return rows
-
-
-def _draw(title: str, rows: Sequence[Row]) -> Figure:
-    figure = new_figure(title, 9, 4)
-    axes = figure.subplots()
-    axes.barh([row["variant"] for row in rows][::-1], [row["rate"] for row in rows][::-1])
-    name_axes(axes, "", "lines/s", "")
-    return figure
