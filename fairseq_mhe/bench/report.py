@@ -5,7 +5,7 @@ from typing import Any
 
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark
 from fairseq_mhe.bench.columns import MISSING, Result
-from fairseq_mhe.bench.worker import OK
+from fairseq_mhe.bench.turns import OK
 from fairseq_mhe.common.tables import Column, align
 
 _LIMITS = (

@@ -18,8 +18,8 @@ from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell, Settings
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
-from fairseq_mhe.bench.turns import measure, summaries
-from fairseq_mhe.bench.worker import OK, Worker, workers
+from fairseq_mhe.bench.turns import OK, measure, summaries
+from fairseq_mhe.bench.worker import Worker, workers
 from fairseq_mhe.common.arguments import as_words, at_least, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_writable, read_json, write_json, write_text

@@ -2,12 +2,15 @@
 
 import statistics
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq_mhe.bench.benchmark import STOCK, Cell
-from fairseq_mhe.bench.worker import FAILED, OK, OUT_OF_MEMORY, REFUSED, Answer, Worker
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.bench.worker import OutOfMemoryError, Worker
+
+OK, OUT_OF_MEMORY, DIED = "ok", "out of memory", "died"
 
 
 @dataclass
@@ -19,15 +22,16 @@ class Outcome:
     seconds: dict[str, list[float]] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
-    def note(self, answer: Answer) -> bool:
-        """Take an answer in; whether it is a good one. Raises as `measure`."""
-        if answer.status == REFUSED:
-            raise UserError(answer.value)
-        if answer.status == FAILED:
-            raise RuntimeError(f"a measured process failed:\n{answer.value}")
-        if answer.status != OK:
-            self.status, self.reason = answer.status, answer.value
-        return answer.status == OK
+    def result(self, worker: Worker, future: Future[Any]) -> Any:
+        """What a worker returns, or None if memory ran out or its process ended."""
+        try:
+            return future.result()
+        except OutOfMemoryError as error:
+            self.status, self.reason = OUT_OF_MEMORY, str(error)
+        except BrokenProcessPool:
+            self.status, self.reason = DIED, "its process ended, perhaps because memory ran out"
+            worker.died()
+        return None
 
 
 def measure(
@@ -38,49 +42,30 @@ def measure(
 ) -> dict[str, Outcome]:
     """Repeat a cell's work, each variant once a round and another one first in each round.
 
-    Memory of a GPU is shared by all processes. Where one runs out of it, the others give back what
-    they only keep for later, and it tries again; from then on each gives back after its turn.
     ``progress`` is called after every turn.
 
     Raises:
         UserError: a variant cannot be built.
-        RuntimeError: something else than memory failed in a worker; holds its traceback.
     """
     outcomes = {name: Outcome() for name in workers}
-    for worker in workers.values():  # all at the same time: nothing is measured yet
-        worker.send("prepare", dict(cell))
-    for name, worker in workers.items():
-        outcomes[name].note(worker.receive())
-    names, crowded = list(workers), False
+    # All at the same time: nothing is measured yet.
+    preparing = {name: worker.ask("prepare", dict(cell)) for name, worker in workers.items()}
+    for name, future in preparing.items():
+        outcomes[name].result(workers[name], future)
+    names = list(workers)
     for number in range(repetitions):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            if outcomes[name].status == OK:
-                crowded = _turn(workers, name, outcomes[name], crowded)
+            outcome, worker = outcomes[name], workers[name]
+            if outcome.status == OK:
+                seconds = outcome.result(worker, worker.ask("repetition")) or {}
+                for part, value in seconds.items():
+                    outcome.seconds.setdefault(part, []).append(value)
             progress()
     for name, outcome in outcomes.items():
         if outcome.status == OK:
-            answer = workers[name].ask("facts")
-            if outcome.note(answer):
-                outcome.facts = answer.value
+            outcome.facts = outcome.result(workers[name], workers[name].ask("facts")) or {}
     return outcomes
-
-
-def _turn(workers: Mapping[str, Worker], name: str, outcome: Outcome, crowded: bool) -> bool:
-    """One repetition; whether memory has been short, now or before."""
-    worker = workers[name]
-    answer = worker.ask("repetition")
-    if answer.status == OUT_OF_MEMORY:
-        crowded = True
-        for other in workers.values():
-            other.ask("release")
-        answer = worker.ask("repetition")
-    if crowded:
-        worker.ask("release")
-    if outcome.note(answer):
-        for part, seconds in answer.value.items():
-            outcome.seconds.setdefault(part, []).append(seconds)
-    return crowded
 
 
 def summaries(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, Any]]:
