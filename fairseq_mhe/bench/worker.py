@@ -7,6 +7,7 @@ import multiprocessing
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
 import torch
@@ -116,7 +117,12 @@ class Worker:
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload([__name__, self._made_of[0].__module__])
             self._pool = ProcessPoolExecutor(1, context, _start, self._made_of)
-        return self._pool.submit(_call, method, *arguments)
+        try:
+            return self._pool.submit(_call, method, *arguments)
+        except BrokenProcessPool as error:
+            future: Future[Any] = Future()
+            future.set_exception(error)
+            return future
 
     def died(self) -> None:
         """Start another process at the next call."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairseq_mhe.bench.benchmark import INT8, STOCK, limits
-from fairseq_mhe.bench.generation import CTRANSLATE2
+from fairseq_mhe.bench.benchmark import STOCK, limits
 from fairseq_mhe.bench.run import BENCHMARKS
 from tests.bench.conftest import make_settings
 
@@ -106,10 +105,3 @@ def test_stock_is_mha_and_kinds_that_share_heads_need_less() -> None:
         assert found["arithmetic_limit"] >= 1
         assert found["traffic_limit"] >= 1
     assert limits(mha, mha)["arithmetic_limit"] == limits(mha, mha)["traffic_limit"] == 1
-
-
-def test_ctranslate2_has_no_floor_here() -> None:
-    cell = {"beam": 5, "length": 25, "source_length": 25, "batch": 1, "dtype": "float32"}
-    for eight_bits in (CTRANSLATE2, f"mhe_mul{INT8}"):
-        assert floor("generation", eight_bits, cell) is None
-    assert limits(None, floor("generation", STOCK, cell)) == {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 
 import pytest
@@ -15,7 +14,6 @@ from fairseq_mhe.bench.generation import (
     GenerationBenchmark,
     storage_bytes,
 )
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.counting import cache_bytes
 from tests.bench.conftest import make_settings
 
@@ -45,23 +43,6 @@ def test_every_output_takes_the_steps_asked_for(variant: str, beam: int) -> None
     assert workload.facts()["units"] == 2
 
 
-def test_another_length_is_noticed() -> None:
-    workload = prepared("mha")
-    workload._generator.max_len_b = workload._generator.min_len = 5
-    with pytest.raises(
-        RuntimeError, match=r"outputs of 8 tokens were forced, but there are some of \[6\]"
-    ):
-        workload.repetition()
-
-
-def test_the_model_is_readied_as_fairseq_generate_does(variant: str) -> None:
-    workload = prepared(variant)
-    assert not workload._model.training
-    assert workload._generator.beam_size == 3
-    with pytest.raises(RuntimeError, match="cannot train after make_generation_fast"):
-        workload._model.train()
-
-
 @pytest.mark.parametrize("kind", ["mha", "mhe_mul", "mqa", "skv", "collaborative"])
 def test_cache_bytes_are_those_of_the_accounting(kind: str) -> None:
     workload = prepared(kind)
@@ -74,19 +55,6 @@ def test_cache_bytes_are_those_of_the_accounting(kind: str) -> None:
     assert facts["encoder_output_bytes"] >= 2 * 11 * 128 * 4
 
 
-def test_stock_fairseq_holds_more() -> None:
-    held = {}
-    for variant in ("stock", "mhe_mul"):
-        workload = prepared(variant)
-        workload.repetition()
-        held[variant] = workload.facts()
-    layers, width = 2, 128
-    self_attention = layers * 2 * width * 4 * 6 * 8
-    assert held["stock"]["cache_bytes"] >= self_attention + layers * 2 * width * 4 * 2 * 11
-    assert held["stock"]["cache_bytes"] > 4 * held["mhe_mul"]["cache_bytes"]
-    assert held["stock"]["encoder_output_bytes"] > held["mhe_mul"]["encoder_output_bytes"]
-
-
 def test_nothing_is_kept_from_a_repetition_but_numbers() -> None:
     """Else the next repetition's peak would count the last one's cache."""
     workload = prepared("mha")
@@ -95,13 +63,6 @@ def test_nothing_is_kept_from_a_repetition_but_numbers() -> None:
     assert workload.repetition().keys() == first
     assert workload._model.decoder.reorder_incremental_state_scripting is not spied
     assert all(isinstance(value, int) for value in workload.facts().values())
-
-
-def test_one_worker_measures_several_cells() -> None:
-    workload = prepared("mha", beam=3)
-    for cell in ({"length": 5}, {"beam": 1}, {"batch": 1}, {"dtype": "bf16"}):
-        workload.prepare({**CELL, **cell})
-        assert workload.repetition()["total"] > 0
 
 
 def test_storage_is_counted_once_and_whole() -> None:
@@ -126,10 +87,3 @@ def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for() -> Non
     assert workload.repetition()["total"] > 0  # which checks the lengths
     assert workload.facts()["units"] == 3
     assert workload.facts()["weight_bytes"] > 0
-
-
-def test_without_ctranslate2_there_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    asked = argparse.Namespace(attention=["mha"], int8=False, ctranslate2=True)
-    with pytest.raises(UserError, match="pip install ctranslate2"):
-        GenerationBenchmark.variants(asked)

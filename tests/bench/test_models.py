@@ -7,11 +7,7 @@ import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.modules import MultiheadAttention
 
-from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.attention import PLACES, _sublayer
-from fairseq_mhe.common.arguments import as_words
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.counting import total_parameters
 from tests.bench.conftest import VOCABULARY, make_settings
@@ -34,10 +30,6 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
     assert model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
 
 
-def test_stock_and_mha_have_the_same_sizes() -> None:
-    see_the_same_sizes("base")
-
-
 # Rows named after multi30k are that row with other numbers.
 @pytest.mark.parametrize("row", [*ROWS, *(row for row in SMALL_ROWS if "30k_" not in row)])
 @pytest.mark.usefixtures("unconverted")
@@ -58,22 +50,6 @@ def see_the_same_sizes(row: str) -> None:
     assert stock_layer.normalize_before == mha_layer.normalize_before
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.usefixtures("unconverted")
-def test_every_kind_is_built(kind: str) -> None:
-    model = build(kind)
-    assert {type(_sublayer(model, place)) for place in PLACES} == {KINDS[kind]}
-
-
-def test_every_kind_is_in_the_configuration() -> None:
-    """Several in one, since converting takes long."""
-    places = ("encoder_attention", "decoder_attention", "cross_attention")
-    for at in range(0, len(KINDS), len(places)):
-        named = dict(zip(places, [*KINDS][at:], strict=False))
-        model = models.configuration("mha", SETTINGS, "float32", as_words(named)).model
-        assert {name: model[name] for name in named} == named
-
-
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])
 def test_half_precision_asks_for_no_tpu_and_works_without_gpu(variant: str, dtype: str) -> None:
     cfg = models.configuration(variant, SETTINGS, dtype)
@@ -85,19 +61,7 @@ def test_half_precision_asks_for_no_tpu_and_works_without_gpu(variant: str, dtyp
         assert cfg.common.fp16_no_flatten_grads
 
 
-def test_weights_depend_on_the_seed_alone() -> None:
-    torch.manual_seed(5)
-    one = build("mha").state_dict()
-    torch.manual_seed(6)
-    assert all(torch.equal(weight, one[name]) for name, weight in build("mha").state_dict().items())
-
-
 def test_weight_bytes_count_shared_weights_once() -> None:
     model = build("mha")
     assert models.weight_bytes(model) == 4 * total_parameters(model)
     assert models.weight_bytes(model.half()) == 2 * total_parameters(model)
-
-
-def test_an_unknown_row_lists_the_right_ones() -> None:
-    with pytest.raises(UserError, match=r"unknown row 'huge'; choose one of: base, 16x32"):
-        models.sizes("huge")

@@ -60,18 +60,6 @@ def results(bench: str, **variants):
     }
 
 
-def test_generation() -> None:
-    text = markdown(results("generation", stock=result(1.0), mhe_mul=result(2.5)))
-    assert "- processor: P\n- torch: T\n- settings: row base" in text
-    assert "| beam 5, source length 100, dtype float32 | 1.00 | 2.50 |" in text
-    (row,) = [line for line in text.splitlines() if line.startswith("| mhe_mul")]
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells == [
-        *("mhe_mul", "2 [1.5, 2.5]", "4", "2.50 [2.40, 2.60]", "0.5 [0.4, 0.6]", "25.0%"),
-        *("1.25", "1.50", "3", "0.5", "3.0", "1.0", "-", "2.0"),
-    ]
-
-
 def test_where_generation_spends_its_time() -> None:
     parts = {part: number / 100 for number, part in enumerate(PARTS, start=1)}  # 0.01 to 0.07 s
     of_time = {"total": 2.0, "reorder": 0.5, **parts}
@@ -122,7 +110,3 @@ def test_memory_is_compared_with_mhas() -> None:
     assert cells[1:] == ["40.0", "-25.0", "0.0", "75.0", "-"]
     del given["cells"][0]["variants"]["mha"]
     assert "| 80.0 " in markdown(given)
-
-
-def test_label() -> None:
-    assert label(CELL) == "beam 5, source length 100, dtype float32"

@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench import run as command
 from fairseq_mhe.bench.turns import Outcome
 from fairseq_mhe.common.errors import UserError
@@ -73,10 +71,6 @@ def run(*words: str) -> None:
     command.run(parse(*words))
 
 
-def cells_of(bench: str, *words: str) -> list[Any]:
-    return list(command.BENCHMARKS[bench].cells(parse(bench, "--device", "cpu", *words)))
-
-
 @pytest.mark.parametrize("bench", BENCHMARKS)
 def test_from_end_to_end(
     bench: str, tmp_path: Path, workers_here: None, capsys: pytest.CaptureFixture[str]
@@ -114,22 +108,6 @@ def test_from_end_to_end(
         assert ours["arithmetic_limit"] > 1
         assert ours["weight_bytes"] < stock["weight_bytes"]
     assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
-
-
-def test_int8_is_measured_beside_each_kind(tmp_path: Path, workers_here: None) -> None:
-    run(
-        "generation",
-        *SMALL,
-        *BENCHMARKS["generation"],
-        "--int8",
-        "--repetitions",
-        "1",
-        "--out",
-        str(tmp_path / "x"),
-    )
-    for entry in json.loads((tmp_path / "x.json").read_text())["cells"]:
-        assert list(entry["variants"]) == ["stock", "mhe_mul", "mhe_mul_int8"]
-        assert entry["variants"]["mhe_mul_int8"]["status"] == "ok"
 
 
 def fake_measure(log: list[Any], stop_after: int | None = None):
@@ -181,47 +159,6 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_measured_anew(
     assert [cell["length"] for cell in log[3:]] == [3, 4, 5]
 
 
-def test_what_was_measured_with_other_code_is_not_mixed_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = (
-        "generation",
-        *SMALL,
-        "--lengths",
-        "3,4",
-        "--beams",
-        "2",
-        "--batch-sizes",
-        "1",
-        "--out",
-        f"{tmp_path}/r",
-    )
-    log: list[Any] = []
-    monkeypatch.setattr(command, "measure", fake_measure(log, stop_after=1))
-    with pytest.raises(KeyboardInterrupt):
-        run(*words)
-    monkeypatch.setattr(command, "software", lambda: {"fairseq_mhe source": "changed"})
-    monkeypatch.setattr(command, "measure", fake_measure(log))
-    run(*words)
-    assert [cell["length"] for cell in log] == [3, 3, 4]
-
-
-def test_by_default_everything_that_was_asked_for_is_compared() -> None:
-    assert parse("generation").attention == list(KINDS)
-    cells = cells_of("generation")
-    assert {cell["beam"] for cell in cells} == {1, 5}
-    assert {(cell["length"], cell["source_length"]) for cell in cells} == {
-        (25, 25),
-        (100, 100),
-        (400, 400),
-    }
-    cells = cells_of("attention", "--dtype", "all")
-    assert {cell["length"] for cell in cells} == {32, 64, 128, 256, 512, 1024}
-    assert {cell["length"] * cell["batch"] for cell in cells} == {2048}
-    assert {cell["dtype"] for cell in cells} == {"float32", "bf16", "fp16"}
-    assert cells_of("training") == [{"max_tokens": 1024, "dtype": "float32"}]
-
-
 def test_the_command_line_measures_the_same_again() -> None:
     args = parse(
         "generation", *SMALL, "--source-length", "7", "--ctranslate2", "--out", "with space.json"
@@ -247,35 +184,3 @@ def test_what_cannot_work_ends_before_anything_is_measured(
 ) -> None:
     with pytest.raises(UserError, match=message):
         run("generation", *words)
-
-
-def test_no_gpu_ends_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="torch sees no GPU"):
-        run("training", "--device", "cuda")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ("generation", "--attention", "mha,nonsense"),
-            "unknown 'nonsense'; choose of: mha, mhe_mul",
-        ),
-        (("generation", "--beams", "0"), "'0' is no whole number of at least 1"),
-        (("generation", "--batch-sizes", "1,x"), "'x' is no whole number"),
-        (("generation", "--vocab-size", "8"), "'8' is no whole number of at least 16"),
-        (
-            ("attention", "--places", "nowhere"),
-            "unknown 'nowhere'; choose of: encoder, decoder, cross",
-        ),
-        (("attention", "--seconds", "-1"), "'-1' is no positive number of seconds"),
-        (("attention", "--dtype", "int8"), "unknown 'int8'; choose of: float32, bf16, fp16"),
-    ],
-)
-def test_bad_values_list_the_right_ones(
-    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        parse(*words)
-    assert message in capsys.readouterr().err

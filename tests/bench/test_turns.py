@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fairseq_mhe.bench.generation import GenerationBenchmark
-from fairseq_mhe.bench.turns import DIED, OK, OUT_OF_MEMORY, Outcome, measure, quartiles, summaries
+from fairseq_mhe.bench.turns import DIED, OK, OUT_OF_MEMORY, Outcome, measure, summaries
 from fairseq_mhe.bench.worker import OutOfMemoryError, Session, translated_errors, workers
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.bench.conftest import make_settings
@@ -89,11 +89,6 @@ def test_without_stock_there_is_no_ratio() -> None:
     found = summaries({"stock": Outcome(OUT_OF_MEMORY), "mha": Outcome(seconds={"total": [1.0]})})
     assert found["mha"]["relative"] is None
     assert "rate" not in found["mha"]
-
-
-def test_quartiles() -> None:
-    assert quartiles([5.0]) == [5.0, 5.0]
-    assert quartiles([4.0, 1.0, 2.0, 3.0, 5.0]) == [2.0, 4.0]
 
 
 class Counting:

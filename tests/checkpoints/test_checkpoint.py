@@ -14,11 +14,10 @@ from fairseq import checkpoint_utils
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
-from fairseq_mhe.checkpoints.safe_load import plain
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import sublayers
 from tests.fixtures.checkpoints import flat_options, save, stir
-from tests.fixtures.models import SIZES, logits, make_model
+from tests.fixtures.models import logits, make_model
 
 
 def same_logits(one: torch.nn.Module, other: torch.nn.Module) -> bool:
@@ -123,15 +122,3 @@ def test_weights_that_are_not_finite_are_refused_with_their_name(tmp_path: Path)
     path = save(tmp_path / "diverged.pt", model, attention="mhe_mul")
     with pytest.raises(UserError, match=r"diverged.pt: the weight decoder.layers.0.fc1.bias has"):
         open_source(path)
-
-
-def test_plain() -> None:
-    value = {"a": argparse.Namespace(b=(1, 2.5, None)), 3: Path("x"), "t": True}
-    assert plain(value) == {"a": {"b": [1, 2.5, None]}, "3": "x", "t": True}
-
-
-def test_sides_of_different_width(tmp_path: Path) -> None:
-    options = {"attention": "mhe_mul", "encoder_embed_dim": 2 * SIZES["encoder_embed_dim"]}
-    options["share_all_embeddings"] = False
-    model = make_model(**options)
-    assert same_logits(open_source(save(tmp_path / "a.pt", model, **options)).model, model)

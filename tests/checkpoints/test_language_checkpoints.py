@@ -10,9 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe import cli
-from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.quiet import quiet_fairseq
 from tests.fixtures.language import (
     FAMILIES,
@@ -91,21 +89,6 @@ def test_scales_that_fairseq_loses_are_not_folded(
     assert "has no stock form: fairseq's own loses them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arch", [LM[0], LM[1]])
-def test_a_table_narrower_than_the_model_opens(arch: str, tmp_path: Path) -> None:
-    options = {"decoder_input_dim": 8, "decoder_output_dim": 8}
-    path = make_checkpoint(tmp_path / "in.pt", arch, **options)
-    assert logits(open_source(path).model).isfinite().all()
-
-
-def test_stock_checkpoints_open_as_ours(family: tuple, tmp_path: Path) -> None:
-    path = make_checkpoint(tmp_path / "stock.pt", family[1])
-    source = open_source(path)
-    assert source.stock
-    assert source.attention == {family[2]: "mha"}
-    torch.testing.assert_close(logits(source.model), logits(by_fairseq(path)), rtol=0, atol=2e-5)
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -128,33 +111,6 @@ def test_a_stock_checkpoint_is_converted(
         torch.testing.assert_close(logits(converted), logits(by_fairseq(path)), rtol=0, atol=1e-3)
 
 
-def test_inspect_tells_what_it_is(
-    family: tuple, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = make_checkpoint(tmp_path / "in.pt", family[0], attention="mhe_mul")
-    cli.main(["inspect", str(path)])
-    told = capsys.readouterr().out
-    # two layers of 3 C d + 3 n d + n d C
-    assert f"{family[2]} attention" in told
-    assert f"mhe_mul, {2 * (3 * 16 * 4 + 3 * 4 * 4 + 16 * 16):,} parameters" in told
-    assert "cross attention" not in told
-    total = sum(p.numel() for p in make_language_model(family[0], attention="mhe_mul").parameters())
-    assert f"{total:,} (float32)" in told
-
-
-def test_average_is_the_mean(family: tuple, tmp_path: Path) -> None:
-    models = [make_language_model(family[0], seed=seed) for seed in (1, 2)]
-    paths = [
-        str(save_language_model(tmp_path / f"{index}.pt", family[0], model))
-        for index, model in enumerate(models)
-    ]
-    cli.main(["average", *paths, "--output", str(tmp_path / "mean.pt")])
-    mean = open_source(tmp_path / "mean.pt").model.state_dict()
-    for name, value in models[0].state_dict().items():
-        expected = (value.double() + models[1].state_dict()[name].double()) / 2
-        torch.testing.assert_close(mean[name].double(), expected)
-
-
 def test_trained_heads_stay(tmp_path: Path) -> None:
     model = make_language_model(ROBERTA[0])
     model.register_classification_head("sentence_classification_head", num_classes=3)
@@ -163,33 +119,3 @@ def test_trained_heads_stay(tmp_path: Path) -> None:
     folded = torch.load(tmp_path / "out.pt")["model"]
     name = "classification_heads.sentence_classification_head.out_proj.weight"
     assert torch.equal(folded[name], model.state_dict()[name])
-
-
-def test_what_is_for_translation_only_says_so(tmp_path: Path) -> None:
-    source = open_source(make_checkpoint(tmp_path / "in.pt", LM[0]))
-    with pytest.raises(
-        UserError, match=r"is for translation models, but .*in.pt is a transformer_lm"
-    ):
-        source.only_translation("to-ctranslate2")
-
-
-@pytest.mark.parametrize(
-    ("family", "option", "value"),
-    [(LM, "decoder_embed_dim", "wide"), (ROBERTA, "encoder_attention_heads", 0)],
-)
-def test_options_that_make_no_model_are_one_line(
-    family: tuple, option: str, value: Any, tmp_path: Path
-) -> None:
-    for arch in family[:2]:
-        path = make_checkpoint(tmp_path / "in.pt", arch)
-        state = torch.load(path)
-        state["cfg"]["model"][option] = value
-        torch.save(state, path)
-        with pytest.raises(UserError, match=str(path)):
-            open_source(path)
-
-
-def test_every_kind_opens(family: tuple, tmp_path: Path) -> None:
-    for kind in KINDS:
-        path = make_checkpoint(tmp_path / "in.pt", family[0], attention=kind)
-        assert open_source(path).attention == {family[2]: kind}

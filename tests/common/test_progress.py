@@ -46,15 +46,6 @@ def test_rows_fit_a_narrow_terminal(now: list[float]) -> None:
     assert "…" not in row
 
 
-def test_finished_rows_are_not_repeated() -> None:
-    console = screen(terminal=False)
-    with Board("updates", console=console) as board:
-        board.add("done", 5, 5)
-        board.add("waiting", 5)
-        board.lines()
-    assert text_of(console) == "  waiting: 0/5 updates, left: not known yet\n"
-
-
 def planned(terminal: bool) -> tuple[Board, Console]:
     """A board of four cells whose names are known beforehand."""
     console = screen(terminal, 100)
@@ -85,13 +76,6 @@ def test_elsewhere_the_cells_at_work_have_lines() -> None:
     assert lines[0] == "  1 of 4 done"
     assert lines[1].startswith("  a: training 600/1000, loss 5.25, 1000 tokens/s, left: ")
     assert lines[2:] == ["  b: translating 0/30, left: not known yet"]
-
-
-def test_a_note_stays_until_there_is_another() -> None:
-    board, console = planned(terminal=False)
-    board.update("a", 999)
-    board.lines()
-    assert "  a: training 999/1000, loss 5.25, 1000 tokens/s, left" in text_of(console)
 
 
 def test_names_and_notes_are_shown_as_they_are() -> None:
@@ -133,12 +117,3 @@ def test_in_lines_long_work_is_told_of_now_and_then_and_its_end_once(now: list[f
         "  learn: 30/40 lines, left: 0:00:10",
         "  learn: 40/40 lines, took 0:00:40",
     ]
-
-
-def test_units_are_counted_one_by_one() -> None:
-    console = screen(terminal=False)
-    with Board("turns", console=console) as board:
-        board.add("a", 2)
-        board.advance("a")
-        board.advance("a")
-    assert text_of(console) == "  a: 2/2 turns, took 0:00:00\n"

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
-from fairseq_mhe.common.errors import ErrorExit, UserError, exit_status, one_line
+from fairseq_mhe.common.errors import ErrorExit, UserError, one_line
 from studies.__main__ import build_parser
 
 
@@ -34,19 +32,6 @@ def test_a_message_is_one_printable_line(text: str) -> None:
     assert line == str(UserError(text)) == ErrorExit(text).message
 
 
-def test_what_is_clean_stays() -> None:
-    text = "cannot read /a  b/für/模型.pt: 'x' is no number"
-    assert one_line(text) == text
-
-
-def test_a_commands_error_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    def refuse() -> int:
-        raise UserError("tar: \x1b[1mfirst\n  second\n")
-
-    assert exit_status("command", refuse) == 2
-    assert capsys.readouterr().err == "command: error: tar: \\x1b[1mfirst second\n"
-
-
 @pytest.mark.parametrize("words", [["score", "x\x1b[31m\ny"], ["\x1b[31mno\ncommand"]])
 def test_argparse_prints_no_escape_codes(
     words: list[str], capsys: pytest.CaptureFixture[str]
@@ -54,23 +39,6 @@ def test_argparse_prints_no_escape_codes(
     with pytest.raises(SystemExit):
         cli.main(words)
     assert "\x1b" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("protocol", [2, 4, None])
-def test_torch_does_not_warn_before_our_line(
-    tmp_path: Path, protocol: int | None, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Of a plain pickle, and of a cut file in torch's older format."""
-    path = tmp_path / "it.pt"
-    if protocol is None:
-        torch.save({"model": {}}, path, _use_new_zipfile_serialization=False)
-        path.write_bytes(path.read_bytes()[:-30])
-    else:
-        path.write_bytes(pickle.dumps({"model": {}}, protocol))
-    assert cli.main(["inspect", str(path)]) == 2
-    error = capfd.readouterr().err
-    assert error.startswith(f"fairseq-mhe inspect: error: {path} is truncated or no")
-    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -112,26 +80,6 @@ def test_no_option_names_a_python_function(name: str, word: str) -> None:
             except argparse.ArgumentError as error:
                 refusals.append(str(error.message))
     assert not [told for told in refusals if told.startswith("invalid ")]
-
-
-def test_text_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    line = ["attention-map", "m.pt", "--data", "d", "--out", "o.svg", "--sentence", "caf\udce9"]
-    with pytest.raises(SystemExit):
-        cli.main(line)
-    assert capsys.readouterr().err.endswith("--sentence: 'caf\\udce9' is not valid UTF-8\n")
-
-
-def test_a_link_to_itself_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    for words in (["fold", str(tmp_path / "loop"), "o.pt"], ["evaluate", str(tmp_path / "loop")]):
-        with pytest.raises(SystemExit):
-            cli.main(words)
-        assert capsys.readouterr().err.endswith("loop' is a link that leads back to itself\n")
-
-
-def test_a_path_may_be_any_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["inspect", str(tmp_path / "caf\udce9.pt")]) == 2
-    assert "caf\\udce9.pt does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -6,7 +6,6 @@ The end-to-end part beside tests/experiments, where run-table and quickstart are
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 import shutil
 import subprocess
@@ -19,9 +18,7 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.common import files
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.runs import generation
 from fairseq_mhe.runs.run import read_run
 from tests.fixtures.processes import kill
@@ -109,22 +106,6 @@ def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Pa
         assert (run / "model.pt").is_file()
         first, second = starts(run)
         assert (first, int(second) > 0) == ("0", True)
-
-
-def test_a_full_disk_does_not_hide_why_a_step_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    def fail() -> None:
-        monkeypatch.setattr(files.os, "replace", full)
-        raise UserError("its last words")
-
-    with pytest.raises(UserError) as failed:
-        Steps(tmp_path).perform("train", {}, [], fail)
-    told = "No space left on device: make room and give the same command again (its last words)"
-    assert str(failed.value).endswith(told)
 
 
 class Killed(BaseException):

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, write_text
+from fairseq_mhe.common.files import write_text
 
 
 def _pipe(path: Path) -> None:
@@ -42,31 +41,3 @@ def test_what_is_no_regular_file_stays(
         write_text(Path("there"), "text")
     assert Path("there").lstat() == before
     assert list(tmp_path.iterdir()) == [tmp_path / "there"]
-
-
-@pytest.mark.parametrize("path", ["", ".", "..", "/"])
-def test_what_names_no_file_is_refused_before_work(path: str) -> None:
-    with pytest.raises(UserError, match="cannot write"), atomic_path(Path(path)):
-        pytest.fail("work began")
-
-
-def test_a_file_and_a_link_to_one_are_replaced(tmp_path: Path) -> None:
-    write_text(tmp_path / "file", "old")
-    (tmp_path / "link").symlink_to("file")
-    write_text(tmp_path / "link", "new")
-    assert (tmp_path / "file").read_text() == "old"
-    assert (tmp_path / "link").read_text() == "new"
-
-
-def test_a_folder_for_runs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``--out ''`` trained in the current folder."""
-    monkeypatch.chdir(tmp_path)
-    for words in (
-        ["quickstart", "--out", ""],
-        ["train", "tiny", "mha", "--data", "d", "--out", ""],
-        ["run-table", "--data", "d", "--out="],
-    ):
-        with pytest.raises(SystemExit) as ended:
-            cli.main(words)
-        assert ended.value.code == 2
-    assert list(tmp_path.iterdir()) == []

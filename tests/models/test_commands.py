@@ -129,24 +129,6 @@ def test_training_options(folder: Path, tmp_path: Path, options: str) -> None:
     assert (tmp_path / "run" / "checkpoint_last.pt").exists()
 
 
-def test_training_is_quiet(folder: Path, tmp_path: Path) -> None:
-    done = train(folder, tmp_path / "run", fresh=True)
-    assert "Warning" not in done.stderr + done.stdout
-
-
-def test_post_norm(folder: Path, tmp_path: Path) -> None:
-    words = [
-        "--arch",
-        "transformer_mhe_base",
-        "--encoder-embed-dim",
-        "16",
-        "--decoder-embed-dim",
-        "16",
-    ]
-    done = train(folder, tmp_path / "run", *words, "--encoder-layers", "1", "--decoder-layers", "1")
-    assert "num_updates 2" in done.stderr + done.stdout
-
-
 def test_the_command_that_convert_prints(folder: Path, tmp_path: Path) -> None:
     post_norm = ["--arch", "transformer_mhe_multi30k", "--encoder-layers", "2"]
     sizes = ["--decoder-layers", "2", "--encoder-ffn-embed-dim", "512"]
@@ -186,22 +168,6 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
 )
 def test_generation_translates_every_sentence(folder: Path, kind: str, options: str) -> None:
     assert hypotheses(generate(folder, *options.split(), kind=kind)) == list(range(SENTENCES))
-
-
-def test_sampling(folder: Path) -> None:
-    output = generate(
-        folder, *["--sampling", "--sampling-topk", "5", "--beam", "3", "--nbest", "3"]
-    )
-    assert hypotheses(output) == sorted([*range(SENTENCES)] * 3)
-
-
-def test_forced_prefixes_are_kept(folder: Path) -> None:
-    output = generate(folder, "--beam", "3", "--prefix-size", "2")
-    targets = dict(re.findall(r"^T-(\d+)\t(.*)$", output, re.MULTILINE))
-    found = dict(re.findall(r"^H-(\d+)\t\S+\t(.*)$", output, re.MULTILINE))
-    assert {k: v.split()[:2] for k, v in found.items()} == {
-        k: v.split()[:2] for k, v in targets.items()
-    }
 
 
 def test_alignments_are_printed(folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.models.answers import AnswerSpanConfig, AnswerSpanCriterion, passage
+from fairseq_mhe.models.answers import AnswerSpanConfig, AnswerSpanCriterion
 from fairseq_mhe.models.heads import ANSWER_HEAD, CLASS_HEAD, WORDS_HEAD
 from tests.fixtures.language import make_language_model, sentences
 from tests.fixtures.models import make_dictionary
@@ -54,14 +54,6 @@ def test_spans_are_read_as_means(model: Any) -> None:
         torch.testing.assert_close(found[row], head(model, WORDS_HEAD, read))
 
 
-@torch.no_grad()
-def test_fairseqs_head_is_its_own(model: Any) -> None:
-    tokens = sentences()
-    features, _ = model(tokens, features_only=True)
-    found, _ = model(tokens, features_only=True, classification_head_name=CLASS_HEAD)
-    torch.testing.assert_close(found, head(model, CLASS_HEAD, features[:, 0]))
-
-
 def windows() -> Tensor:
     """``<s> question </s> </s> passage </s>``, padded: passages from 5 to 8, and from 4 to 5."""
     words = make_dictionary()
@@ -69,11 +61,6 @@ def windows() -> Tensor:
     return torch.tensor(
         [[bos, 7, 8, end, end, 9, 10, 11, 12, end], [bos, 7, end, end, 9, 10, end, pad, pad, pad]]
     )
-
-
-def test_the_passage_is_what_follows_the_second_end() -> None:
-    places = [row.nonzero().flatten().tolist() for row in passage(windows(), end=2)]
-    assert places == [[5, 6, 7, 8], [4, 5]]
 
 
 @torch.no_grad()

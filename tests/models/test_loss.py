@@ -94,13 +94,6 @@ def test_a_word_that_cannot_be_is_torchs_loss(batch: tuple[Tensor, Tensor]) -> N
     torch.testing.assert_close(leaves[1].grad, leaves[0].grad)
 
 
-def test_without_gradients_it_is_the_same(batch: tuple[Tensor, Tensor]) -> None:
-    with torch.no_grad():
-        made = LabelSmoothedCrossEntropyByRows(TASK, False, 0.1)
-        found, _ = made.compute_loss(Model(), (batch[0], None), {"target": batch[1]})
-    assert found == losses(LabelSmoothedCrossEntropyByRows, *batch)[0]
-
-
 @pytest.mark.parametrize("report_accuracy", [False, True])
 def test_the_gradient_takes_the_place_of_logits_that_nothing_reads_again(
     batch: tuple[Tensor, Tensor], report_accuracy: bool

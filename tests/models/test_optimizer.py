@@ -153,16 +153,6 @@ def test_it_goes_on_from_a_checkpoint() -> None:
     assert len(again.optimizer.state) == len(list(model.parameters()))
 
 
-def test_in_bfloat16_the_full_precision_copies_are_told_apart_too() -> None:
-    model = make_model(attention="mhe_mul").bfloat16()
-    cfg = configuration("adam_mhe", "--head-embedding-weight-decay", "2", "--bf16", "--cpu")
-    optimizer = optim.FP16Optimizer.build_optimizer(cfg, list(model.parameters()))
-    rest, embeddings = optimizer.param_groups
-    assert (len(embeddings["params"]), embeddings["weight_decay"]) == (18, 2.0)
-    assert all(parameter.dtype == torch.float32 for parameter in embeddings["params"])
-    assert len(rest["params"]) == len(list(model.parameters())) - 18
-
-
 def test_without_head_embeddings_it_is_refused() -> None:
     with pytest.raises(
         SystemExit, match="adam_mhe finds no head embeddings: take mhe_mul or mhe_add"

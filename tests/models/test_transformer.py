@@ -4,7 +4,6 @@ about bad options.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,9 +15,6 @@ import torch
 from torch import nn
 
 from fairseq_mhe.attention import KINDS, Attention
-from fairseq_mhe.attention.mha import MultiheadAttention
-from fairseq_mhe.attention.mhe import MHEAdd, MHEMul
-from fairseq_mhe.models.options import check_options
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 # float32 with sums in another order over two layers of width 16; logits are around 1.
@@ -73,13 +69,6 @@ def test_training_on_gpus_has_the_same_gradients(
     expected, *found = gradients
     for each in found:
         torch.testing.assert_close(each, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_each_place_has_its_kind() -> None:
-    model = make_model(attention="mha", encoder_attention="mhe_add", cross_attention="mhe_mul")
-    assert {type(layer.self_attn) for layer in model.encoder.layers} == {MHEAdd}
-    assert {type(layer.self_attn) for layer in model.decoder.layers} == {MultiheadAttention}
-    assert {type(layer.encoder_attn) for layer in model.decoder.layers} == {MHEMul}
 
 
 def test_options_reach_the_attention() -> None:
@@ -193,13 +182,6 @@ def test_a_search_asks_the_device_once_a_step(
     assert len(questions) <= count + steps - 1
 
 
-def test_a_search_whose_order_is_known_asks_nothing(attention: str, questions: list[str]) -> None:
-    """One hypothesis of one sentence."""
-    model, batch = make_model(attention=attention), make_batch(sentences=1)
-    assert decoder_steps([model], batch, beam_size=1) > 3
-    assert questions == []
-
-
 def test_in_inference_mode_all_layers_ask_once(questions: list[str]) -> None:
     model, batch = make_model(attention="mha"), make_batch(sentences=3)
     with torch.inference_mode():
@@ -208,42 +190,6 @@ def test_in_inference_mode_all_layers_ask_once(questions: list[str]) -> None:
         model.decoder(batch["src_tokens"][:, :1], encoder_out=memory, incremental_state=state)
         model.decoder.reorder_incremental_state_scripting(state, torch.tensor([2, 0, 1]))
     assert questions == ["tolist"]
-
-
-def test_arbitrary_orders_of_encoder_output() -> None:
-    model, batch = make_model(attention="mha"), make_batch(sentences=3)
-    memory = model.encoder(batch["src_tokens"], batch["src_lengths"])["encoder_out"][0]
-    out = model.encoder(batch["src_tokens"], batch["src_lengths"])
-    out = model.encoder.reorder_encoder_out(out, torch.tensor([2, 0]))
-    torch.testing.assert_close(out["encoder_out"][0], memory[:, [2, 0]])
-    out = model.encoder.reorder_encoder_out(out, torch.tensor([0, 1]))
-    torch.testing.assert_close(out["encoder_out"][0], memory[:, [2, 0]])
-    out = model.encoder(batch["src_tokens"], batch["src_lengths"])
-    out = model.encoder.reorder_encoder_out(out, torch.tensor([0, 0, 1, 1, 2, 2]))
-    torch.testing.assert_close(out["encoder_out"][0], memory)
-    mixed = model.encoder.reorder_encoder_out(out, torch.tensor([5, 0]))
-    torch.testing.assert_close(mixed["encoder_out"][0], memory[:, [2, 0]])
-    kept = model.encoder.reorder_encoder_out(out, torch.tensor([4, 5]))
-    torch.testing.assert_close(kept["encoder_out"][0], memory[:, [2]])
-
-
-def test_ensemble_of_different_kinds() -> None:
-    models = [
-        make_model(attention="mha"),
-        make_model(attention="mhe_mul", seed=2),
-        make_model("transformer", seed=3),
-    ]
-    batch = make_batch()
-    found = search(models, batch)
-    eos = make_dictionary().eos()
-    tokens = found[0][0]["tokens"]
-    previous = torch.cat((torch.tensor([eos]), tokens[:-1])).unsqueeze(0)
-    probabilities = [
-        m(batch["src_tokens"][:1], batch["src_lengths"][:1], previous)[0].softmax(-1)
-        for m in models
-    ]
-    scores = torch.stack(probabilities).mean(0).log()[0, torch.arange(len(tokens)), tokens]
-    torch.testing.assert_close(found[0][0]["positional_scores"], scores, rtol=0, atol=1e-5)
 
 
 def test_weights_are_computed_only_where_asked(attention: str) -> None:
@@ -287,13 +233,6 @@ def test_layers_to_keep_prunes() -> None:
     )
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
-def test_half_precision_search_runs(attention: str, half: torch.dtype) -> None:
-    model = make_model(attention=attention).to(half)
-    for hypotheses in search([model], make_batch()):
-        assert torch.isfinite(torch.stack([h["score"] for h in hypotheses])).all()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -321,13 +260,6 @@ def test_bad_options_end_in_one_line(options: dict, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("attention", KINDS)
-def test_checking_options_moves_no_random_state(attention: str) -> None:
-    before = torch.get_rng_state()
-    check_options(argparse.Namespace(attention=attention))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize(
     "other", [{"attention": "mha"}, {"encoder_ffn_embed_dim": 64}, {"encoder_layers": 1}]
 )
@@ -348,13 +280,3 @@ def test_a_tied_table_is_no_output_of_an_adaptive_softmax() -> None:
     )
     other.load_state_dict(one.state_dict())
     assert torch.equal(other.decoder.embed_tokens.weight, one.decoder.embed_tokens.weight)
-
-
-def test_state_dict_round_trip(attention: str) -> None:
-    one, other, batch = (
-        make_model(attention=attention),
-        make_model(attention=attention, seed=9),
-        make_batch(),
-    )
-    other.load_state_dict(one.state_dict())
-    torch.testing.assert_close(other(**batch)[0], one(**batch)[0], rtol=0, atol=0)
