@@ -129,13 +129,19 @@ def arch_name(row: str) -> str:
 
 
 @functools.cache
-def option_names(model_name: str) -> frozenset[str]:
-    """The options of a model of ours: those that it declares, and what its architectures set."""
+def option_names(model_name: str, on_command_line: bool = False) -> frozenset[str]:
+    """The options of a model of ours: those that it declares, and what its architectures set.
+
+    ``on_command_line``: of fairseq-train only.
+    """
     model: Any = MODEL_REGISTRY[model_name]
     parser, filled = argparse.ArgumentParser(), argparse.Namespace()
     model.add_args(parser)
     ARCH_CONFIG_REGISTRY[model_name](filled)
-    names = {*vars(filled), *(action.dest for action in parser._actions), "tokens_per_sample"}
+    flags = {action.dest for action in parser._actions}
+    if on_command_line:
+        return frozenset(flags)
+    names = {*vars(filled), *flags, "tokens_per_sample"}
     return frozenset(names | {declared.name for declared in fields(model.CONFIG)})
 
 

@@ -188,12 +188,6 @@ def check_options(
     for name, feature in UNSUPPORTED.items():
         if getattr(args, name, None):
             raise ValueError(f"{model} does not support {feature}: leave it out")
-    if model == MODEL_NAME and getattr(args, "tie_adaptive_weights", False):
-        raise ValueError(f"{model} has no adaptive input to tie: leave --tie-adaptive-weights out")
-    if model == MODEL_NAME:
-        check_tied(args, "decoder_embed_dim")
-    for side in {"encoder", "decoder"} & set(places):
-        _check_layers_to_keep(args, side)
     with torch.device("meta"):  # sublayers without memory, which draw no random numbers
         for place in chosen:
             build_place(args, place)
@@ -208,41 +202,6 @@ def draw_as_before(args: Any, places: Sequence[str] = tuple(PLACES)) -> None:
     """
     for place in (*places, *places):
         build_place(args, place)
-
-
-def check_tied(args: Any, words: str) -> None:
-    """See that an output that is tied to the table of words is as wide as that.
-
-    ``words``: the option of the table's width. An adaptive softmax has widths of its own.
-
-    Raises:
-        ValueError: it is not.
-    """
-    shared = ("share_all_embeddings", "share_decoder_input_output_embed")
-    adaptive = ("adaptive_input", "adaptive_softmax_cutoff")
-    tied, untied = (
-        any(getattr(args, name, None) for name in names) for names in (shared, adaptive)
-    )
-    of_words, output = getattr(args, words, None), getattr(args, "decoder_output_dim", None)
-    both = isinstance(of_words, int) and isinstance(output, int)  # else as wide as the decoder
-    if tied and not untied and both and of_words != output:
-        raise ValueError(
-            f"--decoder-output-dim is {output}, and --{words.replace('_', '-')}, which the output "
-            f"shares its table with, {of_words}: give one width, or tie no embeddings"
-        )
-
-
-def _check_layers_to_keep(args: Any, side: str) -> None:
-    kept, layers = getattr(args, f"{side}_layers_to_keep", None), getattr(args, f"{side}_layers", 6)
-    if kept is None:
-        return
-    words = kept.split(",")
-    numbers = {int(word) for word in words if word.isdecimal() and len(word) < 10}
-    if len(numbers) < len(words) or max(numbers) >= layers:
-        raise ValueError(
-            f"--{side}-layers-to-keep {kept}: give numbers from 0 to {layers - 1}, each once, with "
-            "commas between"
-        )
 
 
 def build_place(args: Any, place: str) -> Attention:

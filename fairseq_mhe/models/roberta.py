@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import Any, Self
 
 from fairseq.data import Dictionary
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoderModel, register_model
 from fairseq.models.roberta import RobertaEncoder, RobertaModel
 from fairseq.models.transformer import TransformerConfig
@@ -14,11 +13,8 @@ from fairseq.modules.transformer_sentence_encoder import init_bert_params
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.common.cpu import keep_freed_memory
-from fairseq_mhe.common.errors import one_clear_line
-from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.heads import HEADS
-from fairseq_mhe.models.options import OnePlaceConfig, check_options, draw_as_before, plain_options
+from fairseq_mhe.models.options import OnePlaceConfig, check_options
 from fairseq_mhe.models.stacks import AnyKind, Encoder
 
 NAME = "roberta_mhe"
@@ -83,6 +79,7 @@ class RobertaMHEModel(AnyKind, RobertaModel):
     projections that it starts at zero (a content term) start as the kind says, as in translation.
     """
 
+    PLACES = PLACES
     CONFIG = OnePlaceConfig
     check = staticmethod(check_roberta)
 
@@ -90,7 +87,6 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         # Not RobertaModel's constructor, which would redraw a kind's own parameters too.
         FairseqEncoderModel.__init__(self, encoder)
         self.args = args
-        self.int8_generation = bool(args.int8_generation)
         _start_as_bert(self)
         self.classification_heads = nn.ModuleDict()
 
@@ -120,26 +116,20 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         features, extra = super().forward(src_tokens, *args, **kwargs)
         return head(features, spans=spans), extra
 
-    @staticmethod
-    def add_args(parser: argparse.ArgumentParser) -> None:
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """fairseq's options of RoBERTa and ours."""
         RobertaModel.add_args(parser)
-        gen_parser_from_dataclass(parser, OnePlaceConfig(), delete_default=True)
+        super().add_args(parser)
 
     @classmethod
-    def build_model(cls, args: Any, task: Any) -> RobertaMHEModel:
-        """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
-        keep_freed_memory()
-        options = plain_options(args)
-        with one_clear_line(ValueError):
-            draw_as_before(options, PLACES)
-            if not hasattr(options, "max_positions"):
-                if not hasattr(options, "tokens_per_sample"):
-                    options.tokens_per_sample = task.max_positions()
-                options.max_positions = options.tokens_per_sample
-            model = cls(options, _Encoder(options, task.source_dictionary))
-        quicken_dropout(model)
-        return model
+    def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
+        """Called by `build_model`; as many positions as a block has tokens, unless given."""
+        if not hasattr(options, "max_positions"):
+            if not hasattr(options, "tokens_per_sample"):
+                options.tokens_per_sample = task.max_positions()
+            options.max_positions = options.tokens_per_sample
+        return cls(options, _Encoder(options, task.source_dictionary))
 
 
 def _start_as_bert(model: nn.Module) -> None:

@@ -9,39 +9,8 @@ from typing import Any
 from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_mhe.common.arguments import as_words
+from fairseq_mhe.models.architectures import option_names
 from fairseq_mhe.models.families import TRANSLATION, Family, family_of
-from fairseq_mhe.models.options import OPTIONS
-
-#: Options that are part of a model beside its row and kind of attention, with fairseq's defaults.
-_OTHERS = {
-    "share_all_embeddings": False,
-    "share_decoder_input_output_embed": False,
-    "activation_fn": "relu",
-    "layernorm_embedding": False,
-    "no_scale_embedding": False,
-    "encoder_learned_pos": False,
-    "decoder_learned_pos": False,
-    "no_cross_attention": False,
-    "no_token_positional_embeddings": False,
-    "no_decoder_final_norm": False,
-    "merge_src_tgt_embed": False,
-    "untie_weights_roberta": False,
-    "max_positions": 512,
-    "adaptive_softmax_cutoff": None,
-    "adaptive_softmax_factor": 4,
-    "adaptive_input": False,
-    "adaptive_input_cutoff": None,
-    "adaptive_input_factor": 4,
-    "tie_adaptive_weights": False,
-    "tie_adaptive_proj": False,
-    **dict.fromkeys(("scale_fc", "scale_attn", "scale_heads", "scale_resids"), False),
-}
-#: What has a size of weights only where another option says so.
-_POSITIONS = {
-    "max_source_positions": "encoder_learned_pos",
-    "max_target_positions": "decoder_learned_pos",
-}
-_WIDTHS = ("decoder_input_dim", "decoder_output_dim")  # default: as wide as the decoder
 
 
 @dataclass(frozen=True)
@@ -80,34 +49,23 @@ def _family(options: Mapping[str, Any]) -> Family:
 
 
 def training_flags(options: Mapping[str, Any]) -> list[str]:
-    """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours."""
+    """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours.
+
+    Dropout and heads of tasks, which are no part of the model, are left out.
+    """
     family = _family(options)
     row = nearest_row(options, on_command_line=True)
-    usual = argparse.Namespace(**_OTHERS)
-    if family is not TRANSLATION:  # whose architectures say nothing of these
-        usual = argparse.Namespace()
-        ARCH_CONFIG_REGISTRY[family.arch(row.name)](usual)
-    others = {
-        name: options.get(name)
-        for name, default in _OTHERS.items()
-        if options.get(name) not in (None, getattr(usual, name, default))
-    }
-    if "share_all_embeddings" in others:
-        others.pop("share_decoder_input_output_embed", None)
-    if "decoder" in family.places:  # else it is RoBERTa, whose --max-positions says it
-        others |= {name: options.get(name) for name, on in _POSITIONS.items() if options.get(on)}
-    if family is not TRANSLATION:
-        wide = options.get("decoder_embed_dim")
-        others |= {name: options[name] for name in _WIDTHS if options.get(name, wide) != wide}
-    ours = {
-        name: options.get(name)
-        for name, (_, field) in OPTIONS.items()
-        if options.get(name) != field.default
-    }
-    given = {"attention": options.get("attention"), **row.differences, **others, **ours}
-    # A reference to an option of the task, such as ${task.tokens_per_sample}, is no value.
-    known = {name: value for name, value in given.items() if str(value)[:2] != "${"}
-    return as_words({"arch": family.arch(row.name), **known})
+    usual = argparse.Namespace()
+    ARCH_CONFIG_REGISTRY[family.arch(row.name)](usual)
+    given = {"attention": options.get("attention")}
+    for name in sorted(option_names(family.name, on_command_line=True)):
+        value = options.get(name)
+        if value is None or "drop" in name or "checkpoint_heads" in name:
+            continue
+        # A reference to an option of the task, such as ${task.tokens_per_sample}, is no value.
+        if value != getattr(usual, name, None) and not str(value).startswith("${"):
+            given[name] = value
+    return as_words({"arch": family.arch(row.name), **given})
 
 
 def fine_tuning_line(output: Path, options: Mapping[str, Any]) -> str:

@@ -1,11 +1,13 @@
 """fairseq's encoder and decoder with their attention built by the registry, for any model."""
 
+import argparse
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import (
@@ -25,9 +27,11 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.base import trains_on_gpu
 from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
 from fairseq_mhe.models.activation import Activation, quickened
-from fairseq_mhe.models.options import build_place
+from fairseq_mhe.models.dropout import quicken_dropout
+from fairseq_mhe.models.options import build_place, draw_as_before, plain_options
 from fairseq_mhe.models.packed import pack_linears
 
 #: alignment_layer that matches no layer: no attention weights are computed.
@@ -265,10 +269,13 @@ class Decoder(TransformerDecoderBase):
 
 
 class AnyKind(BaseFairseqModel):
-    """What our models do alike: fast generation, and clear words about checkpoints of others.
+    """What our models do alike: options, building, fast generation, loading checkpoints.
 
     It stands before fairseq's class among a model's bases.
     """
+
+    #: Where its attention sits: of ``options.PLACES``.
+    PLACES: tuple[str, ...]
 
     #: The dataclass of the model's options.
     CONFIG: type[FairseqDataclass]
@@ -276,6 +283,31 @@ class AnyKind(BaseFairseqModel):
     check: Callable[[Any], None]
     #: Generate on a CPU with large weights rounded to 8-bit integers.
     int8_generation = False
+    #: The options that it was built from.
+    args: argparse.Namespace
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """The options, without defaults, so that an architecture's values apply."""
+        gen_parser_from_dataclass(parser, cls.CONFIG(), delete_default=True)
+
+    @classmethod
+    def build_model(cls, cfg: Any, task: Any) -> Self:
+        """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
+        keep_freed_memory()
+        options = plain_options(cfg)
+        with one_clear_line(ValueError, AssertionError):  # an assertion: cut-offs beyond the words
+            draw_as_before(options, cls.PLACES)
+            model = cls.assemble(options, task)
+        model.args = options
+        model.int8_generation = bool(options.int8_generation)
+        quicken_dropout(model)
+        return model
+
+    @classmethod
+    def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
+        """The model of options that are whole."""
+        raise NotImplementedError
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Called before generation, on every layer too."""

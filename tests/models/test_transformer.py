@@ -234,33 +234,6 @@ def test_layers_to_keep_prunes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha, mhe_mul"),
-        ({"cross_attention": "nonsense"}, "unknown attention 'nonsense'"),
-        ({"encoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
-        (
-            {"attention": "mha", "head_embedding_std": 0.1},
-            "--head-embedding-std has no effect on --attention mha",
-        ),
-        (
-            {"attention": "mhe_add", "head_embedding_offset": 1.0},
-            "--head-embedding-offset has no effect",
-        ),
-        ({"attention_head_dim": -1}, "head_dim must be positive, not -1"),
-        ({"quant_noise_pq": 0.1}, "does not support quantisation noise"),
-        ({"quant_noise_scalar": 0.1}, "does not support quantisation noise"),
-        ({"tie_adaptive_weights": True}, "has no adaptive input to tie"),
-        ({"cross_self_attention": True}, "does not support --cross-self-attention"),
-    ],
-)
-def test_bad_options_end_in_one_line(options: dict, message: str) -> None:
-    with pytest.raises(SystemExit, match="fairseq-mhe: error: .*" + message) as caught:
-        make_model(**options)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     "other", [{"attention": "mha"}, {"encoder_ffn_embed_dim": 64}, {"encoder_layers": 1}]
 )
 def test_a_checkpoint_of_another_model_is_refused_in_one_line(other: dict) -> None:
