@@ -10,7 +10,7 @@ import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import positive, seed, some_of
+from fairseq_mhe.common.arguments import at_least, positive, seed, some_of
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     updates, told = QUICKSTART.training.updates, "updates of each training (default: %(default)s)"
     add("--updates", type=positive, default=updates, metavar="N", help=told)
     told = "use about N pairs of the corpus only, for a trial"
-    add("--limit", type=positive, metavar="N", help=told)
+    add("--limit", type=at_least(10), metavar="N", help=told)
     told = "what is scored; valid is for tuning"
     add("--subset", choices=("test", "valid"), default="test", help=told)
     add("--cpu", action="store_true", help="do not use a GPU")

@@ -5,14 +5,13 @@ however often it occurs; one that two integrations have is none. Every tenth is 
 in the text either.
 """
 
-import bz2
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
 from fairseq_mhe.prepare.clean import normalise
-from fairseq_mhe.prepare.corpora.home_assistant import CORPUS
+from fairseq_mhe.prepare.corpora.home_assistant import read_rows
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import prepare_task
@@ -20,20 +19,16 @@ from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text import write_lines
 
 _TASK = TASKS["integration"]
-_HELD_OUT = 10  # every so manyth message
+_HELD_OUT = 10  # every 10th message
 #: Split, integration, message.
 Row = tuple[str, str, str]
 
 
-def read_messages(path: Path = CORPUS) -> list[Row]:
-    """The table's English messages, normalised, in its order."""
-    rows = []
-    with bz2.open(path, "rt", encoding="utf-8") as lines:
-        next(lines)
-        for line in lines:
-            split, integration, english, _ = line.rstrip("\n").split("\t")
-            rows.append((split, integration, normalise(english)))
-    return rows
+def read_messages() -> list[Row]:
+    """The English messages, normalised, in their order."""
+    return [
+        (split, integration, normalise(english)) for split, integration, english, _ in read_rows()
+    ]
 
 
 def examples(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
@@ -44,19 +39,19 @@ def examples(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
         if split == "train":
             owners[message.lower()].add(integration)
             written.setdefault(message.lower(), message)
-    found: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
+    sets: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
     number = 0
     for key, integrations in owners.items():
         (integration, *others) = sorted(integrations)
         if not others and integration in (_TASK.labels or ()):
             split = "train" if number % _HELD_OUT else "dev"
-            found[split].append((written[key], integration))
+            sets[split].append((written[key], integration))
             number += 1
-    return found
+    return sets
 
 
 def documents(rows: Iterable[Row], split: str, left_out: set[str]) -> list[str]:
-    """A split's lines, an empty one before each integration's, without some messages."""
+    """The lines of a split without some messages, and an empty line before each integration."""
     lines: list[str] = []
     before = None
     for where, integration, message in rows:
