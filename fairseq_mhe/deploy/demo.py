@@ -1,6 +1,8 @@
 """``fairseq-mhe demo``: a local page on which models translate side by side."""
 
 import argparse
+import os
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -12,7 +14,7 @@ from matplotlib.image import imread
 from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
-from fairseq_mhe.deploy.bundle import open_bundle
+from fairseq_mhe.deploy.bundle import Bundle, open_bundle
 from fairseq_mhe.deploy.engine import FAIRSEQ
 from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
 from fairseq_mhe.deploy.trained import Trained, read_bundle
@@ -23,19 +25,25 @@ from fairseq_mhe.report.attention_map import attention_map, draw, encode
 EXAMPLE = "Failed to connect."
 
 
-class DemoModel:
-    """A bundle for fairseq in memory, on the CPU; another one raises UserError."""
+def fairseq_bundle(folder: Path) -> Bundle:
+    """A bundle whose attention can be drawn; raises UserError for one of another format."""
+    bundle = open_bundle(folder)
+    if bundle.format != FAIRSEQ:
+        raise UserError(f"{folder} is a bundle for {bundle.format}: export one for fairseq")
+    return bundle
 
-    def __init__(self, folder: Path) -> None:
-        bundle = open_bundle(folder)
-        if bundle.format != FAIRSEQ:
-            raise UserError(f"{folder} is a bundle for {bundle.format}: export one for fairseq")
+
+class DemoModel:
+    """A bundle for fairseq in memory, on the CPU."""
+
+    def __init__(self, folder: str) -> None:
+        bundle = fairseq_bundle(Path(folder))
         self.trained: Trained = read_bundle(bundle)
         self.translator = Translator(self.trained.loaded(FairseqEngine(self.trained, cpu=True)))
         self.name = f"{bundle.facts['row']}, {self.trained.source.attention_words}"
         self.show(EXAMPLE)  # the first translation takes longer
 
-    def show(self, sentence: str) -> list[Any]:
+    def show(self, sentence: str) -> tuple[str, str, Any]:
         """The translation, its time and cache in words, and a picture of the cross-attention."""
         trained, (longest_source, longest_target) = self.trained, self.trained.positions
         task = TranslationTask(TranslationConfig(), *trained.dictionaries)
@@ -53,30 +61,28 @@ class DemoModel:
             source.size(1), target.size(1), beam=trained.decoding.beam
         )
         facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache at the end: {cache:,} bytes"
-        return [line, facts, (255 * picture).astype("uint8")]
+        return line, facts, picture
 
 
-def page(models: list[DemoModel]) -> Any:
-    """A box for a sentence, and a column for each model."""
-    import gradio
+def page(folders: list[str]) -> None:
+    """A box for a sentence, and a column for each model; streamlit calls it at each change."""
+    import streamlit as st
 
-    def show(sentence: str) -> list[Any]:
-        try:
-            return [value for model in models for value in model.show(sentence)]
-        except UserError as error:
-            raise gradio.Error(str(error)) from None
-
-    columns = []
-    with gradio.Blocks(title="fairseq-mhe", analytics_enabled=False) as blocks:
-        box = gradio.Textbox(EXAMPLE, label="A sentence")
-        button = gradio.Button("Translate")
-        with gradio.Row():
-            for model in models:
-                with gradio.Column():
-                    columns += [gradio.Textbox(label=model.name), gradio.Markdown(), gradio.Image()]
-        button.click(show, box, columns)
-        box.submit(show, box, columns)
-    return blocks
+    st.set_page_config(page_title="fairseq-mhe", layout="wide")
+    load = st.cache_resource(show_spinner="Loading ...")(DemoModel)
+    sentence = st.text_input("A sentence", EXAMPLE)
+    for column, folder in zip(st.columns(len(folders)), folders, strict=True):
+        with column:
+            model = load(folder)
+            st.subheader(model.name)
+            try:
+                translation, facts, picture = model.show(sentence)
+            except UserError as error:
+                st.error(str(error))
+                continue
+            st.text(translation)
+            st.caption(facts)
+            st.image(picture)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,12 +90,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "bundles of the format fairseq (fairseq-mhe export), a column each"
     parser.add_argument("bundles", nargs="+", type=Path, metavar="BUNDLE", help=help_)
     help_ = "port of this machine (default: %(default)s)"
-    parser.add_argument("--port", type=at_least(1, 65535), default=7860, metavar="N", help=help_)
+    parser.add_argument("--port", type=at_least(1, 65535), default=8501, metavar="N", help=help_)
     parser.add_argument("--open", action="store_true", help="open a browser")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Serve the page on this machine only, until Ctrl-C."""
-    require("gradio")
-    models = [DemoModel(path) for path in args.bundles]
-    page(models).launch(server_name="127.0.0.1", server_port=args.port, inbrowser=args.open)
+    """Become the server of the page, on this machine only, until Ctrl-C."""
+    require("streamlit")
+    for path in args.bundles:
+        fairseq_bundle(path)
+    options = {
+        "server.address": "127.0.0.1",
+        "server.port": args.port,
+        "server.headless": str(not args.open).lower(),
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+    }
+    words = [f"--{name}={value}" for name, value in options.items()]
+    line = [sys.executable, "-m", "streamlit", "run", __file__, *words, "--", *args.bundles]
+    os.execv(sys.executable, [str(word) for word in line])  # noqa: S606 - Ctrl-C ends the server
+
+
+if __name__ == "__main__":  # streamlit runs this file
+    page(sys.argv[1:])
