@@ -59,7 +59,7 @@ SUBCOMMANDS = {name: entry for group in _GROUPS.values() for name, entry in grou
 
 
 #: Subcommands that register our models with fairseq themselves, if they need them at all.
-_WITHOUT_FAIRSEQ = ("translate",)
+_WITHOUT_FAIRSEQ = ("params", "translate")
 
 
 def _overview() -> str:

@@ -27,6 +27,7 @@ FLOORS = (
 OPTIONAL = {
     "fairseq_mhe.convert.shared_heads": "ctranslate2",
     "fairseq_mhe.deploy.fairseq_engine": "fairseq",
+    "fairseq_mhe.experiments.row_counts": "fairseq_mhe.models",  # which needs fairseq
 }
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 
@@ -96,7 +97,7 @@ def test_what_is_imported_late_needs_an_optional_package(module: str, package: s
     path = PACKAGE.parent / f"{module.replace('.', '/')}.py"
     top = ast.parse(path.read_text(encoding="utf-8")).body
     needed = [node.module or "" for node in top if isinstance(node, ast.ImportFrom)]
-    assert package in {name.split(".")[0] for name in needed}
+    assert any(name == package or name.startswith(f"{package}.") for name in needed)
 
 
 def test_programs_beside_the_package_are_not_imported_by_it() -> None:

@@ -1,22 +1,23 @@
 """``fairseq-mhe params``: parameters of the paper's rows and setting, counted in what is built."""
 
 import argparse
-import itertools
 import json
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import positive
+import fairseq_mhe
+from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import SETTINGS, VOCABULARY, build_on_meta, build_setting
-from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
-from fairseq_mhe.models.options import size_options
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
 
+#: The counts, which spare the seconds that building every row with every kind takes.
+STORED = Path(__file__).with_name("parameters.json")
 #: Columns of a table that goes to a file or a pipe: no number is cut short.
 WIDTH = 120
 
@@ -28,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--setting",
-        choices=SETTINGS,
+        choices=["bert-base"],
         help="count the attention of the paper's pre-trained models instead, and recompute PRR "
         "and PEoP",
     )
-    words = f"joined vocabulary of the totals (default: {VOCABULARY})"
-    parser.add_argument("--vocab-size", type=positive, metavar="N", help=words)
+    words = "joined vocabulary of the totals (default: the paper's)"
+    parser.add_argument("--vocab-size", type=at_least(5), metavar="N", help=words)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -43,49 +44,54 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(
             f"--vocab-size changes totals only, and {option} prints none: leave one of them out"
         )
-    vocabulary = VOCABULARY if args.vocab_size is None else args.vocab_size
+    counts = _counts()
     if args.json and args.setting:
-        print(json.dumps({args.setting: _of_setting(args.setting)}, indent=2))
+        print(json.dumps({args.setting: counts["settings"][args.setting]["attention"]}, indent=2))
     elif args.json:
-        counts: dict[str, dict[str, int]] = {}
-        for row, kind in _rows_and_kinds():
-            counts.setdefault(row, {})[kind] = attention_parameters(build_on_meta(row, kind))
-        print(json.dumps(counts, indent=2))
+        rows = {
+            row: {kind: count["attention"] for kind, count in kinds.items()}
+            for row, kinds in counts["rows"].items()
+        }
+        print(json.dumps(rows, indent=2))
     else:
         console = Console()
         if not console.is_terminal:
             console.width = max(console.width, WIDTH)
         if args.setting:
-            console.print(*_setting_tables(args.setting))
+            console.print(*_setting_tables(args.setting, counts["settings"][args.setting]))
         else:
-            console.print(_table(vocabulary))
+            console.print(_table(counts["rows"], args.vocab_size or counts["vocabulary"]))
 
 
-def _rows_and_kinds() -> Iterator[tuple[str, str]]:
-    return itertools.product((*ROWS, *SMALL_ROWS), KINDS)
+def _counts() -> dict[str, Any]:
+    """The stored counts; counted anew if there are other kinds of attention."""
+    stored: dict[str, Any] = read_json(STORED)
+    attention = sys.modules.get("fairseq_mhe.attention")  # a --user-dir adds kinds to it
+    kinds = list(stored["rows"]["base"]) if attention is None else list(attention.KINDS)
+    if stored["modules"] == modules_of_kinds() and kinds == list(stored["rows"]["base"]):
+        return stored
+    fairseq_mhe.register()
+    from fairseq_mhe.experiments.row_counts import count_all
+
+    return count_all()
 
 
-def _of_setting(setting: str) -> dict[str, int]:
-    """Attention parameters of a setting with each kind."""
-    return {kind: attention_parameters(build_setting(setting, kind)) for kind in KINDS}
+def modules_of_kinds() -> list[str]:
+    """The names of the files that define kinds of attention, without importing them."""
+    folder = Path(fairseq_mhe.__file__).with_name("attention")
+    return sorted(path.stem for path in folder.glob("*.py"))
 
 
-def _setting_tables(setting: str) -> Iterator[Table]:
+def _setting_tables(setting: str, counted: dict[str, Any]) -> Iterator[Table]:
     """The parameters of a setting's attention, and the paper's figures of merit from them."""
-    size, counts = SETTINGS[setting], _of_setting(setting)
-    chosen = [
-        f"{kind}: {option.name} {getattr(build_setting(setting, kind)[0], option.name)}"
-        for option, kinds in size_options().values()
-        for kind in kinds
-    ]
-    sizes = f"{size.sublayers} sublayers, width {size.embed_dim}, {size.heads} heads, no biases"
+    counts = counted["attention"]
     table = _empty(
         ("attention", "a sublayer", "attention parameters", "published (M)"),
-        title=f"{setting}: {sizes}",
-        caption=", ".join(chosen),
+        title=f"{setting}: {counted['sizes']}, no biases",
+        caption=counted["own"],
     )
     for kind, count in counts.items():
-        each = f"{count // size.sublayers:,}"
+        each = f"{count // counted['sublayers']:,}"
         table.add_row(kind, each, f"{count:,}", BERT_BASE.get(kind, ""))
     yield table
     table = _empty(
@@ -115,23 +121,23 @@ def _empty(headings: Sequence[str], title: str, caption: str) -> Table:
     return table
 
 
-def _table(vocabulary: int) -> Table:
+def _table(rows: dict[str, dict[str, dict[str, int]]], vocabulary: int) -> Table:
     words = f"totals with a joined vocabulary of {vocabulary:,}; cache in float32"
     table = Table("row", "attention", title=f"Attention without biases; {words}")
     counted = ("total parameters", "KV bytes/target token", "/source token")
     for name in ("attention parameters", "published (M)", *counted):
         table.add_column(name, justify="right")
-    for row, kind in _rows_and_kinds():
-        printed = published(row, kind)
-        model = build_on_meta(row, kind, vocabulary)
-        cache = cache_bytes(model)
-        counts = (total_parameters(model), cache.per_target_token, cache.per_source_token)
-        table.add_row(
-            row,
-            kind,
-            f"{attention_parameters(model):,}",
-            printed.parameters if printed else "",
-            *(f"{count:,}" for count in counts),
-            end_section=kind == list(KINDS)[-1],
-        )
+    for row, kinds in rows.items():
+        for kind, count in kinds.items():
+            printed = published(row, kind)
+            table.add_row(
+                row,
+                kind,
+                f"{count['attention']:,}",
+                printed.parameters if printed else "",
+                f"{count['without_words'] + vocabulary * count['width']:,}",
+                f"{count['per_target_token']:,}",
+                f"{count['per_source_token']:,}",
+            )
+        table.add_section()
     return table

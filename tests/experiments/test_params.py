@@ -4,9 +4,7 @@ from.
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -14,9 +12,10 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import params
+from fairseq_mhe.experiments.row_counts import count_all
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import VOCABULARY, build_on_meta, build_setting
-from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.models.build import build_on_meta, build_setting
+from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.report import published as report
 from fairseq_mhe.report.published import published
 
@@ -37,15 +36,23 @@ BERT_BASE = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def built_once() -> Iterator[None]:
-    """Every row with every kind is built once for all tests here."""
-    once = functools.cache(build_on_meta)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            params, "build_on_meta", lambda row, kind, size=VOCABULARY: once(row, kind, size)
-        )
-        yield
+def test_the_stored_counts_are_those_of_the_models() -> None:
+    stored = json.loads(params.STORED.read_text())
+    assert stored == count_all(), "run python -m fairseq_mhe.experiments.row_counts"
+    for size in (1000, stored["vocabulary"]):
+        count = stored["rows"]["base"]["mhe_mul"]
+        total = total_parameters(build_on_meta("base", "mhe_mul", size))
+        assert count["without_words"] + size * count["width"] == total
+
+
+def test_a_kind_of_another_module_is_counted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = {"settings": {"bert-base": {"attention": {"mine": 7}}}}
+    monkeypatch.setattr("fairseq_mhe.experiments.row_counts.count_all", lambda: few)
+    monkeypatch.setattr("fairseq_mhe.attention.KINDS", {**KINDS, "mine": None})
+    found = json.loads(printed(capsys, "--setting", "bert-base", "--json"))
+    assert found == {"bert-base": {"mine": 7}}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
