@@ -119,7 +119,8 @@ class Attention(FairseqIncrementalState, nn.Module):
     _kept: dict[str, Tensor] | None = None
     #: It has head embeddings, which ``--optimizer adam_mhe`` treats apart.
     head_embeddings = False
-    #: ``queries`` is linear, by ``query_weight``, and ``keys_values`` is ``k_proj`` and ``v_proj``.
+    #: ``queries`` is linear, by ``query_weight``, and ``keys_values`` is ``k_proj`` and ``v_proj``;
+    #: what else a kind computes in training on a GPU is its ``apart``.
     projects_together = False
     #: Keys and values are one and the same tensor, cached once.
     keys_are_values = False
@@ -202,6 +203,21 @@ class Attention(FairseqIncrementalState, nn.Module):
     def query_weight(self) -> tuple[Tensor, Tensor | None]:
         """Weight (H d, C) and bias (H d,) of all that `queries` does, where that is linear."""
         return self.q_proj.weight, self.q_proj.bias
+
+    def apart(
+        self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values from their projections, in training on a GPU.
+
+        Where the projections are not all that a kind does, they become heads of equal widths, for
+        torch's fused kernels.
+
+        Args:
+            q: (B, H or 1, T, d).
+            k, v: (B, Hk, S, d), (B, Hv, S, d).
+            padding: (B, S), true where a key is padding.
+        """
+        return q, k, v
 
     @classmethod
     def fold_together(cls, sublayers: Sequence[Any]) -> None:
@@ -326,7 +342,10 @@ class Attention(FairseqIncrementalState, nn.Module):
         if isinstance(attn_mask, Tensor) and attn_mask.dtype == torch.uint8:
             attn_mask = attn_mask.bool()
         if self.projects_together and incremental_state is None and trains_on_gpu(query):
-            q, k, v = self._projected_together(query, query if self.self_attention else key)
+            q, k, v = self.apart(
+                *self._projected_together(query, query if self.self_attention else key),
+                key_padding_mask,
+            )
         else:
             k, v, key_padding_mask = self._keys_values_and_padding(
                 query, key, value, key_padding_mask, incremental_state, static_kv
@@ -355,7 +374,7 @@ class Attention(FairseqIncrementalState, nn.Module):
     def _projected_together(
         self, query: Tensor, memory: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """What `queries` and `keys_values` give, by one product for each input.
+        """All projections, by one product for each input.
 
         On a GPU a small model's training takes as long as its kernels take to start.
 

@@ -9,13 +9,15 @@ came before, from Nguyen & Joty 2018 on.
 Parameters without biases: C d + kdim d + vdim d + 3 n d + n d C; of ``mha_conv`` 2 C n d + kdim n d
 + vdim n d + 3 n d.
 
-The filters act per channel, so they move to the queries, and keys are cached as they are.
+The filters act per channel, so they move to the queries, and keys are cached as they are. Training
+on a GPU filters the keys of each head instead: that starts fewer kernels, and heads stay d wide.
 """
 
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import pad
 
 from fairseq_mhe.attention.base import Attention, shared_projection_init, split_heads
 from fairseq_mhe.attention.written_out import WrittenOut
@@ -29,6 +31,7 @@ class _FilteredKeys(Attention):
 
     no_heads = "it reads keys together with those before them"
     linear_heads = False
+    projects_together = True
     taps: nn.Parameter  # (n, 3, d), e_ij
 
     def add_taps(self) -> None:
@@ -41,6 +44,17 @@ class _FilteredKeys(Attention):
         """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap, for `neighbours`."""
         projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
         return (projected.unsqueeze(3) * self.taps.unsqueeze(1)).flatten(3)
+
+    def apart(
+        self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """(B, 1 or n, T, d), (B, 1 or n, S, d) twice -> n heads each, with keys filtered."""
+        if padding is not None:
+            k = k.masked_fill(padding.bool()[:, None, :, None], 0.0)
+        together = pad(k, (0, 0, TAPS - 1, 0)).unfold(2, TAPS, 1)  # (B, 1 or n, S, d, 3)
+        taps = self.taps.flip(1).transpose(1, 2).unsqueeze(1)  # (n, 1, d, 3), the own key's last
+        k = (together * taps).sum(dim=4)  # (B, n, S, d)
+        return q.expand(-1, self.num_heads, -1, -1), k, v.expand(-1, self.num_heads, -1, -1)
 
     def written_out(self) -> WrittenOut:
         """Heads that read no key before their own, as after a conversion, are ordinary ones."""

@@ -79,7 +79,9 @@ def test_equals_the_plain_equation(
     torch.testing.assert_close(mean_weights, expected_weights.mean(0), **EXACT)
 
 
-def test_gradients_equal_the_plain_equations(kind: str, place: str) -> None:
+@pytest.mark.parametrize("gpu", [False, True])
+def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -> None:
+    """By the path for CPUs and by the one for GPUs, computed on the CPU."""
     layer = make_layer(kind, place)
     x, y = inputs(place)
     padding = right_padding(B, y.size(0))
@@ -88,7 +90,9 @@ def test_gradients_equal_the_plain_equations(kind: str, place: str) -> None:
     expected = torch.autograd.grad(
         EQUATIONS[kind](layer, x, y, mask)[0].square().sum(), arguments, allow_unused=True
     )
-    out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.Tensor, "is_cuda", property(lambda self: gpu))
+        out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=False)
     found = torch.autograd.grad(out.square().sum(), arguments, allow_unused=True)
     for one, other in zip(found, expected, strict=True):
         assert torch.isfinite(one).all()

@@ -58,12 +58,14 @@ def test_training_asks_no_more_than_it_must_and_gradients_stay_on_the_gpu(
             assert found == (CUDA, DTYPES[dtype], parameter.shape), name
 
 
-@pytest.mark.parametrize("kind", ["mha", "mhe_mul"])
-def test_kernels_that_an_update_starts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "most"), [("mha", 750), ("mhe_mul", 750), ("mhe_conv", 950)])
+def test_kernels_that_an_update_starts(
+    kind: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Row base in bf16, with its loss and optimizer. Small batches take as long as these starts.
 
     Stock fairseq starts 3,774; before attention, masks, factors and optimizer were joined, `mha`
-    started 1,463 and `mhe_mul` 2,021.
+    started 1,463 and `mhe_mul` 2,021; `mhe_conv` with wider keys 1,209.
     """
     words = ["no-data", "--arch", "transformer_mhe_base", "--attention", kind, "--bf16", "--cpu"]
     words += ["--optimizer", "adam_fused", "--lr", "0.1", "--clip-norm", "1", "--dropout", "0.1"]
@@ -88,7 +90,7 @@ def test_kernels_that_an_update_starts(kind: str, monkeypatch: pytest.MonkeyPatc
             optimizer.clip_grad_norm(1.0)
             optimizer.step()
     assert watch.asked == {PADDING: 1}
-    assert 500 < watch.started.total() <= 750
+    assert 500 < watch.started.total() <= most
 
 
 @every_kind
