@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,24 @@ DASHES = ("-", "--", "-.", ":")
 DPI = 200
 #: The least distance of two marks, as a share of the axis.
 _APART = 0.03
+#: The names of costs on an axis, and the unit they are shown in.
+_PARAMETERS = ("attention parameters (millions)", 1e6)
+_CACHE = ("key/value cache (KiB per generated token)", 1024)
 
-#: Name -> place on the horizontal axis, place on the vertical axis, half the error bar.
-Points = Mapping[str, tuple[float, float, float]]
-#: Series -> category -> value, bar below, bar above.
-Series = Mapping[str, Mapping[str, tuple[float, float, float]]]
+
+@dataclass(frozen=True)
+class Mark:
+    """A value of a series with its error bar; ``place``: a category, or a place on the axis.
+
+    ``hollow``: another value to compare with, drawn without filling.
+    """
+
+    series: str
+    place: Any
+    value: float
+    below: float = 0.0
+    above: float = 0.0
+    hollow: float | None = None
 
 
 def plot(summaries: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str) -> None:
@@ -36,59 +50,37 @@ def plot(summaries: Sequence[Row], curves: Mapping[str, Row], path: Path, title:
     figure = new_figure(title)
     left, middle, right = figure.subplots(1, 3)
     for index, (name, metrics) in enumerate(curves.items()):
-        updates, loss = zip(*metrics["valid"], strict=True) if metrics["valid"] else ((), ())
-        style = {**look(index), "linestyle": DASHES[index % len(DASHES)], "linewidth": 2}
-        left.plot(updates, loss, label=name, markersize=5, **style)
+        updates = [update for update, _ in metrics["valid"]]
+        losses = [loss for _, loss in metrics["valid"]]
+        left.plot(updates, losses, DASHES[index % len(DASHES)], label=name, **look(index))
     name_axes(left, "Learning curves", "updates", "validation loss (bits per subword)")
-    size = "attention parameters (millions)"
-    _bleu_against(middle, curves, summaries, "attention_parameters", 1e6)
-    name_axes(middle, "Quality against size", size, "BLEU (bars: 95% bootstrap)")
-    cache = "key/value cache (KiB per generated token)"
-    _bleu_against(right, curves, summaries, "kv_bytes_per_token", 1024)
-    name_axes(right, "Quality against cache", cache, "BLEU (grey: Pareto front)")
+    names = ("attention_parameters", "kv_bytes_per_token")
+    for axes, name, cost in zip((middle, right), names, (_PARAMETERS, _CACHE), strict=True):
+        label, unit = cost
+        marks = []
+        for series, summary in zip(curves, summaries, strict=True):
+            bar = summary["bleu_confidence"]
+            marks.append(Mark(series, summary[name] / unit, summary["bleu"], bar, bar))
+        draw_front(axes, [(mark.place, mark.value) for mark in marks])
+        draw_at_costs(axes, marks)
+        name_axes(axes, "Quality", label, "BLEU (bars: 95% bootstrap; grey: Pareto front)")
     add_legend(figure, right)
     save(figure, path)
 
 
-def _bleu_against(
-    axes: Axes, names: Mapping[str, Row], summaries: Sequence[Row], cost: str, unit: float
-) -> None:
-    points = {}
-    for name, summary in zip(names, summaries, strict=True):
-        if summary["p_value"] is not None and summary["prr"] is not None:
-            name += f" ({summary['prr']:.1f}% of MHA)"
-        points[name] = (summary[cost] / unit, summary["bleu"], summary["bleu_confidence"])
-    draw_front(axes, [(cost, bleu) for cost, bleu, _ in points.values()])
-    draw_points(axes, points)
-    axes.set_xlim(left=0, right=1.3 * max(place for place, *_ in points.values()))
-
-
 def plot_rows(summaries: Sequence[Row], path: Path, title: str) -> None:
     """Write a picture of several rows: BLEU and PRR of each cell, and the paper's."""
-    rows = list(dict.fromkeys(summary["row"] for summary in summaries))
-    kinds = dict.fromkeys(summary["attention"] for summary in summaries)
-    hollow = "; hollow: the paper's" if any(each["paper_bleu"] for each in summaries) else ""
-    figure = new_figure(title)
-    for axes, score in zip(figure.subplots(1, 2), ("bleu", "prr"), strict=True):
-        series: dict[str, dict[str, tuple[float, float, float]]] = {kind: {} for kind in kinds}
-        printed: dict[str, dict[str, float]] = {kind: {} for kind in kinds}
-        for summary in summaries:
-            kind, value, paper = summary["attention"], summary[score], summary[f"paper_{score}"]
-            if score == "prr" and summary["p_value"] is None:
-                continue
-            below = above = summary["bleu_confidence"]
-            if score == "prr":
-                below, above = value - summary["prr_low"], summary["prr_high"] - value
-            bars = value, max(0.0, below), max(0.0, above)
-            series[kind][summary["row"]] = bars
-            if paper:
-                printed[kind][summary["row"]] = paper
-        draw_beside(axes, rows, series, printed)
-    left, right = figure.axes
-    name_axes(left, "Quality", "row", f"BLEU (bars: 95% bootstrap{hollow})")
-    _mark_whole(right, "What is left of MHA's BLEU", "row", f"bars: 95% bootstrap{hollow}")
-    add_legend(figure, left)
-    save(figure, path)
+    bleus, shares = [], []
+    for summary in summaries:
+        kind, row, bar = summary["attention"], summary["row"], summary["bleu_confidence"]
+        bleus.append(Mark(kind, row, summary["bleu"], bar, bar, summary["paper_bleu"]))
+        if summary["p_value"] is not None:
+            prr = summary["prr"]
+            below = max(0.0, prr - summary["prr_low"])
+            above = max(0.0, summary["prr_high"] - prr)
+            shares.append(Mark(kind, row, prr, below, above, summary["paper_prr"]))
+    hollow = "; hollow: the paper's" if any(mark.hollow for mark in bleus) else ""
+    _draw_score_and_share(path, title, bleus, shares, f"bars: 95% bootstrap{hollow}")
 
 
 def plot_tasks(scores: Mapping[str, Mapping[str, Sequence[float]]], path: Path, title: str) -> None:
@@ -96,24 +88,29 @@ def plot_tasks(scores: Mapping[str, Mapping[str, Sequence[float]]], path: Path, 
 
     ``scores``: kind -> task -> scores of the seeds.
     """
-    tasks = list(next(iter(scores.values())))
-    base = {task: statistics.mean(values) for task, values in scores.get("mha", {}).items()}
-    series: dict[str, dict[str, tuple[float, float, float]]] = {}
-    percent: dict[str, dict[str, tuple[float, float, float]]] = {}
+    marks, shares = [], []
     for kind, of_kind in scores.items():
-        series[kind], percent[kind] = {}, {}
         for task, values in of_kind.items():
             mean, bar = statistics.mean(values), deviation(values) or 0.0
-            series[kind][task] = mean, bar, bar
-            if kind != "mha" and base.get(task, 0) > 0:  # a correlation of chance is 0
-                part = 100 / base[task]
-                percent[kind][task] = part * mean, part * bar, part * bar
+            marks.append(Mark(kind, task, mean, bar, bar))
+            base = statistics.mean(scores["mha"][task]) if "mha" in scores else 0.0
+            if kind != "mha" and base > 0:  # a correlation of chance is 0
+                bar = 100 * bar / base
+                shares.append(Mark(kind, task, 100 * mean / base, bar, bar))
+    _draw_score_and_share(path, title, marks, shares, "bars: standard deviation of seeds")
+
+
+def _draw_score_and_share(
+    path: Path, title: str, scores: Sequence[Mark], shares: Sequence[Mark], bars: str
+) -> None:
+    """Scores on the left, and on the right what is left of MHA's."""
     figure = new_figure(title)
     left, right = figure.subplots(1, 2)
-    draw_beside(left, tasks, series)
-    draw_beside(right, tasks, percent)
-    name_axes(left, "Score", "task", "score (bars: standard deviation of seeds)")
-    _mark_whole(right, "What is left of MHA's score", "task", "bars: as left, of the kind")
+    draw_beside(left, scores, scores)
+    draw_beside(right, shares, scores)
+    right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
+    name_axes(left, "Score", "", f"score ({bars})")
+    name_axes(right, "What is left of MHA's score", "", f"PRR, % ({bars})")
     add_legend(figure, left)
     save(figure, path)
 
@@ -126,17 +123,15 @@ def plot_perplexity(
     ``nats``: kind -> nats of the seeds; ``costs``: kind -> parameters, kind -> bytes a token.
     """
     figure = new_figure(title)
-    names = ("attention parameters (millions)", "key/value cache (KiB per token)")
-    sides = zip(figure.subplots(1, 2), costs, (1e6, 1024), names, strict=True)
-    for axes, cost, unit, name in sides:
-        points = {}
+    panels = figure.subplots(1, 2)
+    for axes, cost, (label, unit) in zip(panels, costs, (_PARAMETERS, _CACHE), strict=True):
+        marks = []
         for kind, values in nats.items():
-            mean, bar = statistics.mean(values), deviation(values) or 0.0
-            points[kind] = (cost[kind] / unit, mean, bar)
-        draw_points(axes, points)
-        name_axes(axes, "Loss", name, "nats per subword (bars: standard deviation)")
-        axes.set_xlim(left=0)
-    add_legend(figure, axes)
+            bar = deviation(values) or 0.0
+            marks.append(Mark(kind, cost[kind] / unit, statistics.mean(values), bar, bar))
+        draw_at_costs(axes, marks)
+        name_axes(axes, "Loss", label, "nats per subword (bars: standard deviation)")
+    add_legend(figure, panels[0])
     save(figure, path)
 
 
@@ -154,58 +149,61 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def look(index: int) -> dict[str, Any]:
-    """The colour and mark of a kind, by its place among them; used colours get other marks."""
+    """The colour and mark of a series, by its place among them; used colours get other marks."""
     mark = MARKS[(index + index // len(COLOURS)) % len(MARKS)]
     return {"color": COLOURS[index % len(COLOURS)], "marker": mark}
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:
     """The names of what ``axes`` show, beside all panels, where they hide nothing."""
+    handles, names = axes.get_legend_handles_labels()
+    unique = dict(zip(names, handles, strict=True))
     figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside right center", frameon=False, fontsize=12
+        list(unique.values()), list(unique), loc="outside right center", frameon=False, fontsize=12
     )
 
 
-def draw_points(axes: Axes, points: Points) -> None:
-    """A mark with an error bar for each name; marks at one place stand side by side."""
-    step = _APART * max(place for place, *_ in points.values())
+def draw_at_costs(axes: Axes, marks: Sequence[Mark]) -> None:
+    """Marks of one series each at their costs, from 0; those at one cost stand side by side."""
+    step = _APART * max(mark.place for mark in marks)
     taken: list[float] = []
-    for index, (name, (place, value, bar)) in enumerate(points.items()):
+    for index, mark in enumerate(marks):
+        place = mark.place
         while any(abs(place - other) < step for other in taken):
             place += step
         taken.append(place)
-        style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
-        axes.errorbar(place, value, yerr=bar, label=name, **style)
+        _draw(axes, mark, place, index)
+    axes.set_xlim(0, 1.15 * max(taken))
 
 
-def draw_beside(
-    axes: Axes,
-    categories: Sequence[str],
-    series: Series,
-    hollow: Mapping[str, Mapping[str, float]] | None = None,
-) -> None:
-    """Marks with error bars above each category, the series side by side.
+def draw_beside(axes: Axes, marks: Sequence[Mark], every: Sequence[Mark]) -> None:
+    """Marks above their categories, the series side by side.
 
-    ``hollow``: series -> category -> another value, drawn without filling.
+    ``every``: marks of all series and categories, which panels of one figure share.
     """
-    for index, (name, marks) in enumerate(series.items()):
-        shift = 0.6 * ((index + 0.5) / len(series) - 0.5)
-        style = {**look(index), "linestyle": "none", "markersize": 9}
-        places = [categories.index(category) + shift for category in marks]
-        values, below, above = zip(*marks.values(), strict=True) if marks else ((), (), ())
-        axes.errorbar(places, values, yerr=[below, above], label=name, capsize=4, **style)
-        others = (hollow or {}).get(name, {})
-        places = [categories.index(category) + shift for category in others]
-        axes.plot(places, list(others.values()), fillstyle="none", **style)
+    names = list(dict.fromkeys(mark.series for mark in every))
+    categories = list(dict.fromkeys(mark.place for mark in every))
+    for mark in marks:
+        index = names.index(mark.series)
+        shift = 0.6 * ((index + 0.5) / len(names) - 0.5)
+        _draw(axes, mark, categories.index(mark.place) + shift, index)
     axes.set_xticks(range(len(categories)), categories)
     axes.set_xlim(-0.5, len(categories) - 0.5)
+
+
+def _draw(axes: Axes, mark: Mark, place: float, index: int) -> None:
+    style = {**look(index), "linestyle": "none", "markersize": 9}
+    bars = [[mark.below], [mark.above]]
+    axes.errorbar([place], [mark.value], yerr=bars, label=mark.series, capsize=4, **style)
+    if mark.hollow:
+        axes.plot([place], [mark.hollow], fillstyle="none", **style)
 
 
 def draw_front(axes: Axes, points: Sequence[tuple[float, float]], sign: int = 1) -> None:
     """The Pareto front of (cost, quality) in grey; ``sign``: -1 where less is better."""
     front = pareto_front([(cost, sign * quality) for cost, quality in points])
-    costs, qualities = zip(*front, strict=True)
-    values = [sign * quality for quality in qualities]
+    costs = [cost for cost, _ in front]
+    values = [sign * quality for _, quality in front]
     axes.step(costs, values, where="post", color="#BBBBBB", linewidth=6, zorder=0)
 
 
@@ -216,12 +214,6 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
         if not front or quality > front[-1][1]:
             front.append((cost, quality))
     return front
-
-
-def _mark_whole(axes: Axes, title: str, x: str, bars: str) -> None:
-    """A line at all of MHA's score."""
-    axes.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
-    name_axes(axes, title, x, f"PRR, % ({bars})")
 
 
 def name_axes(axes: Axes, title: str, x: str, y: str) -> None:

@@ -17,8 +17,8 @@ from fairseq_mhe.report import plots
 from fairseq_mhe.report.plots import look, pareto_front, plot, plot_perplexity, plot_tasks
 
 POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1)
-#: Label, places, values, bars below and above.
-Drawn = list[tuple[str | None, list[float], list[float], list[list[float]]]]
+#: Label, place, value, bar below.
+Drawn = list[tuple[str, float, float, float]]
 
 
 @given(POINTS)
@@ -36,9 +36,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     real = Axes.errorbar
 
     def errorbar(self: Axes, x: Any, y: Any, yerr: Any = None, **style: Any) -> Any:
-        many = isinstance(x, list)
-        bars = [list(side) for side in yerr] if many else [[yerr], [yerr]]
-        calls.append((style["label"], *((list(x), list(y)) if many else ([x], [y])), bars))
+        calls.append((style["label"], *x, *y, *yerr[0]))
         return real(self, x, y, yerr=yerr, **style)
 
     monkeypatch.setattr(Axes, "errorbar", errorbar)
@@ -69,7 +67,7 @@ def test_error_bars_at_one_cost_stand_side_by_side(tmp_path: Path, drawn: Drawn)
     plot([summary] * 3, {key: {"valid": []} for key in "abc"}, tmp_path / "picture.png", "title")
     assert len(drawn) == 6
     for panel in (drawn[:3], drawn[3:]):
-        places = sorted(place for _, (place,), _, _ in panel)
+        places = sorted(place for _, place, _, _ in panel)
         assert min(b - a for a, b in itertools.pairwise(places)) >= 0.029 * places[0]
 
 
@@ -80,13 +78,14 @@ def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, dra
     }
     plot_tasks(scores, tmp_path / "tasks.png", "title")
     assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
-    mha, mhe, nothing, share = drawn
-    assert mha[0::2] == ("mha", [0.0, 52.0])
-    assert mha[3] == [pytest.approx([0, 8**0.5], abs=5e-5)] * 2  # of four digits
-    assert mhe[0::2] == ("mhe_mul", [4.0, 39.0])
-    assert mha[1] < mhe[1]  # side by side
-    assert nothing[:2] == ("mha", [])
-    assert share[1:3] == ([mhe[1][1]], [75.0])  # nothing of cola, where mha knows nothing
+    cola, rte, new_cola, new_rte, share = drawn
+    assert [(name, value) for name, _, value, _ in drawn[:4]] == [
+        *(("mha", 0.0), ("mha", 52.0)),
+        *(("mhe_mul", 4.0), ("mhe_mul", 39.0)),
+    ]
+    assert (cola[3], rte[3]) == pytest.approx((0, 8**0.5), abs=5e-5)  # of four digits
+    assert cola[1] < new_cola[1] < rte[1] < new_rte[1]  # side by side
+    assert share[:3] == ("mhe_mul", new_rte[1], 75.0)  # none of cola, where mha knows nothing
 
 
 def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn) -> None:
@@ -96,9 +95,9 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
     cache = {"mha": 4096, "mhe_mul": 1024, "sha": 2048}
     plot_perplexity(nats, (costs, cache), tmp_path / "loss.png", "title")
     assert (tmp_path / "loss.png").is_file()
-    assert [place for _, (place,), _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
-    assert [value for _, _, (value,), _ in drawn[:2]] == [2.1, 2.5]
-    assert [bars[0] for *_, bars in drawn[:3]] == [pytest.approx([0.1414]), [0.0], [0.0]]
+    assert [place for _, place, _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
+    assert [value for _, _, value, _ in drawn[:2]] == [2.1, 2.5]
+    assert [bar for *_, bar in drawn[:3]] == pytest.approx([0.1414, 0.0, 0.0])
 
 
 def test_every_kind_has_a_look_of_its_own() -> None:
