@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
@@ -30,7 +29,6 @@ from omegaconf import OmegaConf
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.models.build import build, make_task
 from tests.fixtures import checkpoints
 from tests.fixtures.models import make_model
@@ -280,15 +278,6 @@ def _no_gpu() -> int:
     raise RuntimeError("there is no GPU")
 
 
-def test_real_warnings_are_shown() -> None:
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        quieten_start_up()
-        warnings.warn("yours", DeprecationWarning, stacklevel=1)
-        warnings.warn("the data", UserWarning, stacklevel=1)
-    assert [str(w.message) for w in seen] == ["yours", "the data"]
-
-
 #: Runs each script in a fork of a process that has loaded torch and sklearn, which take longest;
 #: what all but the last say of errors is left out.
 _FORKS = """
@@ -361,16 +350,6 @@ def test_whole_words_are_masked(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):  # else fairseq has mended it: remove this fix
         task.load_dataset("train")
     MaskedLMTask.args = None
-
-
-@pytest.mark.parametrize("multiple", [8, 16])
-def test_no_block_of_text_is_lost(tmp_path: Path, multiple: int) -> None:
-    task = masked_lm_task(tmp_path, ["▁a", "▁b"])
-    task.load_dataset("train")
-    batches = task.get_batch_iterator(
-        task.dataset("train"), max_sentences=32, required_batch_size_multiple=multiple
-    ).frozen_batches
-    assert sorted(index for batch in batches for index in batch) == list(range(40))
 
 
 def test_lines_are_blocks_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
-import torch
 
 from fairseq_mhe.bench.generation import (
     CTRANSLATE2,
     PARTS,
     CTranslate2Workload,
     GenerationBenchmark,
-    storage_bytes,
 )
 from fairseq_mhe.models.counting import cache_bytes
 from tests.bench.conftest import make_settings
@@ -63,18 +61,6 @@ def test_nothing_is_kept_from_a_repetition_but_numbers() -> None:
     assert workload.repetition().keys() == first
     assert workload._model.decoder.reorder_incremental_state_scripting is not spied
     assert all(isinstance(value, int) for value in workload.facts().values())
-
-
-def test_storage_is_counted_once_and_whole() -> None:
-    block = torch.zeros(10, 4)
-    assert (
-        storage_bytes(
-            {"a": block, "b": [block[:2], block.T], "c": {"d": None}, "e": (torch.zeros(3),)}
-        )
-        == 172
-    )
-    assert storage_bytes(block[:1]) == 160
-    assert storage_bytes(None) == 0
 
 
 @pytest.mark.skipif(

@@ -13,12 +13,6 @@ from fairseq_mhe.bench.meters import PeakMemory, Stopwatch, attention_kernel, te
 
 MIB = 2**20
 CPU = torch.device("cpu")
-#: Kinds whose keys and values are kept in as many heads of the same width, which fused kernels ask
-#: for.
-FUSIBLE = ("mha", "mhe_mul", "mhe_add", "sha", "mqa", "gqa", "skv", "el")
-needs_gpu = pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="needs a GPU: asserts which CUDA kernel runs"
-)
 
 
 def test_parts_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,9 +59,3 @@ def test_half_precision_asks_for_no_tpu_and_works_without_gpu(variant: str, dtyp
     assert getattr(cfg.common, dtype)
     if dtype == "fp16":
         assert cfg.common.fp16_no_flatten_grads
-
-
-def test_weight_bytes_count_shared_weights_once() -> None:
-    model = build("mha")
-    assert models.weight_bytes(model) == 4 * total_parameters(model)
-    assert models.weight_bytes(model.half()) == 2 * total_parameters(model)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.bench.generation import PARTS
 from fairseq_mhe.bench.report import label
 from fairseq_mhe.bench.report import markdown as report
 from fairseq_mhe.bench.run import BENCHMARKS
@@ -58,37 +57,6 @@ def results(bench: str, **variants):
         "settings": {"row": "base"},
         "cells": [{"cell": CELL, "variants": variants}],
     }
-
-
-def test_where_generation_spends_its_time() -> None:
-    parts = {part: number / 100 for number, part in enumerate(PARTS, start=1)}  # 0.01 to 0.07 s
-    of_time = {"total": 2.0, "reorder": 0.5, **parts}
-    given = results("generation", stock=result(1.0, median=of_time), ctranslate2_int8=result(2.0))
-    given["cells"][0]["cell"] = {**CELL, "length": 10}
-    text = markdown(given)
-    heading = "|  | encoder | self-attention | cross-attention | feed-forward | output projection |"
-    assert f"{heading} softmax |" in text
-    assert text.endswith(
-        "| stock | 1.00 | 2.00 | 3.00 | 4.00 | 5.00 | 6.00 | 7.00 | 50.00 | 122.00 |\n"
-    )
-
-
-@pytest.mark.parametrize("bench", ["attention", "training", "generation"])
-def test_every_row_has_every_column(bench: str) -> None:
-    failed = {"status": "out of memory", "reason": "no room"}
-    without_floor = {
-        k: v
-        for k, v in result(9.0).items()
-        if k not in ("multiply_adds", "bytes", "arithmetic_limit")
-    }
-    text = markdown(
-        results(bench, stock=failed, mha=result(None), mhe_mul=failed, other=without_floor)
-    )
-    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    assert len(tables) == 2
-    for lines in tables:
-        assert len({line.count("|") for line in lines}) == 1
-    assert "| out of memory | - | out of memory | 9.00 |" in text
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)

@@ -15,40 +15,12 @@ from fairseq_mhe.bench.turns import Outcome
 from fairseq_mhe.common.errors import UserError
 from tests.bench.conftest import make_settings
 
-SMALL = (
-    "--row",
-    "tiny",
-    "--attention",
-    "mhe_mul",
-    "--device",
-    "cpu",
-    "--threads",
-    "1",
-    "--vocab-size",
-    "64",
-)
+_SMALL = "--row tiny --attention mhe_mul --device cpu --threads 1 --vocab-size 64"
+SMALL = _SMALL.split()
 BENCHMARKS = {
-    "attention": (
-        "--places",
-        "decoder,cross_steps",
-        "--lengths",
-        "6",
-        "--tokens",
-        "12",
-        "--seconds",
-        "0.001",
-    ),
-    "training": ("--max-tokens", "64", "--batches", "1", "--dtype", "float32,bf16"),
-    "generation": (
-        "--beams",
-        "1,2",
-        "--lengths",
-        "4",
-        "--batch-sizes",
-        "2",
-        "--source-length",
-        "5",
-    ),
+    "attention": "--places decoder,cross_steps --lengths 6 --tokens 12 --seconds 0.001",
+    "training": "--max-tokens 64 --batches 1 --dtype float32,bf16",
+    "generation": "--beams 1,2 --lengths 4 --batch-sizes 2 --source-length 5",
 }
 COMMON_KEYS = {
     *("status", "seconds", "median", "quartiles", "relative", "peak_bytes", "weight_bytes"),
@@ -76,7 +48,7 @@ def test_from_end_to_end(
     bench: str, tmp_path: Path, workers_here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "a folder" / "results.json"
-    run(bench, *SMALL, *BENCHMARKS[bench], "--repetitions", "2", "--out", str(out))
+    run(bench, *SMALL, *BENCHMARKS[bench].split(), "--repetitions", "2", "--out", str(out))
     assert sorted(path.name for path in out.parent.iterdir()) == ["results.json", "results.md"]
     results = json.loads(out.read_text())
     assert results.keys() == {
@@ -131,18 +103,8 @@ def fake_measure(log: list[Any], stop_after: int | None = None):
 def test_a_stopped_run_goes_on_and_a_finished_one_is_measured_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = (
-        "generation",
-        *SMALL,
-        "--lengths",
-        "3,4,5",
-        "--beams",
-        "2",
-        "--batch-sizes",
-        "1",
-        "--out",
-        f"{tmp_path}/r",
-    )
+    words = f"--lengths 3,4,5 --beams 2 --batch-sizes 1 --out {tmp_path}/r".split()
+    words = ["generation", *SMALL, *words]
     log: list[Any] = []
     monkeypatch.setattr(command, "measure", fake_measure(log, stop_after=2))
     with pytest.raises(KeyboardInterrupt):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
 
 from fairseq_mhe.common import time_left
-from fairseq_mhe.common.progress import TRAINING, Board
 from fairseq_mhe.common.time_left import WholeJob
 
 
@@ -52,17 +49,3 @@ def test_what_an_earlier_start_has_done_counts_as_done_and_not_as_speed(
     clock.now = 10.0
     job.trained("a", 80)
     assert job.left() == pytest.approx(10 + 2 * 0.05 * 100 / 2)
-
-
-def test_a_board_shows_it(clock: SimpleNamespace) -> None:
-    console = Console(file=io.StringIO(), force_terminal=False, width=80)
-    with Board(names=["a", "b"], console=console, job=WholeJob({"a": 100, "b": 100})) as board:
-        board.begin(TRAINING)
-        board.add("a", 100)
-        clock.now = 10.0
-        board.update("a", 50)
-        board.begin("translating")
-        board.add("b", 7)
-        board.lines()
-    assert isinstance(console.file, io.StringIO)
-    assert "0 of 2 done, all of it: about 0:00:32 left" in console.file.getvalue()

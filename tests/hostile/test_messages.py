@@ -32,15 +32,6 @@ def test_a_message_is_one_printable_line(text: str) -> None:
     assert line == str(UserError(text)) == ErrorExit(text).message
 
 
-@pytest.mark.parametrize("words", [["score", "x\x1b[31m\ny"], ["\x1b[31mno\ncommand"]])
-def test_argparse_prints_no_escape_codes(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        cli.main(words)
-    assert "\x1b" not in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("path", "told"),
     [

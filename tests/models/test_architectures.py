@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from types import SimpleNamespace
 
 import pytest
@@ -10,12 +9,7 @@ import torch
 from fairseq import options
 from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from fairseq.models import (
-    ARCH_CONFIG_REGISTRY,
-    ARCH_MODEL_NAME_REGISTRY,
-    BaseFairseqModel,
-    build_model,
-)
+from fairseq.models import ARCH_MODEL_NAME_REGISTRY, BaseFairseqModel, build_model
 from fairseq.modules import FairseqDropout
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
@@ -30,7 +24,7 @@ from fairseq_mhe.models.build import (
     make_task,
     without_memory,
 )
-from fairseq_mhe.models.counting import attention_parameters, cache_bytes
+from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.report.published import TRANSLATION
 
 # N = encoder + decoder layers, d_m, n, d, dropout, MHA and MHE counts (Xue & Aletras 2023, machine
@@ -64,27 +58,6 @@ def test_row_has_the_published_size_and_counts(row: str) -> None:
         assert attention_parameters(build_on_meta(row, kind)) == mhe
     assert f"{mha / 1e6:.2f}" == TRANSLATION[row]["mha"].parameters
     assert f"{mhe / 1e6:.2f}" == TRANSLATION[row]["mhe_mul"].parameters
-
-
-def test_cache_shrinks_by_the_number_of_heads() -> None:
-    for row, (_, _, heads, *_) in TABLE.items():
-        mha, mhe = (cache_bytes(build_on_meta(row, kind)) for kind in ("mha", "mhe_mul"))
-        assert mha.per_target_token == heads * mhe.per_target_token
-        assert mha.per_source_token == heads * mhe.per_source_token
-    assert cache_bytes(build_on_meta("base", "mha")).per_target_token == 6 * 2 * 512 * 4
-    assert cache_bytes(build_on_meta("base", "mha"), 2).per_sentence(
-        10, 20, beam=5
-    ) == 6 * 2 * 512 * 2 * (10 + 100)
-
-
-def test_bare_name_is_the_base_row_and_given_values_win() -> None:
-    bare, base = argparse.Namespace(), argparse.Namespace()
-    ARCH_CONFIG_REGISTRY["transformer_mhe"](bare)
-    ARCH_CONFIG_REGISTRY[arch_name("base")](base)
-    assert bare == base
-    given = argparse.Namespace(encoder_layers=3, decoder_embed_dim=256)
-    ARCH_CONFIG_REGISTRY[arch_name("big")](given)
-    assert (given.encoder_layers, given.decoder_layers, given.decoder_output_dim) == (3, 6, 256)
 
 
 TASKS = {

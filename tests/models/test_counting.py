@@ -87,18 +87,6 @@ def test_cache_is_what_a_beam_search_holds(options: dict, dtype: torch.dtype) ->
         assert bytes_held(buffers) == SENTENCES * stated.per_sentence(SOURCE, step, BEAM)
 
 
-def test_el_shares_the_encoders_output_while_all_sentences_are_searched() -> None:
-    """Its cross-attention's keys are the encoder's output itself; each sublayer has a copy once a
-    sentence has left.
-    """
-    *_, state = state_after_each_step(make_model(attention="el"))
-    cross = [
-        buffer["prev_key"] for buffer in state.values() if buffer["prev_key"].size(0) == SENTENCES
-    ]
-    assert len(cross) == 2
-    assert len({key.untyped_storage().data_ptr() for key in cross}) == 1
-
-
 def flops(run: Callable[[], Any]) -> int:
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         run()
@@ -114,27 +102,6 @@ def test_multiply_adds_of_a_forward_pass(options: dict) -> None:
     expected = SENTENCES * (SOURCE * total.source + TARGET * total.target)
     model.make_generation_fast_(need_attn=False)
     assert flops(lambda: model(**inputs)) == 2 * expected
-
-
-@pytest.mark.parametrize("options", MODELS, ids=str)
-def test_multiply_adds_of_decoding_step_by_step(options: dict) -> None:
-    """Exactly: each of the cached steps attends to one more target token, (T + 1) / 2 on
-    average.
-    """
-    model = make_model(**options)
-    inputs = sources()
-    target = 4  # counting makes each step slow
-    previous = torch.full((SENTENCES, target), 5)
-
-    def decode() -> None:
-        memory = model.encoder(**inputs)
-        state: dict = {}
-        for step in range(1, target + 1):
-            model.decoder(previous[:, :step], memory, incremental_state=state)
-
-    model.make_generation_fast_(need_attn=False)
-    total = sum(costs(model, SOURCE, past=(target + 1) / 2).values(), Cost())
-    assert flops(decode) == 2 * SENTENCES * (SOURCE * total.source + target * total.target)
 
 
 # C, n, d = 24, 4, 6; g = 2 kept heads of gqa, D = 6 of collaborative. Per query, per key, per pair

@@ -111,18 +111,6 @@ def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
 
 
-def test_classification_heads_are_fairseqs() -> None:
-    stock = make_random(ROBERTA[1])
-    stock.register_classification_head("head", num_classes=3)
-    ours = make_language_model(ROBERTA[0], attention="mha", attention_bias=True)
-    ours.register_classification_head("head", num_classes=3)
-    ours.load_state_dict(stock.state_dict())
-    tokens = sentences()
-    found, expected = (m(tokens, classification_head_name="head")[0] for m in (ours, stock))
-    assert found.shape == (5, 3)
-    torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
-
-
 def test_padding_changes_nothing(family: tuple, kind: str) -> None:
     """A sentence gives the same alone as beside longer ones (pangolinn's property)."""
     model, tokens = make_random(family[0], attention=kind), sentences()
@@ -131,13 +119,6 @@ def test_padding_changes_nothing(family: tuple, kind: str) -> None:
         alone = sentence[sentence.ne(PAD)].unsqueeze(0)
         length = alone.size(1)
         torch.testing.assert_close(together[row, :length], logits(model, alone)[0], **CLOSE)
-
-
-def test_causal_model_sees_the_past_only(kind: str) -> None:
-    model, tokens = make_random(LM[0], attention=kind), sentences(count=1)
-    whole = logits(model, tokens)
-    for length in range(1, tokens.size(1)):
-        torch.testing.assert_close(logits(model, tokens[:, :length]), whole[:, :length], **CLOSE)
 
 
 def test_incremental_decoding_is_full_decoding(kind: str) -> None:

@@ -143,16 +143,6 @@ def test_only_head_embeddings_decay_by_their_own_rate() -> None:
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 2.0]
 
 
-def test_it_goes_on_from_a_checkpoint() -> None:
-    model = make_model(attention="mhe_add")
-    cfg = configuration("adam_mhe", "--head-embedding-weight-decay", "2")
-    saved = step(model, cfg).state_dict()
-    again = optim.build_optimizer(cfg.optimizer, list(model.parameters()))
-    again.load_state_dict(saved)
-    assert [group["weight_decay"] for group in again.param_groups] == [0.0, 2.0]
-    assert len(again.optimizer.state) == len(list(model.parameters()))
-
-
 def test_without_head_embeddings_it_is_refused() -> None:
     with pytest.raises(
         SystemExit, match="adam_mhe finds no head embeddings: take mhe_mul or mhe_add"

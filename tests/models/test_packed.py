@@ -114,32 +114,6 @@ def test_changed_parameters_are_noticed(
     assert (layer(x) - before).abs().max() > 0.4  # the bias has grown by a half
 
 
-@pytest.mark.parametrize("kind", [PackedLinear, Int8Linear])
-def test_an_unchanged_weight_is_packed_once(
-    kind: type[PackedLinear], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    packings, pack = [], kind._pack
-    monkeypatch.setattr(kind, "_pack", lambda self: packings.append(self) or pack(self))
-    layer = _packed(kind=kind)
-    with torch.no_grad():
-        for _ in range(3):
-            layer(torch.randn(3, 12))
-    assert packings == [layer]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("kind", [PackedLinear, Int8Linear])
-def test_other_types_take_the_plain_path(kind: type[PackedLinear], dtype: torch.dtype) -> None:
-    layer, x = _packed(kind=kind), torch.randn(3, 12)
-    with torch.no_grad():
-        layer(x)
-        layer.to(dtype)
-        assert layer.packed_bytes == 0
-        torch.testing.assert_close(
-            layer(x.to(dtype)).float(), _plain(layer, x.to(dtype)), rtol=0.02, atol=0.02
-        )
-
-
 def _wide(**options: Any) -> nn.Module:
     """A model whose feed-forward layers are worth packing."""
     width = {f"{side}_ffn_embed_dim": WORTH_PACKING // 16 for side in ("encoder", "decoder")}

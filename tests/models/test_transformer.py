@@ -12,9 +12,10 @@ from unittest import mock
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import nn
 
-from fairseq_mhe.attention import KINDS, Attention
+from fairseq_mhe.attention import KINDS
 from tests.fixtures.models import make_batch, make_dictionary, make_model, search
 
 # float32 with sums in another order over two layers of width 16; logits are around 1.
@@ -71,22 +72,6 @@ def test_training_on_gpus_has_the_same_gradients(
         torch.testing.assert_close(each, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_options_reach_the_attention() -> None:
-    model = make_model(
-        attention="mhe_mul",
-        attention_head_dim=6,
-        head_embedding_std=0.0,
-        head_embedding_offset=0.5,
-        attention_dropout=0.3,
-    )
-    layers = [m for m in model.modules() if isinstance(m, Attention)]
-    assert len(layers) == 6
-    for layer in layers:
-        assert (layer.head_dim, layer.head_embedding_offset, layer.dropout) == (6, 0.5, 0.3)
-        assert torch.count_nonzero(layer.query_embedding) == 0
-        assert layer.q_proj.bias is None
-
-
 def test_step_by_step_decoding_equals_teacher_forcing(attention: str) -> None:
     model, batch = make_model(attention=attention), make_batch()
     whole = model(**batch)[0]
@@ -115,27 +100,6 @@ def test_beam_search_scores_are_those_of_the_full_model(attention: str, options:
             logits = model(source, batch["src_lengths"][row : row + 1], previous)[0]
             scores = logits.log_softmax(-1)[0, torch.arange(len(tokens)), tokens]
             torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
-
-
-def test_beam_search_shares_the_encoder_output(attention: str) -> None:
-    """While five sentences are searched with a beam of 4, no cross-attention key exists more than
-    five times.
-    """
-    model, batch = make_model(attention=attention), make_batch()
-    rows = []
-    attend = model.decoder.layers[0].encoder_attn.forward
-
-    def spy(query, key, *args, **kwargs):
-        out = attend(query, key, *args, **kwargs)
-        cache = model.decoder.layers[0].encoder_attn._get_input_buffer(kwargs["incremental_state"])
-        rows.append((query.size(1), key.size(1), cache["prev_key"].size(0)))
-        return out
-
-    model.decoder.layers[0].encoder_attn.forward = spy
-    search([model], batch)
-    assert rows[0] == (20, 5, 5)
-    assert all(query == 4 * kept for query, _, kept in rows)
-    assert all(key == kept for _, key, kept in rows)
 
 
 @pytest.fixture
@@ -217,8 +181,6 @@ def test_layers_to_keep_prunes() -> None:
     whole = make_model(attention="mhe_mul")
     pruned = make_model(attention="mhe_mul", encoder_layers_to_keep="1", decoder_layers_to_keep="0")
     assert (len(pruned.encoder.layers), len(pruned.decoder.layers)) == (1, 1)
-    from omegaconf import OmegaConf
-
     cfg = OmegaConf.create(
         {
             "_name": "transformer_mhe_base",
@@ -233,19 +195,6 @@ def test_layers_to_keep_prunes() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "other", [{"attention": "mha"}, {"encoder_ffn_embed_dim": 64}, {"encoder_layers": 1}]
-)
-def test_a_checkpoint_of_another_model_is_refused_in_one_line(other: dict) -> None:
-    with pytest.raises(
-        SystemExit, match=r"the checkpoint is not of this model: \S+ is .* in the model; use"
-    ) as caught:
-        make_model(attention="mhe_mul").load_state_dict(
-            make_model(**{"attention": "mhe_mul", **other}).state_dict()
-        )
-    assert "\n" not in str(caught.value)
-
-
 def test_a_tied_table_is_no_output_of_an_adaptive_softmax() -> None:
     one, other = (
         make_model(adaptive_softmax_cutoff=[6, 9], share_all_embeddings=True, seed=seed)
@@ -253,3 +202,14 @@ def test_a_tied_table_is_no_output_of_an_adaptive_softmax() -> None:
     )
     other.load_state_dict(one.state_dict())
     assert torch.equal(other.decoder.embed_tokens.weight, one.decoder.embed_tokens.weight)
+
+
+def test_a_model_that_was_trained_with_some_layers_is_loaded_again() -> None:
+    """fairseq would prune what has these layers only, and miss them."""
+    options = {"encoder_layers_to_keep": "1", "decoder_layers_to_keep": "0"}
+    trained = make_model(attention="mhe_mul", seed=1, **options)
+    again = make_model(attention="mhe_mul", seed=2, **options)
+    cfg = OmegaConf.create({"_name": "transformer_mhe_base", **options})
+    again.load_state_dict(trained.state_dict(), model_cfg=cfg)
+    for name, value in trained.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name
