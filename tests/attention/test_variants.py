@@ -102,7 +102,7 @@ def test_gradients_equal_the_plain_equations(kind: str, place: str, gpu: bool) -
 
 def test_every_parameter_gets_a_gradient(kind: str, place: str) -> None:
     """Data-parallel training stops where one gets none; a gradient of zero is fine."""
-    layer = make_layer(kind, place).train()
+    layer = make_layer(kind, place, bias=True).train()
     x, y = inputs(place)
     layer(x, y, y)[0].sum().backward()
     assert [name for name, p in layer.named_parameters() if p.grad is None] == []
