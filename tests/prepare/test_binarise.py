@@ -16,43 +16,12 @@ from hypothesis import strategies as st
 
 from fairseq_mhe.prepare.binarise import binarise
 from fairseq_mhe.prepare.config import SPLITS
-from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.parallel_text import pair_texts
 
 LANGS, DICTIONARIES = ("en", "de"), ("dict.en.txt", "dict.de.txt")
 WORDS = st.lists(
     st.text(st.characters(blacklist_categories=["Z", "C"]), min_size=1, max_size=3), max_size=9
 )
-
-
-def test_fairseq_reads_every_sentence_back(prepared: Path) -> None:
-    dictionary = Dictionary.load(str(prepared / "bin" / "dict.de.txt"))
-    for split, lang in (("train", "en"), ("train", "de"), ("valid", "en"), ("test", "de")):
-        dataset = data_utils.load_indexed_dataset(
-            str(prepared / "bin" / f"{split}.en-de.{lang}"), dictionary
-        )
-        lines = (prepared / "subword" / f"{split}.{lang}").read_text(encoding="utf-8").splitlines()
-        assert len(dataset) == len(lines)
-        for line, sentence in zip(lines, dataset, strict=True):
-            expected = [dictionary.index(token) for token in line.split(" ")] + [dictionary.eos()]
-            assert sentence.tolist() == expected
-
-
-def test_the_dictionary_is_joined_and_knows_all_of_train(prepared: Path) -> None:
-    english = (prepared / "bin" / "dict.en.txt").read_text(encoding="utf-8")
-    assert english == (prepared / "bin" / "dict.de.txt").read_text(encoding="utf-8")
-    tokens = {
-        token
-        for lang in ("en", "de")
-        for token in (prepared / "subword" / f"train.{lang}").read_text(encoding="utf-8").split()
-    }
-    assert {line.rsplit(" ", 1)[0] for line in english.splitlines()} - tokens <= {
-        f"madeupword{number:04}" for number in range(8)
-    }
-    assert tokens <= {line.rsplit(" ", 1)[0] for line in english.splitlines()}
-    assert read_manifest(prepared)["steps"]["binarise"]["counts"]["dictionary"] == english.count(
-        "\n"
-    )
 
 
 def test_the_files_are_those_of_fairseq_preprocess(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections import namedtuple
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -97,14 +96,6 @@ def test_a_busy_server_is_asked_again(
     assert len(server.requests) == 3
 
 
-def test_a_server_that_cannot_go_on_sends_all(
-    file: RemoteFile, server: Server, tmp_path: Path
-) -> None:
-    server.ranges = False
-    (tmp_path / "file.tgz.part").write_bytes(b"x" * 5000)
-    assert obtain(file, tmp_path, silent).read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize("breaks", [[], [BLOCK + 4000]])
 def test_an_archive_comes_as_it_is_whatever_the_server_calls_it(
     server: Server, tmp_path: Path, breaks: list[int]
@@ -183,17 +174,3 @@ def test_a_refusal_is_told_at_once(file: RemoteFile, server: Server, tmp_path: P
         obtain(file, tmp_path, silent)
     assert len(server.requests) == 1
     assert "\n" not in str(caught.value)
-
-
-def test_too_little_room_is_told_before(
-    file: RemoteFile, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr("fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(1, 1, 1000))
-    big = replace(file, size=5 * 10**9)
-    (tmp_path / "file.tgz.part").write_bytes(b"x" * 100)
-    with pytest.raises(
-        UserError, match=r"has 0\.0 GB free, downloading file\.tgz needs about 5\.0 GB"
-    ):
-        obtain_all([big], tmp_path, silent)
-    assert server.requests == []

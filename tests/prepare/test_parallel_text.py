@@ -5,10 +5,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import os
-import shutil
-import tempfile
 from collections import namedtuple
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -236,16 +233,13 @@ def test_bad_text_leaves_no_result(
 
 
 RUN = """
-import os, resource, sys
+import resource, sys
 from pathlib import Path
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
+from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.parallel_text import prepare
-text, out, limit, user = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-if limit:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-if user != os.geteuid():
-    os.seteuid(user)
+text, out, limit = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 try:
     prepare(PrepareConfig((text / "train",), text / "valid", text / "test", "en", "de", out,
                           vocab_size=100, workers=2))
@@ -254,54 +248,21 @@ except UserError as error:
 """
 
 
-def run_apart(config: PrepareConfig, limit: int = 0, user: int | None = None) -> str:
-    """What a process says last; ``limit`` is on files' sizes, ``user`` the one it becomes."""
-    words = [config.valid.parent, config.out, limit, os.geteuid() if user is None else user]
-    done = python(RUN, *map(str, words))
-    assert done.returncode == 1
-    return done.stderr.strip().splitlines()[-1]
-
-
 @pytest.mark.parametrize("limit", [4000, 40_000])
 def test_a_full_disk_is_told(config: PrepareConfig, corpus: dict[str, Pairs], limit: int) -> None:
     """No file may grow beyond the limit: the system refuses, as on a full disk."""
     write_parallel(config.train[0], corpus["train"][:3000])
-    assert "told: cannot write" in run_apart(config, limit=limit)
+    done = python(RUN, str(config.valid.parent), str(config.out), str(limit))
+    assert done.returncode == 1
+    assert "told: cannot write" in done.stderr.strip().splitlines()[-1]
     assert [path.name for path in config.out.iterdir()] == [".lock"]
 
 
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter, as pytest's own is not."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)
-
-
-NOBODY = 65534  # root may read and write everything, so it steps down
-USER = NOBODY if os.geteuid() == 0 else None
-
-
-def test_a_read_only_folder_is_told(config: PrepareConfig, open_folder: Path) -> None:
-    shutil.copytree(config.valid.parent, open_folder / "text")
-    (open_folder / "data").mkdir(mode=0o555)
-    moved = replace(config, valid=open_folder / "text" / "valid", out=open_folder / "data")
-    assert f"told: cannot write {moved.out}/.lock: Permission denied" in run_apart(moved, user=USER)
-    assert os.listdir(moved.out) == []
-
-
-def test_unreadable_text_is_told(config: PrepareConfig, open_folder: Path) -> None:
-    shutil.copytree(config.valid.parent, open_folder / "text")
-    (open_folder / "text" / "test.de").chmod(0)
-    moved = replace(config, valid=open_folder / "text" / "valid", out=open_folder / "data")
-    assert f"told: cannot read {open_folder}/text/test.de: Permission denied" in run_apart(
-        moved, user=USER
-    )
-    (open_folder / "text").chmod(0)
-    assert f"told: cannot read {open_folder}/text/train.en: Permission denied" in run_apart(
-        moved, user=USER
-    )
-    assert not moved.out.exists()
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_folder_is_told(config: PrepareConfig) -> None:
+    config.out.mkdir(mode=0o555)
+    with pytest.raises(UserError, match=r"cannot write .*/\.lock: Permission denied"):
+        prepare(config)
 
 
 def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(
@@ -324,11 +285,6 @@ def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(
     )
     assert (only_valid / "raw" / "valid.de").read_text(encoding="utf-8").splitlines() == lines[6::7]
     assert (only_valid / "raw" / "test.de").read_bytes() == (whole / "raw" / "test.de").read_bytes()
-
-
-def test_too_few_pairs_to_hold_out_are_told(config: PrepareConfig) -> None:
-    with pytest.raises(UserError, match="too short to hold out every 400th pair"):
-        prepare(replace(config, valid=None, hold_out=400))
 
 
 def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(

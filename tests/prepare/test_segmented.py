@@ -48,10 +48,6 @@ def test_the_subwords_stay_and_the_text_is_what_a_person_writes(tmp_path: Path) 
     assert {path: path.stat().st_mtime_ns for path in (out / "bin").iterdir()} == before
 
 
-def test_tokens_of_our_own_are_nobody_elses(miniature: Path) -> None:
-    assert open_prepared(miniature).given_tokens(DE) is None
-
-
 @pytest.mark.parametrize(
     ("en", "message"),
     [

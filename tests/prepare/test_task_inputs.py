@@ -218,15 +218,3 @@ def test_a_stride_that_leaves_gaps_is_refused(language_text: Path, tmp_path: Pat
     with pytest.raises(UserError, match="--stride 60 leaves subwords between windows of 50"):
         prepare_task(TASKS["squad1"], folder, language_text, tmp_path / "out", 64, stride=60)
     assert not (tmp_path / "out").exists()
-
-
-def test_another_stride_makes_other_windows(language_text: Path, tmp_path: Path) -> None:
-    folder = put_task(tmp_path / "in", "squad1", LONG)
-    prints = []
-    for stride in (10, 20, 20):
-        out = prepare_task(
-            TASKS["squad1"], folder, language_text, tmp_path / "out", 64, stride=stride
-        )
-        prints.append((open_task(out).fingerprint, open_task(out).training))
-    assert prints[0] != prints[1] == prints[2]
-    assert prints[0][1] > prints[1][1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 from pathlib import Path
@@ -132,16 +131,6 @@ def test_the_longer_text_is_cut() -> None:
     assert shortened([list("abcd"), list("wxyz")], 5) == [list("ab"), list("wxy")]
     assert shortened([list("ab"), list("xy")], 4) == [list("ab"), list("xy")]
     assert shortened([list("abc")], 2) == [list("ab")]
-
-
-def test_packed_files_by_short_names_are_found(language_text: Path, tmp_path: Path) -> None:
-    for split in ("train", "dev"):
-        packed = gzip.compress(official("cola", split).encode())
-        (tmp_path / f"cola.{split}.tsv.gz").write_bytes(packed)
-    out = prepare_task(TASKS["cola"], tmp_path, language_text, tmp_path / "out", block=64)
-    before = (out / "manifest.json").stat().st_mtime_ns
-    prepare_task(TASKS["cola"], tmp_path, language_text, out, block=64)  # makes nothing again
-    assert (out / "manifest.json").stat().st_mtime_ns == before
 
 
 BAD = [

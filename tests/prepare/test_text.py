@@ -64,17 +64,6 @@ def test_lines_end_at_line_feeds_only(
     assert count_lines(path) == len(lines)
 
 
-def test_missing_side_names_the_expected_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"a\.de is not there"):
-        side_path(tmp_path / "a", "de")
-
-
-def test_empty_file_is_refused(tmp_path: Path) -> None:
-    write(tmp_path / "a.en", b"")
-    with pytest.raises(UserError, match=r"a\.en is empty"):
-        side_path(tmp_path / "a", "en")
-
-
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     """It can be read once, and every text is read several times."""
     os.mkfifo(tmp_path / "pipe.tsv")

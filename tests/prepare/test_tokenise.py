@@ -18,11 +18,6 @@ from fairseq_mhe.prepare.tokenise import (
 Pairs = list[tuple[str, str]]
 
 
-def test_none_changes_nothing() -> None:
-    assert tokeniser("none", "en")("It's (really) so.") == "It's (really) so."
-    assert detokeniser("none", "de")("a , b") == "a , b"
-
-
 def test_moses_splits_punctuation_and_escapes_nothing() -> None:
     assert (
         tokeniser("moses", "en")('It\'s a "test" & more, e.g. <b>.')
@@ -45,15 +40,6 @@ def test_a_region_has_the_rules_of_its_language() -> None:
     assert punctuation_normaliser("de_CH")(["«ja», so"]) == punctuation_normaliser("de")(
         ["«ja», so"]
     )
-
-
-def test_moses_gives_nearly_every_line_of_the_corpus_back(corpus: dict[str, Pairs]) -> None:
-    """Its rules lose spaces around some slashes and signs: 97 lines of 100 come back."""
-    for side, lang in enumerate(("en", "de")):
-        lines = [pair[side] for pair in corpus["test"]]
-        back = [detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in lines]
-        same = sum(a == b for a, b in zip(lines, back, strict=True))
-        assert same > 0.965 * len(lines)
 
 
 @pytest.mark.parametrize(

@@ -99,23 +99,15 @@ class Corpus(PairOptions, ABC):
         return prepare(config, report, source, files)
 
 
-def with_known(lines: Mapping[str, int], known: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """Counts of lines beside the known ones, for the manifest."""
-    return {
-        name: {"found": count} | ({"known": known[name]} if name in known else {})
-        for name, count in lines.items()
-    }
-
-
 def count_warnings(data: Path) -> list[str]:
     """A line for each count in the manifest of ``data`` that differs from the known one."""
     manifest = read_manifest(data)
     source: dict[str, Any] = manifest.get("source", {})
-    counts = source.get("lines", {}) | with_known(manifest["lines"], source.get("known_lines", {}))
+    lines, known = source.get("lines", {}) | manifest["lines"], source.get("known_lines", {})
     return [
-        f"{name} has {count['found']:,} lines, known are {count['known']:,}"
-        for name, count in counts.items()
-        if count.get("known", count["found"]) != count["found"]
+        f"{name} has {count:,} lines, known are {known[name]:,}"
+        for name, count in lines.items()
+        if count != known.get(name, count)
     ]
 
 

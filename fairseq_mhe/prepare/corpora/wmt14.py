@@ -17,7 +17,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import vocabulary
-from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus, with_known
+from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
@@ -152,7 +152,8 @@ class Wmt14(Downloads, Corpus):
         source = {
             "corpus": "wmt14",
             "archives": {part.file.name: part.file.sha256 for part in parts},
-            "lines": with_known(lines, known),
+            "lines": lines,
+            "known_lines": known,
         }
         train = [self.original / part.prefix for part in parts]
         valid, test = (self.original / name for name in _NEWSTEST)
