@@ -20,6 +20,8 @@ _GROUPS = {
         "quickstart": ("experiments.quickstart", "prepare, train, score and print the table"),
         "run-table": ("experiments.run_table", "train and score rows x kinds x seeds: the table"),
         "train": ("experiments.train", "train a row of the paper's table with a kind of attention"),
+        "recipe": ("experiments.recipe", "print the fairseq-train command line of a recipe"),
+        "run-jobs": ("experiments.run_jobs", "do one job of a table that --slurm submitted"),
         "pretrain": ("experiments.pretrain", "train a language model on running text"),
         "finetune": ("experiments.finetune", "fine-tune a masked language model on a task"),
         "quickstart-lm": ("experiments.quickstart_lm", "quickstart's like for language models"),

@@ -6,5 +6,6 @@ set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-set_up fairseq "$@"
+# submitit, for --slurm, comes along: it is small.
+set_up fairseq,slurm "$@"
 run -m fairseq_mhe.cli nlu-table

@@ -59,7 +59,7 @@ def _run_facts(run: Run) -> dict[str, Any]:
     kind = kind_name(run.settings["attention"])
     known: dict[str, Any] = {
         "command": f"train {run.row} {kind} --seed {run.seed} --data DATA",
-        "training": run.settings["training"],
+        "training": run.settings["options"],
     }
     path = run.subset(_SUBSET) / "scores.json"
     if path.is_file():

@@ -11,7 +11,7 @@ from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import devices, precision
-from fairseq_mhe.runs.recipes import Recipe, recipe
+from fairseq_mhe.runs.recipes import Recipe, read_recipe, recipe
 from fairseq_mhe.runs.scoring import bleu_tokeniser
 
 
@@ -29,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-tokens", help="tokens of an update, on all devices together", **number)
     told = "tokens that a device takes at a time: less needs less memory"
     add("--max-tokens", help=told, **number)
+    told = "a recipe of your own, in place of a row's: a YAML file (see fairseq-mhe recipe)"
+    add("--recipe", type=Path, metavar="FILE", help=told)
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
     told = "write logs for TensorBoard into each run folder"
     add("--tensorboard", action="store_true", help=told)
@@ -45,6 +47,15 @@ def kind(text: str) -> str:
     if text not in KINDS:
         raise UserError(f"unknown attention {text!r}; choose of: {', '.join(KINDS)}")
     return text
+
+
+def kinds(text: str) -> list[str]:
+    """Kinds of attention with commas between, each once, or all.
+
+    Raises:
+        UserError: there is no such kind.
+    """
+    return list(KINDS) if text == "all" else [kind(word) for word in words(text)]
 
 
 def words(text: str) -> list[str]:
@@ -65,13 +76,15 @@ def seeds(text: str) -> list[int]:
         raise UserError(f"--seeds {text}: {told}: {error}") from None
 
 
-def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
-    """A row's recipe with what the options change.
+def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
+    """A row's recipe, or that of --recipe, with what the options change.
 
     Raises:
         UserError: an unknown row, a share that is none, or a batch that cannot be made.
     """
-    found = recipe(row)
+    if (row is None) == (args.recipe is None):
+        raise UserError("give a row or --recipe FILE, one of the two")
+    found = read_recipe(args.recipe) if args.recipe else recipe(row or "")
     training = found.training
     if args.fraction is not None:
         if not 0 < args.fraction <= 1:
@@ -81,15 +94,10 @@ def chosen_recipe(row: str, args: argparse.Namespace) -> Recipe:
         training = training.shortened(max(1, round(training.updates * args.fraction)))
     if args.updates is not None:
         training = training.shortened(args.updates)
-    batch_tokens = args.batch_tokens or training.batch_tokens
-    max_tokens = args.max_tokens or training.max_tokens
-    if args.batch_tokens and not args.max_tokens:
-        max_tokens = min(max_tokens, batch_tokens)
-    training = training.batched(batch_tokens, max_tokens)
-    if not args.max_tokens:
-        training = training.shared_by(args.gpus or args.processes or 1)
+    if args.batch_tokens or args.max_tokens:
+        training = training.batched(args.batch_tokens, args.max_tokens)
     chosen = precision.chosen(args.precision, devices.on_gpu(args))
-    return replace(found, training=replace(training, precision=chosen))
+    return replace(found, training=training.with_precision(chosen))
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:

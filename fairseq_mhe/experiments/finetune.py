@@ -2,22 +2,22 @@
 
 import argparse
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
+from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.experiments.work import work
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
-from fairseq_mhe.runs.finetuning import finetuning_of, open_pretrained, plan_finetuning, trained_on
-from fairseq_mhe.runs.language_recipes import finetuning
-from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, language_settings, trained
+from fairseq_mhe.runs.finetuning import finetuning, open_pretrained, plan_finetuning, trained_on
 from fairseq_mhe.runs.resuming import LAST
+from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.task_scores import score_task
 
 
@@ -40,10 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Fine-tune, or go on, predict, score, and name the run folder."""
+    """Fine-tune, or resume, predict, score, and name the run folder."""
     data = open_task(args.task)
-    training = plan(args.model, data, args.seed, args.out, args.epochs, args)
-    ((made, found),) = fine_tune_all([(training, data)], args)
+    made = plan(args.model, data, args.seed, args.out, args.epochs, args)
+    ((_, found),) = fine_tune_all([(made, data)], args)
     examples = ", ".join(f"{count:,} of {name}" for name, count in found["examples"].items())
     rows = [(name, f"{value:.2f}") for name, value in found["scores"].items()]
     print(align((f"{data.task.name}, {examples}", "%"), rows, "markdown", left=(0,)))
@@ -57,8 +57,8 @@ def plan(
     out: Path,
     epochs: int | None,
     where: argparse.Namespace,
-) -> Training:
-    """What fine-tunes a model.
+) -> Run:
+    """The run that fine-tunes a model.
 
     Args:
         model: a run folder or a checkpoint.
@@ -72,12 +72,10 @@ def plan(
         UserError: the model or task do not fit.
     """
     source = open_pretrained(_whole(model) if model.is_dir() else model, data)
-    recipe = finetuning(nearest_row(source.options).name, data.task.name)
-    recipe = replace(recipe, epochs=epochs or recipe.epochs)
+    recipe = finetuning(nearest_row(source.options).name, data.task.name, epochs)
     folder = output_folder(out / run_name(model, data, number))
     numbers = precision.chosen(where.precision, devices.on_gpu(where))
-    run = plan_finetuning(source, data, recipe, number, folder, numbers)
-    return finetuning_of(run, source, data)
+    return plan_finetuning(folder, source, data, recipe, number, numbers)
 
 
 def _whole(run: Path) -> Path:
@@ -107,28 +105,34 @@ def run_name(model: Path, data: TaskFolder, number: int) -> str:
 
 
 def fine_tune_all(
-    planned: Sequence[tuple[Training, TaskFolder]], where: argparse.Namespace
-) -> list[tuple[LanguageRun, dict[str, Any]]]:
+    planned: Sequence[tuple[Run, TaskFolder]], where: argparse.Namespace
+) -> list[tuple[Run, dict[str, Any]]]:
     """Train as many side by side as the devices hold, then score each; runs and their scores.
 
     Raises:
         UserError: another process is at work in a folder, or training failed.
     """
-    waiting = sum(not training.run.trained() for training, _ in planned)
-    device = devices.asked_for(where, models=max(1, waiting))
-    with trained([training for training, _ in planned], device):
-        return [
-            (training.run, _score(training.run, data, device.gpu)) for training, data in planned
-        ]
+    tasks = {run.name: task for run, task in planned}
+    runs = [run for run, _ in planned]
+    waiting = [run for run in runs if not scored(run.folder, tasks[run.name])]
+    device = devices.asked_for(where, models=max(1, len(waiting)))
+
+    def score(wave: Sequence[Run], board: Board) -> None:
+        for run in wave:
+            _score(run, tasks[run.name], device.gpu)
+
+    for run in waiting:
+        training = run.training
+        say(f"{run.name}: {training.updates:,} updates {device.describe(training.precision)}")
+    work([runs], device, lambda run: scored(run.folder, tasks[run.name]), score)
+    return [(run, read_json(run.scores)) for run in runs]
 
 
-def finished_scores(folder: Path) -> dict[str, Any] | None:
-    """What a run folder's scores.json says, None where there is none."""
-    path = folder / SCORES
-    if not path.exists():
-        return None
-    found: dict[str, Any] = read_json(path)
-    return found
+def _score(run: Run, data: TaskFolder, gpu: bool) -> None:
+    """Predict every example, and write predictions and scores."""
+    counts, values = score_task(run, data, gpu)
+    found = {"task": data.task.name, "examples": counts, "scores": values}
+    write_json(run.scores, {**found, "model": sha256(run.last), "data": data.scored})
 
 
 def seed_scores(runs: Sequence[Path]) -> list[float]:
@@ -138,24 +142,31 @@ def seed_scores(runs: Sequence[Path]) -> list[float]:
         UserError: they differ in more.
     """
     check_alike(runs)
-    found = [scores for scores in map(finished_scores, runs) if scores]
+    found = [read_json(run / "scores.json") for run in runs if (run / "scores.json").exists()]
     return [float(scores["scores"]["score"]) for scores in found]
 
 
 def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
-    """See that runs were made in one way, but for some of their settings.
+    """See that runs were made in one way, but for some of their settings and options.
 
     Raises:
         UserError: they were not, so that numbers of theirs do not belong into one row or column.
     """
-    first, *others = map(language_settings, runs)
-    for run, config in zip(runs[1:], others, strict=True):
-        for name in sorted({**first, **config}.keys() - set(but)):
-            if config.get(name) != first.get(name):
+    first, *others = map(_flat_settings, runs)
+    for run, settings in zip(runs[1:], others, strict=True):
+        for name in sorted({**first, **settings}.keys() - set(but)):
+            if settings.get(name) != first.get(name):
                 raise UserError(
-                    f"{run} has {name} {config.get(name)}, and {runs[0]} has {first.get(name)}: "
+                    f"{run} has {name} {settings.get(name)}, and {runs[0]} has {first.get(name)}: "
                     "numbers of both make no table; take one away"
                 )
+
+
+def _flat_settings(folder: Path) -> dict[str, Any]:
+    """A run's settings and fairseq's options side by side."""
+    run = read_run(folder)
+    both = {**run.settings, **run.training.options, "precision": run.training.precision}
+    return {name: both[name] for name in both if name not in ("options", "bf16", "fp16")}
 
 
 def scored(folder: Path, task: TaskFolder) -> bool:
@@ -164,9 +175,10 @@ def scored(folder: Path, task: TaskFolder) -> bool:
     Raises:
         UserError: it was trained on other examples.
     """
-    scores = finished_scores(folder)
-    if scores is None:
+    path = folder / "scores.json"
+    if not path.exists():
         return False
+    scores = read_json(path)
     check_made_of(folder, trained_on(task), task.folder)
     return bool(scores["data"] == task.scored)
 
@@ -177,18 +189,6 @@ def check_made_of(run: Path, data: Any, place: Path) -> None:
     Raises:
         UserError: it is not.
     """
-    if language_settings(run)["data"] != data:
+    if read_run(run).settings["data"] != data:
         told = "give the data that it was made of, or another --out"
         raise UserError(f"{run} is not of {place}: {told}")
-
-
-def _score(run: LanguageRun, data: TaskFolder, gpu: bool) -> dict[str, Any]:
-    """Predict every example, once of scored examples, and write predictions and scores."""
-    found = finished_scores(run.folder)
-    if found and found["data"] == data.scored:
-        return found
-    counts, values = score_task(run, data, gpu)
-    found = {"task": data.task.name, "examples": counts, "scores": values}
-    found |= {"model": sha256(run.checkpoint), "data": data.scored}
-    write_json(run.folder / SCORES, found)
-    return found

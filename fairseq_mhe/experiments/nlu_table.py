@@ -5,13 +5,13 @@ Of a causal architecture the table is of the perplexity of the validation text.
 
 import argparse
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import as_words, positive, some_of
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder
+from fairseq_mhe.common.files import output_folder, read_json
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import (
     check_alike,
@@ -22,24 +22,19 @@ from fairseq_mhe.experiments.finetune import (
     scored,
     seed_scores,
 )
-from fairseq_mhe.experiments.pretrain import (
-    KNOWN,
-    add_pretraining,
-    nats_in,
-    pretrain,
-    pretrained,
-    recipe_of,
-)
+from fairseq_mhe.experiments.pretrain import KNOWN, add_pretraining, nats_in, pretrain, pretrained
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.families import ROBERTA, build_language_on_meta, language_archs
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.language_table import perplexity_block, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Block, Table
 from fairseq_mhe.runs import devices, precision, slurm
-from fairseq_mhe.runs.language_recipes import Pretraining
-from fairseq_mhe.runs.language_runs import each_once, language_settings, pretraining_notes
+from fairseq_mhe.runs.finetuning import finetuning
+from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.run import read_run
 from fairseq_mhe.runs.task_scores import commonest_score
 
 #: The paper's, in its order.
@@ -54,11 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "folders of data-prep/glue.sh, superglue.sh or squad.sh, one a task; none of a causal model"
     )
     add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=told)
-    told = f"kinds of attention (default: {','.join(_KINDS)})"
-    add("--kinds", type=cells.words, default=list(_KINDS), metavar="KIND,...", help=told)
-    seeds = ("1", "2", "3", "4", "5")
-    told = "seeds of fine-tuning; of a causal model, of its training (default: 1,2,3)"
-    add("--seeds", type=some_of(seeds), default=["1", "2", "3"], metavar="N,...", help=told)
+    told = "kinds of attention, or all (default: %(default)s)"
+    add("--kinds", default=",".join(_KINDS), metavar="KIND,...", help=told)
+    told = "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
+    add("--seeds", default="1,2,3", metavar="N,...", help=told)
     add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
     add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
     add_pretraining(parser)
@@ -68,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train what is not trained yet, and write and print the table."""
-    kinds = [cells.kind(name) for name in args.kinds]
+    kinds, seeds = cells.kinds(args.kinds), cells.seeds(args.seeds)
     masked = language_archs()[args.arch] is ROBERTA
     if masked != bool(args.tasks):
         raise UserError(
@@ -81,15 +75,15 @@ def run(args: argparse.Namespace) -> None:
     data = open_text(args.data)
     tasks = open_tasks(args.tasks)
     _check_text(tasks, data)
-    made = LanguageTable(args.arch, data, tasks, [int(word) for word in args.seeds], args.out)
+    made = LanguageTable(args.arch, data, tasks, seeds, args.out)
     if slurm.asked_for(args):
         waiting = [kind for kind in kinds if not made.finished(kind)]
-        slurm.submit_jobs({kind: _words(args, kind) for kind in waiting}, len(kinds), args)
+        slurm.submit({kind: _job(args, kind) for kind in waiting}, len(kinds), args)
         return
     if args.finished_only:
         made.tabulate(kinds)
     else:
-        made.train(kinds, recipe_of(args), args)
+        made.train(kinds, args)
     print(made.path.read_text(encoding="utf-8"), end="")
     print(made.path)
 
@@ -103,20 +97,26 @@ def _check_text(tasks: Sequence[TaskFolder], data: TextFolder) -> None:
             )
 
 
-def _words(args: argparse.Namespace, kind: str) -> list[str]:
-    """The words after ``fairseq-mhe`` of the job of one kind."""
-    how = ("epochs", "updates", "tokens", "batch")
-    where = ("gpus", "processes", "cpu")
-    options = {
-        "data": args.data.resolve(),
-        "out": args.out.resolve(),
-        "kinds": [kind],
-        "seeds": args.seeds,
+def _job(args: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """What `run_job` needs for one kind, beside the devices."""
+    names = ("arch", "seeds", "epochs", "updates", "tokens", "batch")
+    return {
+        "command": "nlu-table",
+        "kind": kind,
+        "data": str(args.data.resolve()),
+        "out": str(args.out.resolve()),
+        "tasks": [str(folder.resolve()) for folder in args.tasks],
         "precision": precision.chosen(args.precision, devices.on_gpu(args)),
-        **{name: getattr(args, name) for name in (*how, *where)},
+        **{name: getattr(args, name) for name in names},
     }
-    tasks = [str(folder.resolve()) for folder in args.tasks]
-    return ["nlu-table", args.arch, *as_words(options), *(["--tasks", *tasks] if tasks else [])]
+
+
+def run_job(job: dict[str, Any]) -> None:
+    """All trainings of one kind as a SLURM job; the table is not written, others are at work."""
+    args = argparse.Namespace(**job)
+    data, tasks = open_text(Path(args.data)), open_tasks(map(Path, args.tasks))
+    made = LanguageTable(args.arch, data, tasks, cells.seeds(args.seeds), Path(args.out))
+    made.train([args.kind], args, tabulate=False)
 
 
 class LanguageTable:
@@ -140,29 +140,48 @@ class LanguageTable:
         #: The table; beside it, of the same name, values (.json) and picture (.png).
         self.path = self.out / ("nlu-table.md" if self.tasks else "perplexity.md")
 
-    def train(self, kinds: Sequence[str], recipe: Pretraining, args: argparse.Namespace) -> None:
+    def train(self, kinds: Sequence[str], args: argparse.Namespace, tabulate: bool = True) -> None:
         """Train what is not trained yet, side by side; the table is written after each kind.
 
-        ``args``: ``epochs`` where they are not the recipe's, ``precision``, and the options of
-        `devices`.
+        ``args``: ``epochs`` where they are not the recipe's, and the options of
+        `pretrain.add_pretraining` and `devices`.
 
         Raises:
             UserError: a training failed, or its folder has a run of other settings.
         """
         seeds = [1] if self.tasks else self.seeds
         every = [(kind, number) for kind in kinds for number in seeds]
-        pretrain(self.arch, every, self.data, self.out, recipe, args)
+        pretrain(self.arch, every, self.data, self.out, args)
         for kind in kinds if self.tasks else ():
-            start = self._pretrained(kind)
-            planned = [
-                (plan(start, task, number, self.out, args.epochs, args), task)
-                for task in self.tasks
-                for number in self.seeds
-            ]
-            fine_tune_all(planned, args)
+            if not self._fine_tuned_so(kind, args):
+                start = self._pretrained(kind)
+                planned = [
+                    (plan(start, task, number, self.out, args.epochs, args), task)
+                    for task in self.tasks
+                    for number in self.seeds
+                ]
+                fine_tune_all(planned, args)
+                if tabulate and kind != kinds[-1]:
+                    self.tabulate(kinds)
+        if tabulate:
             self.tabulate(kinds)
-        if not self.tasks:
-            self.tabulate(kinds)
+
+    def _fine_tuned_so(self, kind: str, args: argparse.Namespace) -> bool:
+        """Whether a kind has its scores by these settings; no checkpoint is read to know it."""
+        start = read_json(self._pretrained(kind) / "scores.json")["model"]
+        numbers = precision.chosen(args.precision, devices.on_gpu(args))
+        row = self.arch.removeprefix(f"{ROBERTA.name}_")
+        for task in self.tasks:
+            recipe = finetuning(row, task.task.name, args.epochs)
+            wanted = Training(recipe.options(task.training)).with_precision(numbers)
+            for folder in self._runs(kind, task):
+                if not scored(folder, task):
+                    return False
+                settings = read_run(folder).settings
+                options = settings["options"].items()
+                if start != settings["start"] or not wanted.options.items() <= options:
+                    return False
+        return True
 
     def finished(self, kind: str) -> bool:
         """Whether all runs of a kind have their scores.
@@ -203,7 +222,8 @@ class LanguageTable:
         for task in self.tasks:
             every = [run for kind in finished for run in self._runs(kind, task)]
             # Seeds of one model must be of one precision; of models the notes tell it.
-            check_alike(every, but=("seed", "start", "attention", "precision"))
+            own = ("seed", "start", "attention", "precision", *PLACES.values())
+            check_alike(every, but=own)
         scores = {kind: self._scores(kind) for kind in finished}
         losses = {kind: nats_in(self._pretrained(kind)) for kind in finished}
         plot_tasks(scores, self.path.with_suffix(".png"), self._title())
@@ -251,7 +271,7 @@ class LanguageTable:
         told = []
         for kind in kinds:
             runs = [run for task in self.tasks for run in self._runs(kind, task)]
-            found = dict.fromkeys(language_settings(run)["precision"] for run in runs)
+            found = dict.fromkeys(read_run(run).training.precision for run in runs)
             told.append((f"in {' and '.join(found)}", kind))
         return f"Fine-tuning: {'; '.join(each_once(told))}."
 
@@ -273,3 +293,27 @@ class LanguageTable:
     def _runs(self, kind: str, task: TaskFolder) -> list[Path]:
         start = self._pretrained(kind)
         return [self.out / run_name(start, task, number) for number in self.seeds]
+
+
+def each_once(told: Iterable[tuple[str, str]]) -> list[str]:
+    """The texts of pairs (text, name), each once; where they differ, with its names behind it."""
+    names: dict[str, list[str]] = {}
+    for text, name in told:
+        names.setdefault(text, []).append(name)
+    if len(names) == 1:
+        return list(names)
+    return [f"{text} ({', '.join(of)})" for text, of in names.items()]
+
+
+def pretraining_notes(folders: Iterable[Path]) -> list[str]:
+    """How the runs of such folders were pre-trained, and with what, in words."""
+    made, used = [], []
+    for run in map(read_run, folders):
+        training = run.training
+        how = (
+            f"Pre-training: {training.updates:,} updates of {training.batch_tokens:,} blocks of "
+            f"{training.options['tokens_per_sample']:,} subwords, in {training.precision}"
+        )
+        made.append((how, run.name))
+        used.append(", ".join(f"{name} {of}" for name, of in run.config["versions"].items()))
+    return [f"{line}." for line in (*each_once(made), *dict.fromkeys(used)) if line]

@@ -2,28 +2,24 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import positive, seed
-from fairseq_mhe.common.files import output_folder, read_json, write_json
+from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
+from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.models.families import ROBERTA, language_archs
-from fairseq_mhe.models.loss import criterion_for
+from fairseq_mhe.experiments.work import work
+from fairseq_mhe.models.families import language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.runs import devices, precision
-from fairseq_mhe.runs.language_recipes import PRETRAINING, Pretraining
-from fairseq_mhe.runs.language_runs import SCORES, LanguageRun, Training, trained
 from fairseq_mhe.runs.perplexity import nats_of
+from fairseq_mhe.runs.recipes import FOLDER, Training, recipe
+from fairseq_mhe.runs.run import Run, plan_run, settings_of
 
 #: The architectures that have a recipe.
-KNOWN = [
-    arch
-    for arch, family in language_archs().items()
-    if arch.removeprefix(f"{family.name}_") in PRETRAINING
-]
+KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file()]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,60 +44,51 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train, or go on training, and name the run folder and the loss on the validation text."""
+    """Train, or resume, and name the run folder and the loss on the validation text."""
     kind = cells.kind(args.attention)
     data = open_text(args.data)
-    recipe = recipe_of(args)
-    (made,) = pretrain(args.arch, [(kind, args.seed)], data, args.out, recipe, args)
-    _tell(made)
+    (made,) = pretrain(args.arch, [(kind, args.seed)], data, args.out, args)
+    found = read_json(made.scores)
+    of = found["of"].removeprefix("all ").replace("subwords", "subword")
+    rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
+    rows.append((f"perplexity of a {of}", f"{perplexity_of(found['nats']):.2f}"))
+    print(align(("valid", made.name), rows, "markdown", left=(0,)))
     print(made.folder)
-
-
-#: Kind of attention, seed.
-Model = tuple[str, int]
 
 
 def pretrain(
     arch: str,
-    models: Sequence[Model],
+    models: Sequence[tuple[str, int]],
     data: TextFolder,
     out: Path,
-    recipe: Pretraining,
-    where: argparse.Namespace,
-) -> list[LanguageRun]:
-    """Train models in ``out``, side by side, or go on, or find them trained; and score them.
+    args: argparse.Namespace,
+) -> list[Run]:
+    """Train models (kind of attention, seed) side by side, or resume; then score them.
 
-    ``where``: the options of `devices`, and ``precision``.
+    ``args``: the options of `add_pretraining` and `devices`.
 
     Raises:
         UserError: another process is at work in a folder, or training failed.
     """
-    folders = [output_folder(pretrained(arch, kind, number, out)) for kind, number in models]
-    waiting = sum(not (folder / SCORES).exists() for folder in folders)
-    device = devices.asked_for(where, models=max(1, waiting))
-    numbers = precision.chosen(where.precision, device.gpu)
-    trainings, runs = [], []
-    for (kind, number), folder in zip(models, folders, strict=True):
-        settings = {
-            "arch": arch,
-            "attention": kind,
-            "data": data.fingerprint,
-            "recipe": recipe.settings(),
-            "seed": number,
-            "precision": numbers,
-        }
-        run = LanguageRun(folder, settings, recipe.updates)
-        runs.append(run)
-        words = [str(data.binary), "--arch", arch, "--attention", kind, "--seed", str(number)]
-        words += _words(arch, recipe, numbers)
-        words += [*recipe.flags(), *precision.flags(numbers)]
-        interval = max(1, recipe.updates // 10)
-        trainings.append(Training(run, words, interval, recipe.batch, recipe.mini))
-    with trained(trainings, device):
-        for training in trainings:
-            path = training.run.folder / SCORES
-            if not path.exists():
-                write_json(path, nats_of(training.run.checkpoint, data.binary))
+    numbers = precision.chosen(args.precision, devices.on_gpu(args))
+    training, family = _training(arch, args).with_precision(numbers), language_archs()[arch]
+    runs = []
+    for kind, number in models:
+        attention = dict.fromkeys(family.places, kind)
+        settings = settings_of(arch, attention, number, training, data.fingerprint)
+        folder = output_folder(pretrained(arch, kind, number, out))
+        runs.append(plan_run(folder, settings, {"data": str(data.folder)}))
+    waiting = [each for each in runs if not each.scores.exists()]
+    device = devices.asked_for(args, models=max(1, len(waiting)))
+
+    def score(wave: Sequence[Run], board: Board) -> None:
+        for each in wave:
+            found = nats_of(each.last, data.binary, gpu=device.gpu)
+            write_json(each.scores, {**found, "model": sha256(each.last)})
+
+    for each in waiting:
+        say(f"{each.name}: {training.updates:,} updates {device.describe(numbers)}")
+    work([runs], device, lambda each: each.scores.exists(), score)
     return runs
 
 
@@ -110,43 +97,17 @@ def pretrained(arch: str, kind: str, number: int, out: Path) -> Path:
     return out / f"{arch}-{kind}-seed{number}"
 
 
-def _words(arch: str, recipe: Pretraining, numbers: str) -> list[str]:
-    """fairseq's options of what is learnt, in a precision."""
-    masked = language_archs()[arch] is ROBERTA
-    words = ["--task", "masked_lm" if masked else "language_modeling"]
-    words += ["--criterion", criterion_for(numbers, "masked_lm" if masked else "cross_entropy")]
-    words += ["--mask-prob", str(recipe.masked)] if masked else []
-    # A masked model's blocks begin and end with sentences; a causal one's are full.
-    words += ["--sample-break-mode", "complete" if masked else "none"]
-    return words if masked else [*words, "--share-decoder-input-output-embed"]
-
-
 def nats_in(folder: Path) -> float | None:
     """The loss that a run folder's scores.json says, None where there is none."""
-    if not (folder / SCORES).exists():
-        return None
-    return float(read_json(folder / SCORES)["nats"])
+    path = folder / "scores.json"
+    return float(read_json(path)["nats"]) if path.exists() else None
 
 
-def recipe_of(args: argparse.Namespace) -> Pretraining:
-    """The recipe of ``args.arch``, with what the options change in it."""
-    recipe = PRETRAINING[args.arch.rsplit("mhe_", 1)[1]]
-    updates = args.updates or recipe.updates
-    batch = args.batch or recipe.batch
-    return replace(
-        recipe,
-        updates=updates,
-        warmup=max(1, recipe.warmup * updates // recipe.updates),
-        tokens=args.tokens or recipe.tokens,
-        batch=batch,
-        mini=min(batch, recipe.mini),
-    )
-
-
-def _tell(run: LanguageRun) -> None:
-    """Print the loss on the validation text."""
-    found = read_json(run.folder / SCORES)
-    of = found["of"].removeprefix("all ").replace("subwords", "subword")
-    rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
-    rows.append((f"perplexity of a {of}", f"{perplexity_of(found['nats']):.2f}"))
-    print(align(("valid", run.folder.name), rows, "markdown", left=(0,)))
+def _training(arch: str, args: argparse.Namespace) -> Training:
+    """The recipe of an architecture, with what the options change in it."""
+    found = recipe(arch, KNOWN).training
+    if args.updates:
+        found = found.shortened(args.updates)
+    if args.tokens:
+        found = found.changed(tokens_per_sample=args.tokens)
+    return found.batched(args.batch) if args.batch else found

@@ -22,7 +22,10 @@ from fairseq_mhe.report.translation_table import QUICKSTART as QUICKSTART_TABLE
 from fairseq_mhe.report.translation_table import show_table
 from fairseq_mhe.runs import precision
 from fairseq_mhe.runs.devices import choose_device
-from fairseq_mhe.runs.recipes import QUICKSTART
+from fairseq_mhe.runs.recipes import recipe
+
+#: The recipe's.
+_UPDATES = 3000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = some_of(KINDS)
     add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=told)
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
-    updates, told = QUICKSTART.training.updates, "updates of each training (default: %(default)s)"
-    add("--updates", type=positive, default=updates, metavar="N", help=told)
+    told = "updates of each training (default: %(default)s)"
+    add("--updates", type=positive, default=_UPDATES, metavar="N", help=told)
     told = "use about N pairs of the corpus only, for a trial"
     add("--limit", type=at_least(10), metavar="N", help=told)
     told = "what is scored; valid is for tuning"
@@ -50,15 +53,15 @@ def run(args: argparse.Namespace) -> None:
     started, steps = time.monotonic(), itertools.count(1)
     gpu = torch.cuda.is_available() and not args.cpu
     numbers = precision.chosen(args.precision, gpu)
-    training = replace(QUICKSTART.training.shortened(args.updates), precision=numbers)
-    recipe = replace(QUICKSTART, training=training)
+    tiny = recipe("tiny")
+    training = tiny.training.shortened(args.updates).with_precision(numbers)
     device = choose_device(len(args.attention), gpu)
     part = f", {args.limit} pairs of it" if args.limit else ""
     what = {
         "prepare": f"prepare the embedded English-German corpus{part}",
         "train": f"train {', '.join(args.attention)} ({args.updates} updates each) "
         f"{device.describe(numbers)}",
-        "translate": f"translate {args.subset} with a beam of {recipe.decoding.beam}, "
+        "translate": f"translate {args.subset} with a beam of {tiny.decoding.beam}, "
         "one model after the other",
         "score": "score and compare",
     }
@@ -74,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
             HomeAssistant(out=folder, limit=args.limit).prepare(report)
         data = open_prepared(folder)
         table_run = TableRun([], data, out, args.subset)
-        table_run.open([recipe], args.attention, [args.seed])
+        table_run.open([replace(tiny, training=training)], args.attention, [args.seed])
         table_run.work(device, begin)
         title = _title(args, data)
         table_run.tabulate(title, QUICKSTART_TABLE)
@@ -88,5 +91,5 @@ def _title(args: argparse.Namespace, data: DataFolder) -> str:
     title = f"Home Assistant en-de, {pairs:,} pairs, {args.updates:,} updates"
     if args.subset != "test":
         return f"{title}, on valid"
-    whole = args.limit is None and args.updates == QUICKSTART.training.updates
+    whole = args.limit is None and args.updates == _UPDATES
     return title if whole else f"{title}, a trial and no result"

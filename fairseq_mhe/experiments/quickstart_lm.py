@@ -1,7 +1,6 @@
 """``fairseq-mhe quickstart-lm``: language models on the embedded corpus, MHA against MHE-Mul."""
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import positive
@@ -13,7 +12,6 @@ from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.runs import devices, precision
-from fairseq_mhe.runs.language_recipes import PRETRAINING
 
 _ARCH = "roberta_mhe_tiny"
 _KINDS = ("mha", "mhe_mul")
@@ -41,16 +39,9 @@ def run(args: argparse.Namespace) -> None:
     out = output_folder(args.out)
     with shown_progress() as report:
         text, task = prepare_language(out, _BLOCK, report=report)
-    recipe = replace(
-        PRETRAINING["tiny"],
-        updates=args.updates,
-        warmup=max(1, args.updates // 20),
-        tokens=_BLOCK,
-        batch=_BATCH,
-        mini=_BATCH,
-    )
+    args.tokens, args.batch = _BLOCK, _BATCH
     say("task: to which of ten integrations a message belongs; chance is about 13%")
     table = LanguageTable(_ARCH, open_text(text), [open_task(task)], [1], out)
-    table.train(_KINDS, recipe, args)
+    table.train(_KINDS, args)
     print(table.path.read_text(encoding="utf-8"), end="")
     print(table.path)

@@ -2,8 +2,9 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
@@ -12,15 +13,16 @@ from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.translation_table import PAPER
 from fairseq_mhe.runs import devices, precision, slurm
-from fairseq_mhe.runs.recipes import RECIPES, Recipe
+from fairseq_mhe.runs.recipes import NAMES, Recipe, recipe
+from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import add_tokeniser
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table``."""
     add = parser.add_argument
-    told = f"of {', '.join(RECIPES)} (default: the paper's)"
-    add("--rows", default=",".join(ROWS), metavar="ROW,...", help=told)
+    told = f"of {', '.join(NAMES)} (default: the paper's)"
+    add("--rows", metavar="ROW,...", help=told)
     add("--kinds", default="mha,mhe_mul", metavar="KIND,...", help="or all (default: %(default)s)")
     add("--seeds", default="1", metavar="N,...", help="random seeds (default: %(default)s)")
     add("--title", metavar="TEXT", help="heading (default: languages and number of pairs)")
@@ -32,18 +34,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Do what is not done yet, and print the table."""
-    every = args.kinds == "all"
-    kinds = list(KINDS) if every else [cells.kind(word) for word in cells.words(args.kinds)]
-    seeds = cells.seeds(args.seeds)
+    kinds, seeds = cells.kinds(args.kinds), cells.seeds(args.seeds)
     recipes = recipes_of(args)
     how = (args.subset, args.tensorboard, args.bleu_tokenizer)
     table_run = TableRun([], open_prepared(args.data), args.out, *how)
     if slurm.asked_for(args):
-        for recipe in recipes:
-            training = recipe.training
-            print(f"{recipe.row}: {training.arithmetic(args.gpus or args.processes or 1)}")
+        for found in recipes:
+            training = found.training
+            batch = training.arithmetic(args.gpus or args.processes or 1)
+            print(f"{found.row}: {batch}, {training.precision}")
         table_run.open(recipes, kinds, seeds)
-        slurm.submit(table_run.runs, args)
+        jobs = {
+            each.name: {"command": "run-table", "run": str(each.folder), "config": each.config}
+            for each in table_run.waiting()
+        }
+        slurm.submit(jobs, len(table_run.runs), args)
         return
     with only_one(table_run.out, below=False):
         table_run.open(recipes, kinds, seeds)
@@ -53,10 +58,9 @@ def run(args: argparse.Namespace) -> None:
             device = devices.asked_for(args, len(waiting))
             where = device.describe(precision.told(table_run.runs))
             lines = [f"{len(waiting)} of {len(table_run.runs)} cells to do, {where}"]
-            for recipe in recipes:
-                training = recipe.training
-                batch = training.arithmetic(device.workers)
-                lines.append(f"  {recipe.row}: {training.updates:,} updates, {batch}")
+            for found in recipes:
+                batch = found.training.arithmetic(device.workers)
+                lines.append(f"  {found.row}: {found.training.updates:,} updates, {batch}")
             say("\n".join(lines))
             table_run.work(device, after=lambda: table_run.tabulate(title, PAPER))
         table_run.tabulate(title, PAPER)
@@ -65,12 +69,24 @@ def run(args: argparse.Namespace) -> None:
 
 
 def recipes_of(args: argparse.Namespace) -> list[Recipe]:
-    """Of each row.
+    """Of each row, or of --recipe.
 
     Raises:
         UserError: as `cells.chosen_recipe`.
     """
-    return [cells.chosen_recipe(row, args) for row in cells.words(args.rows.lower())]
+    if args.recipe:
+        return [cells.chosen_recipe(args.rows, args)]
+    rows = cells.words((args.rows or ",".join(ROWS)).lower())
+    return [cells.chosen_recipe(row, args) for row in rows]
+
+
+def run_job(job: dict[str, Any]) -> None:
+    """One cell of a table, as a SLURM job."""
+    args = argparse.Namespace(**job)
+    run = Run(Path(args.run), args.config)
+    how = (args.subset, args.tensorboard, args.bleu_tokenizer)
+    cell = TableRun([[run]], open_prepared(run.place("data")), run.folder.parent, *how)
+    cell.work(devices.asked_for(args, 1))
 
 
 def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
@@ -83,9 +99,7 @@ def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]
 def rehearsal(recipes: Sequence[Recipe]) -> str:
     """What a title must say where the paper's rows do not follow their recipe; the updates."""
     told = f", {_span([found.training.updates for found in recipes], '{:,}')} updates"
-    paper = [
-        (found.training, RECIPES[found.row].training) for found in recipes if found.row in ROWS
-    ]
+    paper = [(found.training, recipe(found.row).training) for found in recipes if found.row in ROWS]
     shares = [100 * ours.updates / theirs.updates for ours, theirs in paper]
     if shares and min(shares) < 100:
         told += f": a rehearsal at {_span(shares, '{:.3g}')}% of the steps, no result"

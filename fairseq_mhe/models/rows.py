@@ -49,7 +49,12 @@ def _family(options: Mapping[str, Any]) -> Family:
 
 
 def training_flags(options: Mapping[str, Any]) -> list[str]:
-    """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours.
+    """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours."""
+    return as_words(training_options(options))
+
+
+def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """fairseq-train's options, by name, that build a model of ours.
 
     Dropout and heads of tasks, which are no part of the model, are left out.
     """
@@ -65,7 +70,7 @@ def training_flags(options: Mapping[str, Any]) -> list[str]:
         # A reference to an option of the task, such as ${task.tokens_per_sample}, is no value.
         if value != getattr(usual, name, None) and not str(value).startswith("${"):
             given[name] = value
-    return as_words({"arch": family.arch(row.name), **given})
+    return {"arch": family.arch(row.name), **given}
 
 
 def fine_tuning_line(output: Path, options: Mapping[str, Any]) -> str:

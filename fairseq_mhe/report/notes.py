@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fairseq_mhe.common.files import read_json
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.results import BASELINE, Cell, baselines, comet_model, label
 from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Row
@@ -141,7 +142,9 @@ def _other_training(cells: Sequence[Cell]) -> list[str]:
         differing = []
         for cell in own:
             of_cell = _training(cell.runs[0])
-            values = [f"{name} {value}" for name, value in of_cell.items() if value != usual[name]]
+            names = dict.fromkeys([*usual, *of_cell])
+            differ = [name for name in names if of_cell.get(name) != usual.get(name)]
+            values = [f"{name} {of_cell.get(name)}" for name in differ]
             if values:
                 differing.append(f"{label(cell, cells)} ({', '.join(values)})")
         if differing:
@@ -153,10 +156,11 @@ def _other_training(cells: Sequence[Cell]) -> list[str]:
 
 
 def _training(run: Run) -> dict[str, Any]:
-    """How a run was trained, but for its precision."""
+    """How a run was trained, but for its attention, seed and precision."""
     start = "a checkpoint" if "start" in run.settings else "scratch"
-    settings = {**vars(run.training), "from": start}
-    return {name: value for name, value in settings.items() if name != "precision"}
+    own = ("seed", "bf16", "fp16", "attention", *PLACES.values())
+    options = {name: value for name, value in run.training.options.items() if name not in own}
+    return {**options, "from": start}
 
 
 def _other_data(cells: Sequence[Cell]) -> list[str]:

@@ -125,13 +125,13 @@ def _check_alike(one: Run, other: Run) -> None:
     """See that two runs of one model differ by their seed, and by nothing else."""
 
     def made_by(run: Run) -> dict[str, Any]:
-        settings = {**run.settings, **vars(run.training), **run.settings["data"]}
+        settings = {**run.settings, **run.settings["options"], **run.settings["data"]}
         # Each seed may have a start of its own, but not one a start and another none.
         settings["start"] = "start" in run.settings
         return {
             name: value
             for name, value in settings.items()
-            if name not in ("seed", "training", "data")
+            if name not in ("seed", "options", "data")
         }
 
     first, second = made_by(one), made_by(other)

@@ -1,5 +1,6 @@
-"""Fine-tune a masked language model on a task."""
+"""How a masked language model is fine-tuned on a task: the recipes, and the run that they make."""
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -7,14 +8,72 @@ from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.models.families import ROBERTA
-from fairseq_mhe.models.rows import nearest_row, training_flags
+from fairseq_mhe.models.rows import nearest_row, training_options
 from fairseq_mhe.prepare.data_folder import model_dictionary
 from fairseq_mhe.prepare.task_folder import TaskFolder
-from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS
-from fairseq_mhe.runs import precision
-from fairseq_mhe.runs.language_recipes import Finetuning
-from fairseq_mhe.runs.language_runs import LanguageRun, Training
+from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS, Task
 from fairseq_mhe.runs.predictions import head_of
+from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.run import Run, plan_run, settings_of
+
+
+@dataclass(frozen=True)
+class Finetuning:
+    """``epochs`` over a task in batches of ``batch`` examples; warm-up over 6% of the updates."""
+
+    lr: float
+    batch: int
+    epochs: int
+    weight_decay: float = 0.1
+
+    def options(self, examples: int) -> dict[str, Any]:
+        """fairseq-train's options for a task of so many examples."""
+        updates = -(-examples // self.batch) * self.epochs
+        return {
+            "max_update": updates,
+            "total_num_update": updates,
+            "warmup_updates": max(1, updates * 6 // 100),
+            "lr": [self.lr],
+            "lr_scheduler": "polynomial_decay",
+            "optimizer": "adam",
+            "adam_betas": "(0.9, 0.98)",
+            "adam_eps": 1e-06,
+            "weight_decay": self.weight_decay,
+            "dropout": 0.1,
+            "attention_dropout": 0.1,
+            "batch_size": self.batch,
+            "update_freq": [1],
+            "save_interval_updates": updates,
+            "keep_interval_updates": 1,
+            "no_epoch_checkpoints": True,
+            "required_batch_size_multiple": 1,
+            "num_workers": 0,
+        }
+
+
+#: fairseq's (examples/roberta/config/finetuning): 1e-05 for CoLA and SST-2, 32 sentences of SST-2.
+#: SQuAD as it is commonly fine-tuned (Liu et al. 2019, table 10: 48 windows, 2 epochs, weight decay
+#: 0.01, here with BERT's 3e-05).
+_BASE = {
+    "cola": Finetuning(1e-05, 16, 10),
+    "sst2": Finetuning(1e-05, 32, 10),
+    "squad1": Finetuning(3e-05, 48, 2, 0.01),
+    "squad2": Finetuning(3e-05, 48, 2, 0.01),
+    # A passage is an example for each of its entities.
+    "record": Finetuning(2e-05, 16, 2),
+    "": Finetuning(2e-05, 16, 10),
+}
+#: Our own, for the small rows: larger steps, and fewer passes over what is large.
+_LARGE = ("sst2", "qqp", "mnli", "qnli", "record", "squad1", "squad2")
+
+
+def finetuning(row: str, task: str, epochs: int | None = None) -> Finetuning:
+    """The recipe of a model's row for a task; ``epochs``: another number than the recipe's."""
+    if row == "base":
+        found = _BASE.get(task, _BASE[""])
+    else:
+        found = Finetuning(0.0003, 32, 3 if task in _LARGE else 10)
+    return replace(found, epochs=epochs or found.epochs)
 
 
 def open_pretrained(checkpoint: Path, data: TaskFolder) -> Source:
@@ -52,48 +111,40 @@ def _positions(source: Source) -> int:
     return found
 
 
-def plan_finetuning(
-    source: Source, data: TaskFolder, recipe: Finetuning, seed: int, folder: Path, numbers: str
-) -> LanguageRun:
-    """The run of a model, task and seed; ``numbers``: the precision of its training."""
-    settings = {
-        "task": data.task.name,
-        "data": trained_on(data),
-        "start": sha256(source.path),
-        "attention": source.attention["encoder"],
-        "row": nearest_row(source.options).name,
-        "recipe": vars(recipe),
-        "seed": seed,
-        "precision": numbers,
-    }
-    return LanguageRun(folder, settings, recipe.updates(data.training))
-
-
 def trained_on(data: TaskFolder) -> dict[str, Any]:
     """What a run's settings say of its task's examples."""
     return {"text": data.text, "train": data.fingerprint, "block": data.block}
 
 
-def finetuning_of(run: LanguageRun, source: Source, data: TaskFolder) -> Training:
-    """What trains a run of `plan_finetuning`."""
-    recipe, task = Finetuning(**run.settings["recipe"]), data.task
-    words = [str(data.binary), *_asked(task.form), *training_flags(source.options)]
+def plan_finetuning(
+    folder: Path, source: Source, data: TaskFolder, recipe: Finetuning, seed: int, precision: str
+) -> Run:
+    """The run of a model, task and seed.
+
+    Raises:
+        UserError: the folder has other settings.
+    """
+    options = {**training_options(source.options), **_asked(data.task)}
+    options |= {"max_positions": _positions(source), "valid_subset": ",".join(data.subsets)}
+    training = Training({**options, **recipe.options(data.training)}).with_precision(precision)
+    attention = {place: source.attention[place] for place in ROBERTA.places}
+    facts = {"task": data.task.name, "start": sha256(source.path)}
+    row = nearest_row(source.options).name
+    settings = settings_of(row, attention, seed, training, trained_on(data), **facts)
+    return plan_run(
+        folder, settings, {"data": str(data.folder), "start": str(source.path.resolve())}
+    )
+
+
+def _asked(task: Task) -> dict[str, Any]:
+    """fairseq's options of what a task asks for."""
     classes = 2 if task.form == ANSWERS else len(task.labels or "1")
-    words += ["--num-classes", str(classes), "--init-token", "0"]
-    words += ["--separator-token", "2", "--max-positions", str(_positions(source))]
-    words += ["--regression-target"] if task.labels is None else []
-    words += ["--valid-subset", ",".join(data.subsets), "--seed", str(run.settings["seed"])]
-    words += ["--finetune-from-model", str(source.path.resolve()), *recipe.flags(data.training)]
+    options: dict[str, Any] = {"num_classes": classes, "init_token": 0, "separator_token": 2}
     # The language model's head gets no gradient.
-    words += ["--find-unused-parameters", *precision.flags(run.precision)]
-    return Training(run, words, interval=run.updates, batch=recipe.batch, most=recipe.batch)
-
-
-def _asked(form: str) -> list[str]:
-    """fairseq's options of what a form of tasks asks for."""
-    if form == CHOICE:
-        return ["--task", "sentence_ranking", "--criterion", "sentence_ranking"]
-    task = "sentence_prediction_of_words" if form == WORDS else "sentence_prediction"
-    criterion = "answer_span" if form == ANSWERS else "sentence_prediction"
-    head = ["--classification-head-name", head_of(form)]
-    return ["--task", task, "--criterion", criterion, *head]
+    options |= {"find_unused_parameters": True, "regression_target": task.labels is None}
+    if task.form == CHOICE:
+        return {**options, "task": "sentence_ranking", "criterion": "sentence_ranking"}
+    by_words = task.form == WORDS
+    options["task"] = "sentence_prediction_of_words" if by_words else "sentence_prediction"
+    options["criterion"] = "answer_span" if task.form == ANSWERS else "sentence_prediction"
+    return {**options, "classification_head_name": head_of(task.form)}

@@ -12,7 +12,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.processes import USER_DIR, Child, real_warnings
+from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
 from fairseq_mhe.runs.run import Run
 
 _SPEED = re.compile(
@@ -27,7 +27,7 @@ def generation_arguments(
     """The words after ``fairseq-generate``."""
     return [
         str(data.binary),
-        *("--user-dir", str(USER_DIR), "--path", str(model), "--gen-subset", subset),
+        *("--user-dir", str(user_dir()), "--path", str(model), "--gen-subset", subset),
         *decoding.flags(),
         *device.flags(),
         # fairseq drops the last len % 8 sentences otherwise.

@@ -1,4 +1,4 @@
-"""From prepared data to scored runs: train, average, count, translate, score; each step once."""
+"""Runs of translation: planned, and once trained averaged, counted, translated, scored."""
 
 import functools
 import re
@@ -16,9 +16,9 @@ from fairseq_mhe.common.steps import key
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs import comet, generation, scoring, training
+from fairseq_mhe.runs import comet, generation, scoring
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.recipes import Recipe, recipe
+from fairseq_mhe.runs.recipes import Recipe
 from fairseq_mhe.runs.run import Run, plan_run, run_name, settings_of
 
 #: What fairseq calls the checkpoint of an epoch's end.
@@ -37,31 +37,21 @@ def plan_runs(
     for kind in kinds:
         attention = dict.fromkeys(PLACES, kind)
         for seed in seeds:
-            settings = settings_of(
-                wanted.row, attention, seed, wanted.training.settings(), data.identity
-            )
-            name = run_name(wanted.row, attention, seed)
-            runs.append(plan_run(folder / name, settings, {"data": str(data.folder)}))
+            settings = settings_of(wanted.row, attention, seed, wanted.training, data.identity)
+            name, places = run_name(wanted.row, attention, seed), {"data": str(data.folder)}
+            runs.append(plan_run(folder / name, settings, places, wanted.decoding))
     return runs
 
 
-def train(
-    runs: Sequence[Run], data: DataFolder, device: Device, board: Board, tensorboard: bool = False
-) -> None:
-    """Train the runs, and average and count each model.
+def make_model(run: Run) -> None:
+    """Average a trained run's last checkpoints into its model, and count that.
 
     Raises:
-        UserError: a training failed, or the device cannot train one: then nothing was written.
+        UserError: it has no checkpoints any more.
     """
-    for run in runs:
-        training.training_arguments(run, data, device, tensorboard)
-    for run in runs:
-        run.keep()
-    training.train(runs, data, device, board, tensorboard)
-    for run in runs:
-        inputs = {"training": key(run.settings), "last": run.training.average}
-        run.steps.perform("average", inputs, [run.model], functools.partial(_average, run))
-        count(run, {"model": run.key("average")})
+    inputs = {"training": key(run.settings), "last": run.training.average}
+    run.steps.perform("average", inputs, [run.model], functools.partial(_average, run))
+    count(run, {"model": run.key("average")})
 
 
 def _average(run: Run) -> None:
@@ -100,7 +90,7 @@ def count(run: Run, inputs: Mapping[str, str]) -> None:
 
 def translate(run: Run, data: DataFolder, subset: str, device: Device, board: Board) -> None:
     """Translate a data set with a run's model, alone on the machine, so that speeds compare."""
-    decoding = recipe(run.row).decoding
+    decoding = run.decoding
     names = ("hypotheses.txt", "references.txt", "sources.txt", "generation.json")
 
     def action() -> None:

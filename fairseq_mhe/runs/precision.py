@@ -6,7 +6,6 @@ from collections.abc import Iterable
 import torch
 
 from fairseq_mhe.common.system import cpu_flags
-from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.runs.run import Run
 
 AUTO, FLOAT32 = "auto", "float32"
@@ -27,12 +26,6 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
 def chosen(asked: str, gpu: bool) -> str:
     """What the option of `add_argument` means: ``auto`` is what is fast on this machine."""
     return fastest(gpu) if asked == AUTO else asked
-
-
-def flags(precision: str) -> list[str]:
-    """fairseq's options of training in a precision."""
-    half = [] if precision == FLOAT32 else [f"--{precision}"]
-    return ["--optimizer", optimizer_for(precision), *half]
 
 
 def fastest(gpu: bool) -> str:

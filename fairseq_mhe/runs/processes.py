@@ -13,9 +13,8 @@ import fairseq_mhe
 from fairseq_mhe.common.errors import ERROR_PREFIX, UserError
 from fairseq_mhe.common.files import check_output
 
-#: What fairseq's commands take as --user-dir.
-USER_DIR = Path(fairseq_mhe.__file__).parent
-
+#: The environment variable that names a --user-dir of the user's own, for every command.
+OWN_USER_DIR = "FAIRSEQ_MHE_USER_DIR"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
@@ -40,6 +39,11 @@ _NOISE = (
     "`torch.cuda.amp.autocast(args...)` is deprecated",
     "`torch.cuda.amp.GradScaler(args...)` is deprecated",
 )
+
+
+def user_dir() -> Path:
+    """What fairseq's commands take as --user-dir: the package, or the user's, which imports it."""
+    return Path(os.environ.get(OWN_USER_DIR) or Path(fairseq_mhe.__file__).parent)
 
 
 class Child:

@@ -1,272 +1,251 @@
-"""How each row is trained and decoded, whatever its attention: every number in one place."""
+"""Recipes: YAML files as fairseq-hydra-train reads them, flattened to fairseq-train's options."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import check_input
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.runs.decoding import Decoding
 
-#: fairseq's --lr-scheduler and what it needs beside --lr and --warmup-updates.
-_SCHEDULES = {
-    # Falling to zero at the last update: better in a short training than the inverse square root.
-    "polynomial_decay": lambda updates: ["--total-num-update", str(updates)],
-    "inverse_sqrt": lambda updates: ["--warmup-init-lr", "1e-07"],
-}
-#: Mini-batches are not divided into smaller ones by themselves: long sentences have to fit.
+#: The recipes that come with the package, one file a row.
+FOLDER = Path(fairseq_mhe.__file__).parent / "recipes"
+#: The recipes of translation.
+NAMES = (*ROWS, *SMALL_ROWS)
+#: Groups of a recipe that hold no option of fairseq-train.
+_OTHER_GROUPS = ("hydra", "defaults", "generation")
+#: Options that depend on where a training runs; commands set them.
+_PLACES = ("data", "user_dir", "save_dir", "distributed_world_size", "cpu")
+#: Fewer tokens are no mini-batch: long sentences have to fit.
 _LEAST_TOKENS = 256
+#: fairseq's losses that have a faster form of ours.
+_LOSSES = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
+#: The two options that size a mini-batch -> the unit, and the least that a device takes.
+_UNITS = {"max_tokens": ("tokens", _LEAST_TOKENS), "batch_size": ("examples", 1)}
 
 
 @dataclass(frozen=True)
 class Training:
-    """What makes a model beside its row, kind of attention, seed and data.
+    """What makes a model, as fairseq-train's options on one device: name -> value.
 
-    ``max_tokens``: tokens of a mini-batch on one device, as fairseq's --max-tokens counts them (the
-    longer side, padding included).
-    ``checkpoints``: how many times, at equal distances, the model is validated and saved.
-    ``average``: how many of the last of them are averaged.
-    ``batches``: mini-batches of one update, shared out over the devices.
-    ``schedule``: a key of ``_SCHEDULES``.
-    ``head_embedding_weight_decay``: MHE's; ``weight_decay`` is then that of all else.
-    ``clip_norm``: gradients are scaled down to this norm; 0: never.
-    ``patience``: validations in a row without a new lowest loss after which training ends; 0:
-    never. With it the model is validated and saved after every epoch, whatever ``checkpoints``.
-    ``precision``: float32, bf16 or fp16.
+    Not among them is what depends on the place: the data, the folder, the devices.
     """
 
-    updates: int
-    max_tokens: int
-    lr: float
-    warmup_updates: int
-    dropout: float
-    label_smoothing: float
-    weight_decay: float
-    checkpoints: int
-    average: int
-    batches: int = 1
-    schedule: str = "polynomial_decay"
-    head_embedding_weight_decay: float = 0.0
-    clip_norm: float = 0.0
-    patience: int = 0
-    precision: str = "float32"
+    options: Mapping[str, Any]
+
+    def changed(self, **options: Any) -> Training:
+        """The same with other values; None leaves an option out."""
+        both = {**self.options, **options}
+        return Training({name: value for name, value in both.items() if value is not None})
+
+    @property
+    def updates(self) -> int:
+        """Updates of the whole training."""
+        return int(self.options["max_update"])
+
+    @property
+    def precision(self) -> str:
+        """float32, bf16 or fp16."""
+        return next((name for name in ("bf16", "fp16") if self.options.get(name)), "float32")
+
+    def with_precision(self, precision: str) -> Training:
+        """The same in float32, bf16 or fp16."""
+        return self.changed(**{name: name == precision or None for name in ("bf16", "fp16")})
+
+    @property
+    def patience(self) -> int:
+        """Validations without a lower loss that end the training; 0: it is never ended early.
+
+        With patience the model is validated and saved after every epoch.
+        """
+        return int(self.options.get("patience", 0))
+
+    @property
+    def average(self) -> int:
+        """How many of the last checkpoints are averaged: all that are kept but one."""
+        kept = self.options.get("keep_last_epochs" if self.patience else "keep_interval_updates")
+        return max(1, int(kept or 0) - 1)
 
     @property
     def interval(self) -> int:
         """Updates between two checkpoints."""
-        return max(1, self.updates // self.checkpoints)
+        return int(self.options.get("save_interval_updates") or max(1, self.updates // 100))
+
+    @property
+    def dropout(self) -> float:
+        return float(self.options["dropout"])
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens of one update, on all devices together."""
-        return self.max_tokens * self.batches
+        """Tokens of one update (of a language model's training: examples), on all devices."""
+        return self.at_a_time * int(self.options.get("update_freq", [1])[0])
 
-    def settings(self) -> dict[str, Any]:
-        """The recipe as a run's settings keep it."""
-        return asdict(self)
+    @property
+    def at_a_time(self) -> int:
+        """Tokens or examples that one device takes at a time at most."""
+        return int(self.options[self._size])
+
+    @property
+    def _size(self) -> str:
+        return next(name for name in _UNITS if name in self.options)
 
     def shortened(self, updates: int) -> Training:
         """The same recipe over another number of updates: the warm-up keeps its share.
 
         Where patience may end a training earlier, ``updates`` is a limit, and the warm-up stays.
         """
-        if self.patience:
-            return replace(self, updates=updates)
-        warmup_updates = max(1, self.warmup_updates * updates // self.updates)
-        return replace(self, updates=updates, warmup_updates=warmup_updates)
+        changes = {"max_update": updates}
+        if "total_num_update" in self.options:
+            changes["total_num_update"] = updates
+        intervals = ("warmup_updates", "save_interval_updates", "validate_interval_updates")
+        for name in () if self.patience else intervals:
+            if name in self.options:
+                changes[name] = max(1, int(self.options[name]) * updates // self.updates)
+        return self.changed(**changes)
 
-    def batched(self, batch_tokens: int, max_tokens: int) -> Training:
-        """The recipe with ``batch_tokens`` an update; a device takes ``max_tokens`` at a time.
-
-        Raises:
-            UserError: the one is no multiple of the other.
-        """
-        if batch_tokens % max_tokens:
-            raise UserError(
-                f"a batch of {batch_tokens:,} tokens cannot be made of mini-batches of "
-                f"{max_tokens:,}: choose --batch-tokens as a multiple of --max-tokens"
-            )
-        return replace(self, max_tokens=max_tokens, batches=batch_tokens // max_tokens)
-
-    def shared_by(self, devices: int) -> Training:
-        """The same batch in smaller mini-batches that ``devices`` can share evenly.
-
-        It stays as it is where they can already, or cannot at all.
-        """
-        if self.batches % devices:
-            most = self.batch_tokens // _LEAST_TOKENS
-            for batches in range(devices, most + 1, devices):
-                if batches > self.batches and self.batch_tokens % batches == 0:
-                    max_tokens = self.batch_tokens // batches
-                    return replace(self, max_tokens=max_tokens, batches=batches)
-        return self
-
-    def update_freq(self, devices: int) -> int:
-        """Mini-batches that each device takes before an update: all together take ``batches``.
+    def batched(self, batch: int | None = None, at_a_time: int | None = None) -> Training:
+        """The same recipe with another batch, of which a device takes ``at_a_time`` at most.
 
         Raises:
-            UserError: they cannot be shared out evenly.
+            UserError: the batch has no such part.
         """
-        if self.batches % devices:
-            fitting = ", ".join(str(n) for n in range(1, self.batches + 1) if self.batches % n == 0)
-            raise UserError(
-                f"an update of {self.batch_tokens:,} tokens is {self.batches} mini-batches of "
-                f"{self.max_tokens:,}, which {devices} devices cannot share evenly: take {fitting} "
-                "devices, or another --max-tokens"
-            )
-        return self.batches // devices
+        batch = batch or self.batch_tokens
+        most = min(at_a_time or self.at_a_time, batch)
+        size, times = self._shared_out(batch, most, 1)
+        return self.changed(**{self._size: size, "update_freq": [times]})
 
-    def arithmetic(self, devices: int) -> str:
-        """The batch in words; refused as by ``update_freq``."""
-        many = f"{devices} device{'s' if devices > 1 else ''}"
+    def shared_by(self, workers: int) -> dict[str, Any]:
+        """The options of a mini-batch where so many devices share an update.
+
+        Raises:
+            UserError: they cannot share it evenly.
+        """
+        size, times = self._shared_out(self.batch_tokens, self.at_a_time, workers)
+        return {self._size: size, "update_freq": [times]}
+
+    def _shared_out(self, batch: int, most: int, workers: int) -> tuple[int, int]:
+        """What a device takes at a time, at most ``most``, and how many times an update."""
+        unit, least = _UNITS[self._size]
+        share, rest = divmod(batch, workers)
+        sizes = (share // times for times in range(1, share + 1) if share % times == 0)
+        size = next(size for size in sizes if size <= most)
+        if rest or size < min(least, most):
+            fitting = [n for n in range(1, 65) if batch % n == 0 and batch // n >= least]
+            raise UserError(
+                f"an update of {batch:,} {unit} in mini-batches of {least:,} to {most:,} cannot be "
+                f"shared evenly by {workers} device{'s' if workers > 1 else ''}: take "
+                f"{', '.join(map(str, fitting))} devices, or another batch"
+            )
+        return size, share // size
+
+    def arithmetic(self, workers: int) -> str:
+        """The batch in words; refused as by `shared_by`."""
+        unit = _UNITS[self._size][0]
+        shared = self.shared_by(workers)
         return (
-            f"{self.batch_tokens:,} tokens an update = {self.max_tokens:,} tokens x {many} x "
-            f"update-freq {self.update_freq(devices)}"
+            f"{self.batch_tokens:,} {unit} an update = {shared[self._size]:,} {unit} x {workers} "
+            f"device{'s' if workers > 1 else ''} x update-freq {shared['update_freq'][0]}"
         )
 
-    def flags(self) -> list[str]:
-        """The recipe as options of fairseq-train, but --update-freq, which depends on devices."""
-        words = ["--max-update", str(self.updates), "--max-tokens", str(self.max_tokens)]
-        if self.head_embedding_weight_decay:
-            words += ["--optimizer", "adam_mhe", "--fp16-no-flatten-grads"]  # flat, all are one
-            words += ["--head-embedding-weight-decay", str(self.head_embedding_weight_decay)]
-        else:
-            words += ["--optimizer", optimizer_for(self.precision)]
-        words += ["--adam-betas", "(0.9, 0.98)", "--weight-decay", str(self.weight_decay)]
-        words += ["--clip-norm", str(self.clip_norm)] if self.clip_norm else []
-        words += [] if self.precision == "float32" else [f"--{self.precision}"]
-        words += ["--lr-scheduler", self.schedule, *_SCHEDULES[self.schedule](self.updates)]
-        words += ["--lr", str(self.lr), "--warmup-updates", str(self.warmup_updates)]
-        words += ["--criterion", criterion_for(self.precision)]
-        words += ["--label-smoothing", str(self.label_smoothing)]
-        return [*words, "--dropout", str(self.dropout), "--share-all-embeddings"]
+    def words(self, workers: int = 1) -> list[str]:
+        """The command line of fairseq-train, but for places, on so many devices.
+
+        Adam and the losses that have a faster form of ours for the precision are that form.
+        """
+        options = {**self.options, **self.shared_by(workers)}
+        if options.get("optimizer") == "adam":
+            options["optimizer"] = optimizer_for(self.precision)
+        if options.get("criterion") in _LOSSES:
+            options["criterion"] = criterion_for(self.precision, options["criterion"])
+        return as_words(options)
+
+
+def as_words(options: Mapping[str, Any]) -> list[str]:
+    """Options as the words of fairseq's commands: True is a flag, False and None are left out."""
+    words = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        words.append(f"--{name.replace('_', '-')}")
+        if value is not True:
+            words.append(",".join(map(str, value)) if isinstance(value, list) else str(value))
+    return words
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A row (a name of ``fairseq_mhe.models.architectures``) and how it is trained and decoded."""
+    """How a row is trained and decoded, whatever its attention."""
 
     row: str
     training: Training
     decoding: Decoding
 
 
-#: 2 cores, two models side by side, 9 minutes of training. Chosen by BLEU on valid (MHA, one seed,
-#: beam 5): 4,000 BPE merges 22.8; 4,000 SentencePiece pieces 21.9, 2,000 pieces 19.1; 1,024 tokens
-#: a batch 21.9 against 2,048 with as many tokens in all 20.6; without dropout it overfits after 7
-#: epochs.
-QUICKSTART = Recipe(
-    row="tiny",
-    training=Training(
-        updates=3000,
-        max_tokens=1024,
-        lr=0.003,
-        warmup_updates=300,
-        dropout=0.1,
-        label_smoothing=0.1,
-        weight_decay=0.0,
-        checkpoints=15,
-        average=5,
-    ),
-    decoding=Decoding(beam=5, lenpen=1.0, max_len_a=1.5, max_len_b=20, max_tokens=2000),
-)
-#: For small standard corpora (some ten thousand pairs) on a CPU: the quickstart's recipe with a
-#: lower rate and more dropout for the larger model. Not tuned.
-_SMALL = Recipe(
-    row="small",
-    training=replace(
-        QUICKSTART.training,
-        updates=6000,
-        max_tokens=2048,
-        lr=0.001,
-        warmup_updates=600,
-        dropout=0.2,
-    ),
-    decoding=QUICKSTART.decoding,
-)
-#: The paper publishes dropout and steps of each row. The rest is the well-known recipe: fairseq's
-#: for scaling_nmt (base on one GPU: 8 mini-batches of 4,096 tokens), averaging and decoding of
-#: Vaswani et al. 2017, sections 5 and 6.1.
-_PAPER_TRAINING = Training(
-    updates=100_000,
-    max_tokens=4096,
-    lr=0.0005,
-    warmup_updates=4000,
-    dropout=0.1,
-    label_smoothing=0.1,
-    weight_decay=0.0,
-    checkpoints=100,
-    average=5,
-    batches=8,
-    schedule="inverse_sqrt",
-)
-_PAPER_DECODING = Decoding(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50, max_tokens=4096)
-#: fairseq's for transformer_iwslt_de_en (examples/translation/README.md): about 35 tokenised BLEU
-#: on IWSLT14 German-English with MHA. The updates and the average of the last ten checkpoints, each
-#: of about an epoch, are those that its examples had for this set (pay_less_attention_paper);
-#: max_len_b and lenpen are fairseq-generate's defaults. Unlike there, all embeddings are shared, as
-#: everywhere here.
-_IWSLT = Recipe(
-    row="iwslt",
-    training=replace(
-        _PAPER_TRAINING,
-        updates=50_000,
-        dropout=SMALL_ROWS["iwslt"].dropout,
-        weight_decay=0.0001,
-        checkpoints=50,
-        average=10,
-        batches=1,
-    ),
-    decoding=Decoding(beam=5, lenpen=1.0, max_len_a=0, max_len_b=200, max_tokens=4096),
-)
-
-#: Transformer-Tiny of Wu et al. 2021 ("Good for Misconceived Reasons: An Empirical Revisiting on
-#: the Need for Visual Context in Multimodal Machine Translation", ACL; LividWo/Revisit-MMT,
-#: README-baseline.md, and the defaults of its fairseq): two devices of 4,096 tokens, the mean of
-#: the last 10 epochs' checkpoints. Its Adam betas, label smoothing and attention dropout are not
-#: written there; these are the usual ones.
-_MULTI30K = Recipe(
-    row="multi30k",
-    training=replace(
-        _PAPER_TRAINING,
-        updates=8000,
-        lr=0.005,
-        warmup_updates=2000,
-        dropout=SMALL_ROWS["multi30k"].dropout,
-        average=10,
-        batches=2,
-        clip_norm=25.0,
-        patience=10,
-    ),
-    decoding=_IWSLT.decoding,
-)
-
-
-def _paper(row: str) -> Recipe:
-    training = replace(_PAPER_TRAINING, dropout=ROWS[row].dropout)
-    if row == "big":
-        training = replace(training, updates=300_000, checkpoints=300, average=20)
-    return Recipe(row, training, _PAPER_DECODING)
-
-
-#: row -> recipe.
-RECIPES = {
-    **{row: _paper(row) for row in ROWS},
-    **{found.row: found for found in (_IWSLT, _MULTI30K, _SMALL, QUICKSTART)},
-    **{row: replace(_MULTI30K, row=row) for row in SMALL_ROWS if row.startswith("multi30k_")},
-}
-
-
-def recipe(row: str) -> Recipe:
-    """The recipe of a row, whose name may be written in capitals, as the paper does (4L, 12H).
+def recipe(name: str, known: Collection[str] = NAMES) -> Recipe:
+    """A recipe of the package, whose name may be in capitals, as the paper's are (4L, 12H).
 
     Raises:
         UserError: there is none.
     """
-    found = RECIPES.get(row.lower())
-    if found is None:
-        raise UserError(f"unknown row {row!r}; choose of: {', '.join(RECIPES)}")
-    return found
+    if name.lower() not in known:
+        raise UserError(f"unknown row {name!r}; choose of: {', '.join(known)}")
+    return read_recipe(FOLDER / f"{name.lower()}.yaml")
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe of a file; its row is the file's name.
+
+    Raises:
+        UserError: the file cannot be read, or lacks what every training needs.
+    """
+    check_input(path, "give the path of a recipe (a .yaml file)")
+    try:
+        groups: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+        options = dict(_options(groups))
+    except (OmegaConfBaseException, yaml.YAMLError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"{path} is no recipe, which fairseq-hydra-train reads too: {error}"
+        ) from None
+    for name in ("arch", "max_update", "dropout"):
+        if name not in options:
+            group = "optimization" if name == "max_update" else "model"
+            raise UserError(f"{path} has no {group}.{name.replace('arch', '_name')}: add it")
+    if not _UNITS.keys() & options.keys():
+        raise UserError(f"{path} has no dataset.max_tokens: add it (or dataset.batch_size)")
+    training = Training(options)
+    return Recipe(path.stem.lower(), training, _decoding(groups.get("generation") or {}, training))
+
+
+def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """fairseq-train's options of a recipe's groups."""
+    for group, values in groups.items():
+        if group in _OTHER_GROUPS:
+            continue
+        chosen = "arch" if group == "model" else group
+        for name, value in ({"_name": values} if isinstance(values, str) else values).items():
+            if isinstance(value, dict):
+                raise ValueError(f"{group}.{name} has options below it, which no command line has")
+            if name not in _PLACES:
+                yield (chosen if name == "_name" else name), value
+
+
+def _decoding(values: Mapping[str, Any], training: Training) -> Decoding:
+    """fairseq-generate's options; what trains in small batches, for CPUs, decodes in small ones."""
+    return Decoding(
+        beam=values.get("beam", 5),
+        lenpen=values.get("lenpen", 1.0),
+        max_len_a=values.get("max_len_a", 0),
+        max_len_b=values.get("max_len_b", 200),
+        max_tokens=4096 if training.at_a_time >= 4096 else 2000,
+    )

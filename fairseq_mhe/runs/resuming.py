@@ -19,7 +19,7 @@ DAMAGED = ".damaged"
 _BLOCK = 1 << 20
 
 
-def restore(folder: Path, workers: int = 1, batch_size: int | None = None) -> int:
+def restore(folder: Path, workers: int = 1, mini_batch: Mapping[str, Any] | None = None) -> int:
     """Make checkpoint_last.pt the newest whole one, and set aside what a kill left half-written.
 
     fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
@@ -28,7 +28,7 @@ def restore(folder: Path, workers: int = 1, batch_size: int | None = None) -> in
     Args:
         folder: a training's --save-dir.
         workers: how many processes will go on with it.
-        batch_size: examples that each takes at a time, where mini-batches are of so many.
+        mini_batch: fairseq's options that size what each takes at a time.
 
     Returns:
         How many updates it holds; 0 where there is none and training begins at the beginning.
@@ -55,8 +55,7 @@ def restore(folder: Path, workers: int = 1, batch_size: int | None = None) -> in
     if newest is None:
         return 0
     state = read_checkpoint(newest)
-    if batch_size is not None:
-        _check_batch_size(newest, state, batch_size)
+    _check_mini_batch(newest, state, mini_batch or {})
     if not _reshard(state, workers, folder / LAST) and newest.name != LAST:
         with atomic_path(folder / LAST) as temporary:
             shutil.copyfile(newest, temporary)
@@ -78,15 +77,19 @@ def check_unclaimed(folder: Path) -> None:
         )
 
 
-def _check_batch_size(checkpoint: Path, state: Mapping[str, Any], batch_size: int) -> None:
+def _check_mini_batch(
+    checkpoint: Path, state: Mapping[str, Any], mini_batch: Mapping[str, Any]
+) -> None:
     config = state.get("cfg") or {}
-    before = (config.get("dataset") or {}).get("batch_size")
-    if before not in (batch_size, None):
-        workers = (config.get("distributed_training") or {}).get("distributed_world_size", 1)
-        raise UserError(
-            f"{checkpoint} comes of mini-batches of {before} examples on {workers} "
-            f"device{'s' if workers > 1 else ''}, not of {batch_size}: go on with as many devices"
-        )
+    before = config.get("dataset") or {}
+    for name, unit in (("max_tokens", "tokens"), ("batch_size", "examples")):
+        size, now = before.get(name), mini_batch.get(name)
+        if now is not None and size not in (now, None):
+            workers = (config.get("distributed_training") or {}).get("distributed_world_size", 1)
+            raise UserError(
+                f"{checkpoint} comes of mini-batches of {size} {unit} on {workers} "
+                f"device{'s' if workers > 1 else ''}, not of {now}: go on with as many devices"
+            )
 
 
 def _is_damaged(path: Path) -> bool:

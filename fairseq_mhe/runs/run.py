@@ -1,8 +1,8 @@
 """A run is a folder: what made it (config.json), how far it is (status.json), its results."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from fairseq_mhe.common.folder_version import FOLDER_VERSION, check_folder_versi
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.resuming import check_unclaimed
+from fairseq_mhe.runs.resuming import LAST, check_unclaimed
 
 #: What to do with a folder of another version.
 TRAIN_AGAIN = "choose another --out and train again, or use that version"
@@ -25,7 +26,8 @@ class Run:
 
     Its files: ``log``, all that fairseq-train printed; ``checkpoints``, fairseq-train's --save-dir;
     ``metrics``, the learning curve and the speed; ``model``, the averaged checkpoint, which
-    translates; ``counts``, the model's parameters and cache.
+    translates; ``counts``, the model's parameters and cache; ``last``, the model after its last
+    update; ``scores``, what a language model's quality is.
     """
 
     folder: Path
@@ -37,7 +39,7 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that decides which model comes out: row, attention, seed, training, data."""
+        """All that decides which model comes out: row, attention, seed, data, fairseq's options."""
         return self.config["settings"]
 
     @property
@@ -58,7 +60,12 @@ class Run:
     @property
     def training(self) -> Training:
         """How it is trained."""
-        return Training(**self.settings["training"])
+        return Training(self.settings["options"])
+
+    @property
+    def decoding(self) -> Decoding:
+        """How it translates."""
+        return Decoding(**self.config["decoding"])
 
     def place(self, name: str) -> Path:
         """Where its "data" or "start" lay."""
@@ -89,6 +96,14 @@ class Run:
     @property
     def model(self) -> Path:
         return self.folder / "model.pt"
+
+    @property
+    def last(self) -> Path:
+        return self.checkpoints / LAST
+
+    @property
+    def scores(self) -> Path:
+        return self.folder / "scores.json"
 
     @property
     def counts(self) -> Path:
@@ -124,62 +139,66 @@ def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:
 
 def kind_name(attention: Mapping[str, str]) -> str:
     """One name for the kinds at all places: the kind, or the three with dashes between."""
-    kinds = [attention[place] for place in PLACES]
+    kinds = [attention[place] for place in PLACES if place in attention]
     return kinds[0] if len(set(kinds)) == 1 else "-".join(kinds)
 
 
 def settings_of(
-    row: str,
-    attention: Mapping[str, str],
-    seed: int,
-    training: Mapping[str, Any],
-    data: Mapping[str, Any],
-    options: Sequence[str] = (),
+    row: str, attention: Mapping[str, str], seed: int, training: Training, data: Any, **facts: Any
 ) -> dict[str, Any]:
     """What decides which model comes out; runs of equal settings are the same, whoever made them.
 
-    ``attention``: place -> kind; ``training``: ``Training.settings()``; ``data``:
-    ``DataFolder.identity``; ``options``: further words for fairseq-train.
+    ``attention``: place -> kind; ``data``: the identity of a data folder; ``facts``: further JSON
+    values. "options" are fairseq-train's, by name.
     """
-    settings = {"row": row, "attention": dict(attention), "seed": seed}
-    settings |= {"training": training, "data": data}
-    return {**settings, "options": list(options)} if options else settings
+    one = len(set(attention.values())) == 1
+    kinds = {PLACES[place]: kind for place, kind in attention.items()}
+    kinds = {"attention": kind_name(attention)} if one else kinds
+    options = {**training.options, **kinds, "seed": seed}
+    settings = {"row": row, "attention": dict(attention), "seed": seed, "data": data}
+    return {**settings, **facts, "options": options}
 
 
-def plan_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
+def plan_run(
+    folder: Path,
+    settings: Mapping[str, Any],
+    surroundings: Mapping[str, Any],
+    decoding: Decoding | None = None,
+) -> Run:
     """Open the run folder, or plan a new one; refuse a folder with other settings.
 
     A new run is not written until its work begins (`Run.keep`), so that a command that is refused
     leaves nothing that the next one has to fit.
 
-    ``surroundings``: what may change from start to start, such as where the data lies.
+    ``surroundings``: what may change from start to start: where the data and a start lie.
+    ``decoding``: how the model translates, if it does.
 
     Raises:
         UserError: the folder has other settings, is of another version, or has checkpoints and no
             config.json.
     """
     path = folder / "config.json"
-    wanted = json.loads(json.dumps(settings))
+    changing = {"surroundings": dict(surroundings), "decoding": decoding and asdict(decoding)}
+    wanted = json.loads(json.dumps({"settings": settings, **changing}))
     if path.exists():
         config = _read_config(folder)
-        check_same_settings(folder, config["settings"], wanted)
-        run = Run(folder, {**config, "surroundings": dict(surroundings)})
+        check_same_settings(folder, config["settings"], wanted["settings"])
+        run = Run(folder, {**config, **wanted})
         if run.config != config:
             run.keep()
         return run
     check_unclaimed(folder)
-    config = {
-        "folder_version": FOLDER_VERSION,
-        "settings": wanted,
-        "surroundings": dict(surroundings),
-        "versions": versions(),
-    }
-    return Run(folder, config)
+    return Run(folder, {"folder_version": FOLDER_VERSION, **wanted, "versions": versions()})
 
 
-def open_run(folder: Path, settings: Mapping[str, Any], surroundings: Mapping[str, Any]) -> Run:
+def open_run(
+    folder: Path,
+    settings: Mapping[str, Any],
+    surroundings: Mapping[str, Any],
+    decoding: Decoding | None = None,
+) -> Run:
     """As `plan_run`, and write it: the work begins at once."""
-    run = plan_run(folder, settings, surroundings)
+    run = plan_run(folder, settings, surroundings, decoding)
     run.keep()
     return run
 

@@ -6,13 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.pipeline import scored
-from fairseq_mhe.runs.run import Run
+from fairseq_mhe.common.files import read_json, write_json
 
 #: How often a job that runs out of time is submitted again.
 _MOST_REQUEUES = 100
@@ -44,10 +44,11 @@ def _hours(text: str) -> float:
 
 
 class CellJob:
-    """One cell's job, as submitit pickles it: train, translate, score; asked again, it goes on."""
+    """One job, as submitit pickles it; asked again, it resumes."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words = list(words)
+    def __init__(self, jobs: Path, number: int) -> None:
+        """``jobs``: the file; ``number``: which of its jobs, from 0."""
+        self.words = [str(jobs), str(number)]
 
     def __call__(self) -> None:
         """Run it.
@@ -58,7 +59,7 @@ class CellJob:
         # SLURM announces the end to every process of the job; only submitit, which runs this, has
         # to act on it.
         subprocess.run(
-            [sys.executable, "-m", "fairseq_mhe.cli", *self.words],
+            [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", *self.words],
             check=True,
             preexec_fn=lambda: signal.signal(signal.SIGUSR2, signal.SIG_IGN),
         )
@@ -68,21 +69,6 @@ class CellJob:
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
-
-
-def train_words(run: Run, args: argparse.Namespace) -> list[str]:
-    """The words after ``fairseq-mhe`` that train and score a run, whose settings they repeat."""
-    words = ["train", run.row, run.kind, "--seed", str(run.seed)]
-    words += ["--evaluate", "--subset", args.subset]
-    words += ["--data", str(args.data.resolve()), "--out", str(args.out.resolve())]
-    numbers = ("updates", "fraction", "batch_tokens", "max_tokens", "gpus", "processes")
-    options = {name: getattr(args, name) for name in (*numbers, "bleu_tokenizer")}
-    options["precision"] = run.training.precision
-    for option, value in options.items():
-        if value is not None:
-            words += [f"--{option.replace('_', '-')}", str(value)]
-    words += [f"--{option}" for option in ("cpu", "tensorboard") if getattr(args, option)]
-    return words
 
 
 def asked_for(args: argparse.Namespace) -> bool:
@@ -103,26 +89,27 @@ def asked_for(args: argparse.Namespace) -> bool:
     return bool(args.slurm)
 
 
-def submit(runs: Sequence[Run], args: argparse.Namespace) -> None:
-    """Submit a job for each run that is not done, and say how to get the table.
-
-    Raises:
-        UserError: as `submit_jobs`.
-    """
-    waiting = [run for run in runs if not scored(run, args.subset, args.bleu_tokenizer)]
-    submit_jobs({run.name: train_words(run, args) for run in waiting}, len(runs), args)
+#: Options of a table that its jobs need.
+_OF_JOBS = ("gpus", "processes", "cpu", "subset", "tensorboard", "bleu_tokenizer")
 
 
-def submit_jobs(jobs: Mapping[str, Sequence[str]], total: int, args: argparse.Namespace) -> None:
-    """Submit what waits of ``total`` cells: name -> the words after ``fairseq-mhe``.
+def submit(jobs: Mapping[str, Mapping[str, Any]], total: int, args: argparse.Namespace) -> None:
+    """Write jobs.json, submit each job of ``total`` cells, and say how to get the table.
+
+    ``jobs``: name -> what `run_jobs` reads, beside the devices that ``args`` ask for.
 
     Raises:
         UserError: submitit or SLURM is not there, an option is wrong, or SLURM refuses.
     """
     if jobs:
         executor = _executor(args)
+        path = args.out.resolve() / "jobs.json"
+        shared = {name: getattr(args, name) for name in _OF_JOBS if hasattr(args, name)}
+        before = read_json(path) if path.exists() else []  # whose jobs may be at work
+        write_json(path, [*before, *({"name": n, **shared, **job} for n, job in jobs.items())])
+        numbers = range(len(before), len(before) + len(jobs))
         try:
-            submitted = executor.submit_array([CellJob(words) for words in jobs.values()])
+            submitted = executor.submit_array([CellJob(path, number) for number in numbers])
         except Exception as error:  # submitit passes on what sbatch says in an exception of its own
             raise UserError(f"SLURM refuses the jobs: {error}") from error
         for name, job in zip(jobs, submitted, strict=True):

@@ -17,14 +17,14 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.common.steps import Steps, only_one
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.experiments.finetune import fine_tune_all, finished_scores, plan
+from fairseq_mhe.experiments.finetune import fine_tune_all, plan
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import trained_on
-from fairseq_mhe.runs.language_runs import LanguageRun, language_config
+from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.task_scores import score_task
 from studies.collaborative_curve import add_decomposition, decomposition
 from studies.report import write
@@ -64,12 +64,12 @@ def run(args: argparse.Namespace) -> None:
             planned = []
             for folder, config in configs.items():
                 task = tasks[config["task"]]
-                made = LanguageRun(out / f"{folder.name}-D{dim}", {}, 0)
-                model = LanguageRun(folder, {}, 0).checkpoint
+                made = Run(out / f"{folder.name}-D{dim}", {})
+                model = Run(folder, {}).last
                 start = decomposition(dim, args)
-                convert = partial(start.make, made.checkpoint, model, data.folder)
-                Steps(made.folder).perform("convert", start.settings, [made.checkpoint], convert)
-                size = attention_parameters(open_source(made.checkpoint).model)
+                convert = partial(start.make, made.last, model, data.folder)
+                Steps(made.folder).perform("convert", start.settings, [made.last], convert)
+                size = attention_parameters(open_source(made.last).model)
                 decomposed["attention_parameters"] = again["attention_parameters"] = size
                 decomposed.setdefault(config["task"], []).append(_score(made, task, gpu))
                 training = plan(made.folder, task, config["seed"], out, args.epochs, args)
@@ -92,9 +92,10 @@ def _config(folder: Path, tasks: dict[str, TaskFolder]) -> dict[str, Any]:
     Raises:
         UserError: it is not finished, or its task is not given, or with other examples.
     """
-    config, scores = language_config(folder), finished_scores(folder)
-    if scores is None:
+    config, path = read_run(folder).settings, folder / "scores.json"
+    if not path.exists():
         raise UserError(f"{folder} has no scores yet: finish it with fairseq-mhe finetune")
+    scores = read_json(path)
     if config["task"] not in tasks:
         raise UserError(f"{folder} is of {config['task']}: name its folder too, in --tasks")
     task = tasks[config["task"]]
@@ -121,7 +122,7 @@ def _check_one_model(configs: dict[Path, dict[str, Any]]) -> None:
             )
 
 
-def _score(made: LanguageRun, task: TaskFolder, gpu: bool) -> float:
+def _score(made: Run, task: TaskFolder, gpu: bool) -> float:
     """The task's score of a model as it is."""
     path = made.folder / "score.json"
     if not path.exists():

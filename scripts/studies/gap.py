@@ -24,7 +24,7 @@ _FAR = {"head_embedding_offset": 0, "head_embedding_std": 1}
 
 def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     """Every variant of a row, the references first."""
-    mha, mhe, rate = everywhere(MHA), everywhere(MHE), recipe.training.lr
+    mha, mhe, rate = everywhere(MHA), everywhere(MHE), recipe.training.options["lr"][0]
     found = [Variant(MHE, "reference", mhe, MHE), Variant(MHA, "reference", mha, MHE)]
     for init in ("head", "xavier"):
         options: dict[str, Any] = {"shared_projection_init": init}
@@ -34,11 +34,12 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
         found.append(Variant(f"std-{std}", "embeddings", mhe, MHE, options))
     found.append(Variant("offset-0", "embeddings", mhe, MHE, _FAR))
     for decay in (0.1, 1.0):
-        options = {"head_embedding_weight_decay": decay}
+        options = {"optimizer": "adam_mhe", "head_embedding_weight_decay": decay}
+        options["fp16_no_flatten_grads"] = True  # flat, all are one parameter
         found.append(Variant(f"decay-{decay:g}", "decay", mhe, MHE, options))
     for prefix, attention in (("", mhe), ("mha-", mha)):
         for name, factor in (("half", 0.5), ("double", 2.0)):
-            options = {"lr": rate * factor}
+            options = {"lr": [rate * factor]}
             found.append(Variant(f"{prefix}lr-{name}", "rate", attention, MHE, options))
     for place in PLACES:
         found.append(Variant(f"only-{place}", "place", {**mha, place: MHE}, MHE))

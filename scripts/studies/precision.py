@@ -23,7 +23,7 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     for precision, question in (("float32", "reference"), ("bf16", "bf16")):
         for kind in (MHA, MHE):
             name, reference = f"{kind}-{precision}", f"{kind}-float32"
-            options = {"precision": precision}
+            options = {"bf16": precision == "bf16" or None, "fp16": None}
             found.append(Variant(name, question, everywhere(kind), reference, options))
     return found
 

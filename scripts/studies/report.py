@@ -87,7 +87,7 @@ def report(
     title = f"{study.title}: {recipe.row}, data {args.data.resolve().name}; {seeds}"
     results = {
         "row": recipe.row,
-        "training": training.settings(),
+        "training": dict(training.options),
         "signature": signature,
         "variants": summaries,
         "unfinished": [each.name for each in left],

@@ -3,7 +3,7 @@
 import argparse
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -153,26 +153,28 @@ def chosen(variants: Sequence[Variant], names: str | None) -> list[Variant]:
     ]
 
 
-def training_of(recipe: Training, variant: Variant) -> tuple[Training, list[str]]:
-    """How a variant is trained, and fairseq-train's words for the rest of its options.
+def training_of(recipe: Training, variant: Variant) -> Training:
+    """How a variant is trained.
 
     A share of the updates has two checkpoints more than are averaged, and no patience: the warm-up
     would stay as long, and never end.
     """
-    known = {each.name for each in fields(Training)}
-    training = replace(recipe, **{n: v for n, v in variant.options.items() if n in known})
-    words = []
-    for name, value in variant.options.items():
-        if name not in known:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+    training = recipe.changed(**variant.options)
     if not variant.updates:
-        training = replace(training, patience=0, updates=0)
-    elif variant.updates < 1:
-        updates = max(1, round(variant.updates * training.updates))
-        training = replace(training, patience=0).shortened(updates)
-        checkpoints = max(1, min(updates, training.average + 2))
-        training = replace(training, checkpoints=checkpoints)
-    return training, words
+        return training.changed(patience=None, max_update=0)
+    if variant.updates == 1:
+        return training
+    updates, average = max(1, round(variant.updates * training.updates)), training.average
+    interval = max(1, updates // max(1, min(updates, average + 2)))
+    return (
+        training.changed(patience=None, keep_last_epochs=None)
+        .shortened(updates)
+        .changed(
+            **{"save_interval": 10**6, "validate_interval": 10**6, "no_epoch_checkpoints": True},
+            **{"save_interval_updates": interval, "validate_interval_updates": interval},
+            keep_interval_updates=average + 1,
+        )
+    )
 
 
 class _Work:
@@ -191,8 +193,7 @@ class _Work:
 
     def _run(self, variant: Variant, seed: int) -> Run:
         """The run folder; those of plain kinds are the run folders of run-table."""
-        training, words = training_of(self.recipe.training, variant)
-        how = (training.settings(), self.data.identity, words)
+        how = (training_of(self.recipe.training, variant), self.data.identity)
         settings = settings_of(self.recipe.row, variant.attention, seed, *how)
         places = {"data": str(self.data.folder)}
         if variant.start:
@@ -200,7 +201,7 @@ class _Work:
             settings["start"] = sha256(start)
             places["start"] = str(start.resolve())
         name = f"{self.recipe.row}-{variant.name}-seed{seed}"
-        return plan_run(self.out / name, settings, places)
+        return plan_run(self.out / name, settings, places, self.recipe.decoding)
 
     def _start(self, variant: Variant, seed: int) -> Path:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"

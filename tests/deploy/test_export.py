@@ -151,7 +151,7 @@ def test_the_card_tells_what_the_run_says(exported: Path) -> None:
         "`mhe_mul`",
         "| licence of the data | not known |",
         "fairseq-mhe train tiny mhe_mul --seed 1",
-        '"updates": 4',
+        '"max_update": 4',
         '"tokenizer": "moses"',
         "pip install 'PATH/TO/fairseq-mhe[fairseq]'",
     ):

@@ -14,7 +14,7 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import run_name
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.task_folder import TaskFolder
-from fairseq_mhe.runs.recipes import RECIPES, Recipe
+from fairseq_mhe.runs.recipes import Recipe, recipe
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -29,7 +29,7 @@ def chosen(row: str, *words: str) -> Recipe:
 
 
 def test_without_options_it_is_the_recipe() -> None:
-    assert chosen("12H") == RECIPES["12h"]
+    assert chosen("12H") == recipe("12h")
 
 
 def test_a_seed_and_a_row_are_taken_once_however_they_are_written() -> None:
@@ -38,19 +38,23 @@ def test_a_seed_and_a_row_are_taken_once_however_they_are_written() -> None:
 
 def test_a_fraction_shortens_the_training_and_its_warm_up() -> None:
     training = chosen("base", "--fraction", "0.01").training
-    assert (training.updates, training.warmup_updates, training.interval) == (1000, 40, 10)
-    assert training.batch_tokens == RECIPES["base"].training.batch_tokens
+    assert (training.updates, training.options["warmup_updates"], training.interval) == (
+        1000,
+        40,
+        10,
+    )
+    assert training.batch_tokens == recipe("base").training.batch_tokens
     assert chosen("big", "--updates-fraction", "0.5").training.updates == 150_000
     assert chosen("base", "--updates", "50").training.updates == 50
 
 
 def test_the_batch_stays_unless_it_is_asked_for() -> None:
     training = chosen("base", "--max-tokens", "1024").training
-    assert (training.max_tokens, training.batches) == (1024, 32)
+    assert (training.at_a_time, training.batch_tokens) == (1024, 32768)
     training = chosen("base", "--batch-tokens", "2048").training
-    assert (training.max_tokens, training.batches) == (2048, 1)
+    assert (training.at_a_time, training.batch_tokens) == (2048, 2048)
     training = chosen("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
-    assert (training.max_tokens, training.batches) == (2048, 2)
+    assert (training.at_a_time, training.batch_tokens) == (2048, 4096)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +62,8 @@ def test_the_batch_stays_unless_it_is_asked_for() -> None:
     [
         (["--fraction", "0"], "--fraction 0 is no share"),
         (["--fraction", "1.5"], r"--fraction 1\.5 is no share"),
-        (["--max-tokens", "3000"], "cannot be made of mini-batches of 3,000"),
-        (["--max-tokens", "65536"], "cannot be made of mini-batches of 65,536"),
+        (["--batch-tokens", "32771"], "an update of 32,771 tokens in mini-batches of 256 to 4,096"),
+        (["--recipe", "nowhere.yaml"], "give a row or --recipe FILE, one of the two"),
     ],
 )
 def test_what_cannot_be_is_refused(words: list[str], message: str) -> None:

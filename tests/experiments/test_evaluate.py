@@ -116,7 +116,7 @@ def test_an_average_that_is_missing_is_made_again_without_training(
         (["base", "mha", "--gpus", "64"], "--gpus 64 was asked for, but torch sees"),
         (
             ["base", "mha", "--processes", "3"],
-            "which 3 devices cannot share evenly: take 1, 2, 4, 8 devices",
+            "cannot be shared evenly by 3 devices: take 1, 2, 4, 8, 16",
         ),
         (["base", "mha", "--out", "with:colon"], "fairseq splits paths at colons"),
         (["base", "mha", "--evaluate", "--subset", "train2"], "has no 'train2': give a --subset"),

@@ -12,6 +12,7 @@ import torch
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
@@ -177,7 +178,7 @@ def test_another_run_in_the_folder_is_refused(
 ) -> None:
     words = ["--model", str(folder / RUN), "--out", str(folder), "--epochs", "3", *FLOAT32]
     assert cli.main(["finetune", str(folder / "sst2"), *words]) != 0
-    assert "has other settings (recipe epochs: 2, now 3): " in capsys.readouterr().err
+    assert "has other settings (options max_update: 4, now 6; " in capsys.readouterr().err
 
 
 def test_a_folder_where_another_is_at_work_is_left_alone(
@@ -343,10 +344,10 @@ def test_a_table_is_made_of_kept_runs(
     assert told in (tmp_path / "nlu-table.md").read_text()
     config = tmp_path / f"{RUN}-sst2-seed2" / "config.json"
     other = json.loads(config.read_text())
-    other["recipe"]["epochs"] += 1
+    other["settings"]["options"]["max_update"] += 1
     config.write_text(json.dumps(other))
     assert cli.main([*line, "--seeds", "1,2", "--out", str(tmp_path)]) == 2
-    assert "-sst2-seed2 has recipe {" in capsys.readouterr().err
+    assert "-sst2-seed2 has max_update 5, and " in capsys.readouterr().err
 
 
 def test_models_of_two_precisions_are_told(
@@ -358,7 +359,7 @@ def test_models_of_two_precisions_are_told(
     for run in runs:
         other = tmp_path / run.replace("mhe_mul", "sha")
         shutil.copytree(tmp_path / run, other)
-        change(other / "config.json", attention="sha", precision="bf16")
+        change(other / "config.json", attention="sha", bf16=True)
     words = ["--data", str(folder / "text"), "--tasks", str(folder / "sst2"), "--finished-only"]
     line = ["nlu-table", "roberta_mhe_tiny", *words, "--out", str(tmp_path)]
     for kinds, told in (
@@ -369,13 +370,15 @@ def test_models_of_two_precisions_are_told(
         assert told in (tmp_path / "nlu-table.md").read_text().splitlines()
     second = tmp_path / f"{RUN}-sst2-seed2"
     shutil.copytree(tmp_path / runs[1], second)
-    change(second / "config.json", precision="bf16")
+    change(second / "config.json", bf16=True)
     assert cli.main([*line, "--kinds", "mhe_mul", "--seeds", "1,2"]) == 2
     assert "-sst2-seed2 has precision bf16, and " in capsys.readouterr().err
 
 
-def change(path: Path, **settings: str) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **settings}))
+def change(path: Path, **options: object) -> None:
+    config = json.loads(path.read_text())
+    config["settings"]["options"] |= options
+    path.write_text(json.dumps(config))
 
 
 def test_a_kept_model_is_not_trained_again(
@@ -425,7 +428,7 @@ def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
     files = {path: at for path, at in snapshot(tmp_path).items() if "collaborative-nlu" not in path}
     assert files == {path: at for path, at in before.items() if "collaborative-nlu" not in path}
     assert study([*line[:-1], str(tmp_path / "other"), "--runs", str(folder)]) == 2
-    assert "config.json does not exist" in capsys.readouterr().err
+    assert "is no run folder: it has no config.json" in capsys.readouterr().err
 
 
 def test_a_causal_models_table_is_of_perplexity(
@@ -463,19 +466,30 @@ def test_a_causal_models_table_is_of_perplexity(
 
 
 def test_slurm_has_a_job_for_each_kind_that_waits(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its words are those of the table for this kind alone."""
-    submitted: list[dict[str, list[str]]] = []
-    monkeypatch.setattr(slurm, "submit_jobs", lambda jobs, total, args: submitted.append(jobs))
+    """A job trains and scores its own kind alone, and leaves the table to who asks for it."""
+    out = tmp_path / "out"
+    for run in (RUN, f"{RUN}-sst2-seed1"):
+        shutil.copytree(folder / run, out / run)
+    submitted: list[dict[str, dict[str, object]]] = []
+    monkeypatch.setattr(slurm, "submit", lambda jobs, total, args: submitted.append(jobs))
     words = ["--data", str(folder / "text"), "--tokens", "64", "--batch", "4", "--updates", "3"]
     words += ["--tasks", str(folder / "sst2"), "--seeds", "1", "--epochs", "2", *FLOAT32]
-    line = ["nlu-table", "roberta_mhe_tiny", *words, "--out", str(folder)]
-    assert cli.main([*line, "--kinds", "mha,mhe_mul,sha", "--slurm"]) == 0
-    ((jobs,),) = [[*submitted]]
-    assert list(jobs) == ["mha", "sha"]  # mhe_mul has its scores
-    given = cli.build_parser("nlu-table").parse_args([*line, "--kinds", "sha"])
-    assert vars(cli.build_parser("nlu-table").parse_args(jobs["sha"])) == vars(given)
+    line = ["nlu-table", "roberta_mhe_tiny", *words, "--out", str(out)]
+    assert cli.main([*line, "--kinds", "mha,mhe_mul", "--slurm"]) == 0
+    (jobs,) = submitted
+    assert list(jobs) == ["mha"]  # mhe_mul has its scores
+    where = {"gpus": None, "processes": None, "cpu": True}
+    write_json(out / "jobs.json", [{**jobs["mha"], **where}])
+    assert cli.main(["run-jobs", str(out / "jobs.json"), "0"]) == 0
+    assert (out / "roberta_mhe_tiny-mha-seed1-sst2-seed1" / "scores.json").is_file()
+    assert not list(out.glob("nlu-table.*"))
+    before = snapshot(out)
+    monkeypatch.setattr("fairseq_mhe.common.checkpoint_files.torch.load", None)
+    assert cli.main([*line, "--kinds", "mha,mhe_mul"]) == 0, "what is finished reads no checkpoint"
+    made = {f"nlu-table.{end}" for end in ("md", "json", "png")}
+    assert {name: at for name, at in snapshot(out).items() if name not in made} == before
 
 
 def test_a_task_of_another_text_is_refused(

@@ -137,7 +137,7 @@ def test_other_settings_in_the_same_folder_are_refused(
     ]
     assert cli.main(words) == 2
     last = capsys.readouterr().err.strip().split("\n")[-1]
-    assert "has other settings (training updates: 20, now 21)" in last
+    assert "options max_update: 20, now 21" in last
     assert snapshot(out) == before
 
 

@@ -21,14 +21,14 @@ from PIL import Image
 
 from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
-from fairseq_mhe.experiments.table_run import waves
+from fairseq_mhe.experiments.work import waves
 from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.significance import LEAST_BASELINE, compare_seeds
 from fairseq_mhe.report.translation_table import PAPER
 from fairseq_mhe.runs import pipeline
-from fairseq_mhe.runs.recipes import RECIPES, Recipe
+from fairseq_mhe.runs.recipes import Recipe, recipe
 from fairseq_mhe.runs.run import Run, read_run
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
@@ -145,7 +145,7 @@ def test_seeds_become_a_mean_with_its_deviation(
         other = tmp_path / f"tiny-{kind}-seed2"
         shutil.copytree(table / f"tiny-{kind}-seed1", other)
         config = json.loads((other / "config.json").read_text())
-        config["settings"]["seed"] = 2
+        config["settings"]["seed"] = config["settings"]["options"]["seed"] = 2
         (other / "config.json").write_text(json.dumps(config))
         references = list(read_lines(other / "test" / "references.txt"))
         (other / "test" / "hypotheses.txt").write_text("".join(f"{line}\n" for line in references))
@@ -264,9 +264,9 @@ def test_the_papers_rows_can_be_named(
     """By the paper's names, each once; they are too large to be trained here."""
     rows = []
 
-    def plan_runs(recipe: Recipe, *more: Any) -> list[Run]:
-        rows.append(recipe.row)
-        return planned(recipe, *more)
+    def plan_runs(wanted: Recipe, *more: Any) -> list[Run]:
+        rows.append(wanted.row)
+        return planned(wanted, *more)
 
     planned = pipeline.plan_runs
     monkeypatch.setattr(pipeline, "plan_runs", plan_runs)
@@ -294,13 +294,10 @@ def test_the_papers_rows_can_be_named(
         (["--subset", "train2"], "has no 'train2': give a --subset of test, train, valid"),
         (
             ["--processes", "3"],
-            "an update of 512 tokens is 2 mini-batches of 256, which 3 devices cannot share",
+            "an update of 512 tokens in mini-batches of 256 to 256 cannot be shared evenly by 3",
         ),
         (["--finished-only"], "is finished yet: there is nothing to tabulate"),
-        (
-            ["--updates", "9", "--out", "TABLE"],
-            f"has other settings (training updates: {TABLE_UPDATES}, now 9)",
-        ),
+        (["--updates", "9", "--out", "TABLE"], f"options max_update: {TABLE_UPDATES}, now 9"),
     ],
 )
 def test_bad_input_is_one_line_before_anything_is_trained(
@@ -377,7 +374,8 @@ def test_a_gpu_that_is_not_there_is_said(
 
 def rehearsed(**updates: int) -> str:
     recipes = [
-        replace(RECIPES[r], training=RECIPES[r].training.shortened(n)) for r, n in updates.items()
+        replace(recipe(row), training=recipe(row).training.shortened(count))
+        for row, count in updates.items()
     ]
     return run_table.rehearsal(recipes)
 

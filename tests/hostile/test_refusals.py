@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.runs import pipeline
+from fairseq_mhe.experiments import train as train_command
+from fairseq_mhe.experiments import work
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.run import Run
 from tests.fixtures.small_runs import MADE
@@ -26,11 +27,15 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Run, Device]]:
     """What would have been trained."""
     found: list[tuple[Run, Device]] = []
 
-    def train(runs: Sequence[Run], _: object, device: Device, *more: object) -> None:
+    def train(runs: Sequence[Run], device: Device, *more: object) -> None:
+        for run in runs:
+            run.training.shared_by(device.workers)
+            run.keep()
         found.extend((run, device) for run in runs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline.training, "train", train)
+    for module in (train_command, work):
+        monkeypatch.setattr(module, "train", train)
     return found
 
 
@@ -39,7 +44,9 @@ REFUSED = [
     ["train", "tiny", "mha", "--evaluate", "--subset", "nothing", "--cpu"],
     ["train", "tiny", "mha", "--evaluate", "--subset", "../raw/test", "--cpu"],
     ["train", "tiny", "mha", "--bleu-tokenizer", "char", "--cpu"],
-    ["train", "tiny", "mha", "--max-tokens", "1024", "--processes", "2"],
+    ["train", "tiny", "mha", "--subset", "valid", "--cpu"],
+    ["train", "mha", "--cpu"],
+    ["train", "tiny", "mha", "--recipe", "mine.yaml", "--cpu"],
     ["run-table", "--rows", "tiny", "--processes", "3"],
     ["run-table", "--rows", "tiny", "--fraction", "1e-9", "--finished-only"],
     ["run-table", "--rows", "tiny", "--subset", "nothing", "--cpu"],
@@ -80,4 +87,4 @@ def test_processes_divide_the_batch(
     assert cli.main(line) == 130
     told = "2,048 tokens an update = 1,024 tokens x 2 devices x update-freq 1"
     assert told in capsys.readouterr().err
-    assert {(run.training.max_tokens, run.training.batches) for run, _ in trained} == {(1024, 2)}
+    assert {run.training.batch_tokens for run, _ in trained} == {2048}

@@ -94,7 +94,8 @@ def test_seeds_of_one_model_in_different_precision_are_refused(tmp_path: Path) -
     data = TextFolder(tmp_path, "text")
     for seed, precision in ((1, "float32"), (2, "bf16")):
         folder = tmp_path / f"transformer_lm_mhe_tiny-mha-seed{seed}"
-        config = {"folder_version": FOLDER_VERSION, "seed": seed, "precision": precision}
+        settings = {"seed": seed, "options": {"bf16": precision == "bf16"}}
+        config = {"folder_version": FOLDER_VERSION, "settings": settings}
         write_json(folder / "config.json", config)
     table = LanguageTable("transformer_lm_mhe_tiny", data, [], [1, 2], tmp_path)
     with pytest.raises(UserError, match=r"has precision .*bf16.*float32.*make no table"):

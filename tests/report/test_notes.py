@@ -81,14 +81,14 @@ def test_different_training_is_noted(make_run: MakeRun) -> None:
     runs = [make_run(kind, 3) for kind in ("sha", "mha", "mhe_mul")]
     assert "otherwise" not in below(*runs)
     config = runs[2].folder / "config.json"
-    change(config, "settings", "training", "updates", to=100)
-    change(config, "settings", "training", "lr", to=1.0)
-    change(config, "settings", "training", "precision", to="bf16")
+    change(config, "settings", "options", "max_update", to=100)
+    change(config, "settings", "options", "lr", to=[1.0])
+    change(config, "settings", "options", "bf16", to=True)
     assert "different precision, so compare with care: float32: tiny-sha" in below(*runs)
-    told = "Trained otherwise than mha, so compare with care: mhe_mul (updates 100, lr 1.0)."
+    told = "Trained otherwise than mha, so compare with care: mhe_mul (max_update 100, lr [1.0])."
     assert told in below(*runs).split("\n")
     change(runs[0].folder / "config.json", "settings", "start", to="a" * 64)
-    assert "care: sha (from a checkpoint), mhe_mul (updates 100, lr 1.0)." in below(*runs)
+    assert "care: sha (from a checkpoint), mhe_mul (max_update 100, lr [1.0])." in below(*runs)
     assert "otherwise" not in below(runs[1], make_run("mha", 3, row="base")), "of another row"
 
 

@@ -79,7 +79,7 @@ def test_one_object_a_kind_with_means_over_seeds(make_run: MakeRun) -> None:
     assert (alone["prr"], alone["p_value"], alone["bleu_deviation"]) == (None, None, None)
 
 
-@pytest.mark.parametrize(("name", "value"), [("updates", 41), ("precision", "bf16")])
+@pytest.mark.parametrize(("name", "value"), [("max_update", 41), ("bf16", True)])
 def test_only_seeds_of_one_model_belong_together(
     make_run: MakeRun, name: str, value: int | str
 ) -> None:
@@ -87,7 +87,7 @@ def test_only_seeds_of_one_model_belong_together(
     with pytest.raises(UserError, match="are both tiny mha and differ by nothing"):
         gather([one.folder, one.folder])
     config = json.loads((other.folder / "config.json").read_text())
-    config["settings"]["training"][name] = value
+    config["settings"]["options"][name] = value
     write_json(other.folder / "config.json", config)
     with pytest.raises(UserError, match=f"are both tiny mha and differ by {name}, where seeds"):
         gather([one.folder, other.folder])

@@ -21,11 +21,12 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.runs import devices, pipeline, training
+from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.devices import Device, asked_for, choose_device
-from fairseq_mhe.runs.recipes import QUICKSTART, Recipe
+from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.train import train as train_all
 
 ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
 
@@ -110,23 +111,16 @@ def test_what_makes_no_sense_is_refused(
 
 def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Run:
     """Six updates of two mini-batches, without dropout, whose masks would depend on the process."""
-    wanted = replace(
-        QUICKSTART.training,
-        updates=6,
-        max_tokens=256,
-        batches=2,
-        dropout=0.0,
-        checkpoints=2,
-        average=2,
-    )
-    recipe = Recipe("tiny", wanted, QUICKSTART.decoding)
-    dataset = open_prepared(data)
-    (run,) = pipeline.plan_runs(recipe, ["mhe_mul"], [1], dataset, folder)
+    tiny = recipe("tiny")
+    training = tiny.training.shortened(6).batched(512, 256).changed(dropout=0.0)
+    training = training.changed(save_interval_updates=3, validate_interval_updates=3)
+    wanted = replace(tiny, training=training)
+    (run,) = pipeline.plan_runs(wanted, ["mhe_mul"], [1], open_prepared(data), folder)
     if start is not None:
         run.checkpoints.mkdir(parents=True)
         shutil.copy(start, run.checkpoints)
     with Board("updates", console=Console(file=io.StringIO())) as board:
-        training.train([run], dataset, device, board)
+        train_all([run], device, board)
     return run
 
 

@@ -8,7 +8,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.generation import generation_arguments, parse_hypotheses, sentences_per_second
-from fairseq_mhe.runs.recipes import QUICKSTART
+from fairseq_mhe.runs.recipes import recipe
 
 LOG = Path("generate.log")
 OUTPUT = [
@@ -55,7 +55,7 @@ def test_the_speed_is_fairseqs_own() -> None:
 def test_no_sentence_is_dropped_or_skipped() -> None:
     data = DataFolder(Path("/data set"), ("en", "de"), {"steps": {}})
     words = generation_arguments(
-        Path("m.pt"), data, "test", QUICKSTART.decoding, Device(False, 1, 2)
+        Path("m.pt"), data, "test", recipe("tiny").decoding, Device(False, 1, 2)
     )
     assert words[words.index("--required-batch-size-multiple") + 1] == "1"
     assert "--skip-invalid-size-inputs-valid-test" not in words

@@ -7,22 +7,29 @@ from pathlib import Path
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.runs import pipeline, training
+from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.run import open_run
+from fairseq_mhe.runs.train import train, trained
 from tests.fixtures.runs import settings
 from tests.fixtures.small_runs import MADE
 
 
 def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
     data = open_prepared(MADE / "data")
-    without_learning = settings(updates=500, patience=2, lr=0.0)
-    run = open_run(tmp_path / "r", {**without_learning, "data": data.identity}, {})
+    never = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
+    never |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
+    without_learning = settings(
+        max_update=500, patience=2, lr=[0.0], keep_last_epochs=3, no_epoch_checkpoints=None, **never
+    )
+    places = {"data": str(data.folder)}
+    run = open_run(tmp_path / "r", {**without_learning, "data": data.identity}, places)
     with Board("updates") as board:
-        pipeline.train([run], data, Device(gpu=False, slots=1, threads=1), board)
+        train([run], Device(gpu=False, slots=1, threads=1), board)
+        pipeline.make_model(run)
     metrics = read_json(run.metrics)
     (first, loss), *others = metrics["valid"]
     assert [point[1] for point in others] == [loss, loss]
     assert metrics["ended_by_patience"] == 3 * first < 500
-    assert training.trained(run)
+    assert trained(run)
     assert run.model.is_file()

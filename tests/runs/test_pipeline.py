@@ -12,7 +12,7 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.run import open_run
-from tests.fixtures.runs import settings
+from tests.fixtures.runs import DECODING, settings
 
 DATA = DataFolder(Path("/data"), ("en", "de"), {"steps": {}})
 ONE = Device(gpu=False, slots=1, threads=1)
@@ -39,7 +39,7 @@ def test_scores_are_counted_as_the_target_language_is_written(tmp_path: Path) ->
 def test_new_translations_have_no_scores_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = open_run(tmp_path / "r", settings(), {})
+    run = open_run(tmp_path / "r", settings(), {}, DECODING)
     run.steps.finish("average", {}, 1.0)
     for name in ("scores.json", "comet.json"):
         write_json(run.subset("test") / name, {"score": 1.0})

@@ -1,17 +1,32 @@
-"""Every row has the published numbers and the well-known recipe; batches are shared out whole;
-fairseq takes it all.
+"""Each recipe is the command line that it was before recipes were files, and fairseq's two ways to
+train read the same from it; batches are shared out whole.
 """
 
-from dataclasses import replace
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
 
 import pytest
 from fairseq import options
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, arch_name
-from fairseq_mhe.runs.recipes import QUICKSTART, RECIPES, recipe
+from fairseq_mhe.models.architectures import ROWS
+from fairseq_mhe.models.families import language_archs
+from fairseq_mhe.runs.recipes import FOLDER, NAMES, Training, as_words, read_recipe, recipe
 from tests.fixtures.runs import TRAINING
 
+RECIPES = {path.stem: read_recipe(path) for path in sorted(FOLDER.glob("*.yaml"))}
+#: "row precision" (or "row generate") -> the words that commands gave fairseq before the files.
+RECORDED = dict(
+    line.split(": ", 1)
+    for line in Path(__file__).with_name("recorded_words.txt").read_text().splitlines()
+)
 #: Row: dropout, updates, averaged checkpoints. The first two from the paper's table, the last from
 #: Vaswani et al. 2017.
 PUBLISHED = {
@@ -25,171 +40,160 @@ PUBLISHED = {
 }
 
 
-def test_every_row_has_a_recipe() -> None:
-    assert set(RECIPES) == {*ROWS, *SMALL_ROWS}
-    assert all(found.row == row for row, found in RECIPES.items())
-    assert recipe("12H") is RECIPES["12h"]
+def parsed(words: list[str]) -> dict[str, Any]:
+    """What fairseq-train makes of a command line."""
+    args = options.parse_args_and_arch(options.get_training_parser(), ["data", *words])
+    return vars(args)
+
+
+def test_there_is_a_recipe_for_every_row() -> None:
+    assert set(NAMES) <= set(RECIPES) <= {*NAMES, *language_archs()}
+    assert recipe("12H") == RECIPES["12h"]
     with pytest.raises(UserError, match="unknown row 'huge'; choose of: base, 16x32"):
         recipe("huge")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("row", RECIPES)
+def test_a_recipe_is_the_recorded_command_line(row: str, precision: str) -> None:
+    training = RECIPES[row].training.with_precision(precision)
+    words = shlex.split(RECORDED[f"{row} {precision}"])
+    assert parsed(training.words()) == parsed(words)
+
+
+@pytest.mark.parametrize("row", NAMES)
+def test_translation_is_decoded_as_recorded(row: str) -> None:
+    assert RECIPES[row].decoding.flags() == shlex.split(RECORDED[f"{row} generate"])
+
+
+@pytest.mark.parametrize("row", RECIPES)
+def test_hydra_reads_the_same_as_the_command_line(row: str) -> None:
+    """Every group of fairseq's configuration is equal; test_recipe_files.py trains by both."""
+    by_words = convert_namespace_to_omegaconf(
+        options.parse_args_and_arch(
+            options.get_training_parser(), ["data", *RECIPES[row].training.words()]
+        )
+    )
+    written = OmegaConf.load(FOLDER / f"{row}.yaml")
+    del written["hydra"]
+    by_hydra = OmegaConf.merge(OmegaConf.structured(FairseqConfig), written)
+    add_defaults(by_hydra)
+    plain: Any = OmegaConf.to_container(by_hydra, resolve=True)
+    read: Any = OmegaConf.to_container(by_words, resolve=True)
+    for group in ("task", "criterion", "optimizer", "lr_scheduler"):
+        for name, value in plain[group].items():
+            if name != "data":
+                assert read[group][name] == value, f"{group}.{name}"
+    for group in ("optimization", "dataset", "checkpoint"):
+        assert read[group] == plain[group]
+    model = vars(read["model"])
+    for name, value in OmegaConf.to_container(written)["model"].items():
+        assert model["arch" if name == "_name" else name] == value
 
 
 @pytest.mark.parametrize("row", PUBLISHED)
 def test_the_papers_rows_have_the_published_and_the_well_known_numbers(row: str) -> None:
     training, decoding = RECIPES[row].training, RECIPES[row].decoding
+    assert set(PUBLISHED) == set(ROWS)
     assert (training.dropout, training.updates, training.average) == PUBLISHED[row]
-    assert training.batch_tokens == 8 * 4096
-    assert (training.lr, training.warmup_updates, training.label_smoothing) == (0.0005, 4000, 0.1)
-    assert training.interval == 1000
-    assert (decoding.beam, decoding.lenpen, decoding.max_len_a, decoding.max_len_b) == (
-        4,
-        0.6,
-        1,
-        50,
-    )
-
-
-def test_iwslt_has_fairseqs_recipe() -> None:
-    """As its examples/translation/README.md has it, read by fairseq-train and fairseq-generate."""
-    words = ["data", "--arch", arch_name("iwslt"), *RECIPES["iwslt"].training.flags()]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
-    assert (args.optimizer, args.adam_betas, args.clip_norm, args.weight_decay) == (
-        "adam",
-        "(0.9, 0.98)",
-        0.0,
-        0.0001,
-    )
-    assert (args.lr, args.lr_scheduler, args.warmup_updates) == ([5e-4], "inverse_sqrt", 4000)
-    assert (args.dropout, args.label_smoothing, args.max_tokens, args.max_update) == (
-        0.3,
-        0.1,
-        4096,
-        50_000,
-    )
-    assert (RECIPES["iwslt"].training.batch_tokens, RECIPES["iwslt"].training.interval) == (
-        4096,
-        1000,
-    )
-    words = ["data", "--path", "model.pt", *RECIPES["iwslt"].decoding.flags()]
-    args = options.parse_args_and_arch(options.get_generation_parser(), words)
-    plain = options.parse_args_and_arch(
-        options.get_generation_parser(), ["data", "--path", "model.pt"]
-    )
-    assert args.beam == plain.beam == 5
-    assert (args.lenpen, args.max_len_a, args.max_len_b) == (
-        plain.lenpen,
-        plain.max_len_a,
-        plain.max_len_b,
-    )
-
-
-def test_multi30k_has_the_published_recipe() -> None:
-    """As Wu et al.'s README-baseline.md has it, on two devices, read by fairseq-train."""
-    training, decoding = RECIPES["multi30k"].training, RECIPES["multi30k"].decoding
-    words = ["data", "--arch", arch_name("multi30k"), *training.flags()]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
-    sizes = (args.encoder_embed_dim, args.decoder_ffn_embed_dim, args.decoder_attention_heads)
-    assert (*sizes, args.encoder_layers, args.decoder_normalize_before) == (128, 256, 4, 4, False)
-    assert (args.dropout, args.clip_norm, hasattr(args, "attention_dropout")) == (0.3, 25.0, False)
-    assert (args.lr, args.lr_scheduler, args.warmup_updates) == ([0.005], "inverse_sqrt", 2000)
-    assert (args.max_update, args.max_tokens, training.update_freq(1)) == (8000, 4096, 2)
-    assert (training.patience, training.average, decoding.beam) == (10, 10, 5)
+    assert (training.batch_tokens, training.interval) == (8 * 4096, 1000)
+    given = [training.options[name] for name in ("lr", "warmup_updates", "label_smoothing")]
+    assert given == [[0.0005], 4000, 0.1]
+    lengths = (decoding.max_len_a, decoding.max_len_b)
+    assert (decoding.beam, decoding.lenpen, *lengths) == (4, 0.6, 1, 50)
 
 
 def test_where_patience_may_end_it_fewer_updates_change_nothing_before() -> None:
     training = RECIPES["multi30k"].training
-    assert training.shortened(2500) == replace(training, updates=2500)
-
-
-def test_settings_make_the_training_again() -> None:
-    for found in RECIPES.values():
-        assert type(found.training)(**found.training.settings()) == found.training
+    assert (training.patience, training.average) == (10, 10)
+    assert training.shortened(2500) == training.changed(max_update=2500)
 
 
 def test_a_shorter_training_keeps_the_warm_ups_share() -> None:
     short = TRAINING.shortened(20)
-    assert (short.updates, short.warmup_updates, short.interval) == (20, 2, 5)
+    assert (short.updates, short.options["warmup_updates"], short.interval) == (20, 2, 5)
+    assert short.options["total_num_update"] == 20
     assert TRAINING.shortened(40) == TRAINING
-    assert TRAINING.shortened(1).warmup_updates == 1
+    assert TRAINING.shortened(1).options["warmup_updates"] == 1
 
 
 @pytest.mark.parametrize("updates", [1, 3, 20, 4000])
 def test_every_length_has_a_checkpoint_at_its_end(updates: int) -> None:
-    interval = QUICKSTART.training.shortened(updates).interval
-    assert 1 <= interval <= updates
+    assert 1 <= RECIPES["tiny"].training.shortened(updates).interval <= updates
 
 
-@pytest.mark.parametrize(("devices", "update_freq"), [(1, 8), (2, 4), (4, 2), (8, 1)])
-def test_the_batch_is_the_same_on_any_number_of_devices(devices: int, update_freq: int) -> None:
-    training = RECIPES["base"].training
-    assert training.update_freq(devices) == update_freq
-    assert training.max_tokens * devices * update_freq == training.batch_tokens
-    assert training.arithmetic(devices).startswith("32,768 tokens an update = 4,096 tokens x ")
+@pytest.mark.parametrize(
+    ("row", "devices", "size", "update_freq"),
+    [
+        *(("base", 1, 4096, 8), ("base", 2, 4096, 4), ("base", 8, 4096, 1), ("base", 16, 2048, 1)),
+        *(("tiny", 2, 512, 1), ("roberta_mhe_base", 4, 16, 32), ("roberta_mhe_tiny", 2, 8, 1)),
+    ],
+)
+def test_the_batch_is_the_same_on_any_number_of_devices(
+    row: str, devices: int, size: int, update_freq: int
+) -> None:
+    training = RECIPES[row].training
+    shared = training.shared_by(devices)
+    assert list(shared.values()) == [size, [update_freq]]
+    assert size * devices * update_freq == training.batch_tokens
     assert training.arithmetic(devices).endswith(f"x update-freq {update_freq}")
+    words = training.words(devices)
+    assert words[words.index("--update-freq") + 1] == str(update_freq)
 
 
-@pytest.mark.parametrize("devices", [3, 16])
-def test_devices_that_cannot_share_the_batch_are_refused(devices: int) -> None:
-    with pytest.raises(
-        UserError, match=rf"which {devices} devices cannot share evenly: take 1, 2, 4, 8 devices"
-    ):
-        RECIPES["base"].training.update_freq(devices)
+@pytest.mark.parametrize(
+    ("row", "devices", "fitting"),
+    [
+        ("base", 3, "1, 2, 4, 8, 16, 32, 64 devices"),
+        ("tiny", 8, "1, 2, 4 devices"),
+        ("roberta_mhe_tiny", 3, "1, 2, 4, 8, 16 devices"),
+    ],
+)
+def test_devices_that_cannot_share_the_batch_are_refused(
+    row: str, devices: int, fitting: str
+) -> None:
+    with pytest.raises(UserError, match=f"shared evenly by {devices} devices: take {fitting}"):
+        RECIPES[row].training.words(devices)
 
 
 def test_smaller_mini_batches_keep_the_batch() -> None:
-    training = RECIPES["base"].training.batched(32768, 1024)
-    assert (training.max_tokens, training.batches, training.batch_tokens) == (1024, 32, 32768)
-    with pytest.raises(
-        UserError, match=r"a batch of 32,768 tokens cannot be made of mini-batches of 5,000"
+    base = RECIPES["base"].training
+    training = base.batched(32768, 1024)
+    assert (training.at_a_time, training.batch_tokens) == (1024, 32768)
+    assert base.batched(at_a_time=5000).at_a_time == 4096
+    assert base.batched(2048).options["update_freq"] == [1]
+    with pytest.raises(UserError, match="an update of 32,771 tokens in mini-batches"):
+        base.batched(32771)
+
+
+def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
+    """Any option of fairseq; what is missing or no recipe is said in one line."""
+    path = tmp_path / "Mine.yaml"
+    text = "model: {_name: transformer_mhe_tiny, dropout: 0.2, encoder_layers: 3}\n"
+    text += "optimization: {max_update: 10, lr: [0.001]}\ncriterion: cross_entropy\n"
+    path.write_text(f"{text}dataset: {{max_tokens: 600}}\ncommon: {{user_dir: x, seed: 7}}\n")
+    mine = read_recipe(path)
+    assert (mine.row, mine.decoding.beam, mine.training.average) == ("mine", 5, 1)
+    read = parsed(mine.training.words())
+    assert (read["encoder_layers"], read["criterion"], read["seed"]) == (3, "cross_entropy", 7)
+    for content, told in (
+        (text, "has no dataset.max_tokens: add it"),
+        ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),
+        ("- a list\n", "is no recipe"),
+        ("a: [\n", "is no recipe"),
+        (f"{text}dataset: {{max_tokens: {{a: 1}}}}\n", "dataset.max_tokens has options below it"),
+        (f"{text}dataset: {{max_tokens: '${{nothing}}'}}\n", "is no recipe"),
     ):
-        training.batched(32768, 5000)
+        path.write_text(content)
+        with pytest.raises(UserError, match=told) as refused:
+            read_recipe(path)
+        assert str(path) in str(refused.value)
 
 
-def test_fairseq_understands_the_training_options() -> None:
-    words = ["data", "--arch", arch_name(QUICKSTART.row), *QUICKSTART.training.flags()]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
-    wanted = QUICKSTART.training
-    assert (args.max_update, args.max_tokens, args.lr, args.warmup_updates) == (
-        wanted.updates,
-        wanted.max_tokens,
-        [wanted.lr],
-        wanted.warmup_updates,
-    )
-    assert (args.dropout, args.label_smoothing, args.share_all_embeddings) == (
-        wanted.dropout,
-        0.1,
-        True,
-    )
-    assert (args.optimizer, args.adam_betas, args.lr_scheduler) == (
-        "adam",
-        "(0.9, 0.98)",
-        "polynomial_decay",
-    )
-
-
-def test_fairseq_understands_the_papers_schedule() -> None:
-    words = ["data", "--arch", arch_name("big"), *RECIPES["big"].training.flags()]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
-    assert (args.lr_scheduler, args.warmup_init_lr, args.warmup_updates) == (
-        "inverse_sqrt",
-        1e-7,
-        4000,
-    )
-    assert (args.dropout, args.clip_norm, args.weight_decay) == (0.3, 0.0, 0.0)
-
-
-def test_fairseq_understands_the_decoding_options() -> None:
-    words = ["data", "--path", "model.pt", *QUICKSTART.decoding.flags()]
-    args = options.parse_args_and_arch(options.get_generation_parser(), words)
-    wanted = QUICKSTART.decoding
-    assert (args.beam, args.lenpen, args.max_tokens) == (
-        wanted.beam,
-        wanted.lenpen,
-        wanted.max_tokens,
-    )
-    assert (args.max_len_a, args.max_len_b) == (wanted.max_len_a, wanted.max_len_b)
-
-
-def test_decay_of_head_embeddings_in_fp16_leaves_the_gradients_as_they_are() -> None:
-    """Flat ones are a single parameter to adam_mhe, which refuses it; on a CPU they never are."""
-    decaying = replace(QUICKSTART.training, head_embedding_weight_decay=0.1, precision="fp16")
-    assert {"adam_mhe", "--fp16", "--fp16-no-flatten-grads"} <= set(decaying.flags())
+def test_options_become_words() -> None:
+    given = {"bf16": True, "fp16": False, "lr": [0.1, 0.2], "adam_betas": "(0.9, 0.98)"}
+    assert as_words({**given, "patience": None}) == [
+        "--bf16",
+        *("--lr", "0.1,0.2", "--adam-betas", "(0.9, 0.98)"),
+    ]
+    assert Training({"max_update": 3, "fp16": True}).precision == "fp16"

@@ -14,7 +14,6 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.steps import Steps, key, only_one
-from fairseq_mhe.runs.language_runs import LanguageRun
 from fairseq_mhe.runs.run import kind_name, open_run, plan_run, read_run, run_name
 from tests.fixtures.runs import settings
 
@@ -42,10 +41,10 @@ def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Pat
     before = (tmp_path / "r" / "config.json").read_bytes()
     data = {"languages": ["en", "de"], "fingerprint": "0" * 63 + "1"}
     differences = (
-        "training updates: 40, now 50; training precision: float32, now bf16; "
-        f"data fingerprint: {'0' * 64}, now {'0' * 63}1"
+        f"data fingerprint: {'0' * 64}, now {'0' * 63}1; "
+        "options max_update: 40, now 50; options bf16: None, now True"
     )
-    other = {**settings(updates=50, precision="bf16"), "data": data}
+    other = {**settings(max_update=50, bf16=True), "data": data}
     with pytest.raises(UserError, match=rf"has other settings \({differences}\)") as refused:
         open_run(tmp_path / "r", other, {"data": "/there"})
     assert str(tmp_path / "r") in str(refused.value)
@@ -61,8 +60,6 @@ def test_checkpoints_of_nobody_knows_what_are_not_gone_on_from(tmp_path: Path) -
     told = f"{checkpoint} is of a run that has no config.json"
     with pytest.raises(UserError, match=re.escape(told)):
         plan_run(tmp_path, settings(), {})
-    with pytest.raises(UserError, match=re.escape(told)):
-        LanguageRun(tmp_path, {"seed": 1}, 1).claim()
     assert checkpoint.exists()
     checkpoint.unlink()
     plan_run(tmp_path, settings(), {})
@@ -73,28 +70,13 @@ def test_a_run_of_another_version_is_refused_in_one_line(
     tmp_path: Path, version: int | None
 ) -> None:
     run = open_run(tmp_path / "r", settings(), {})
-    language_run = LanguageRun(tmp_path / "l", {"seed": 1}, 1)
-    language_run.claim()
-    for folder in (run.folder, language_run.folder):
-        config = json.loads((folder / "config.json").read_text())
-        write_json(folder / "config.json", {**config, "folder_version": version})
+    config = json.loads((run.folder / "config.json").read_text())
+    write_json(run.folder / "config.json", {**config, "folder_version": version})
     told = "was made by another version of fairseq-mhe: choose another --out and train again"
     with pytest.raises(UserError, match=f"{run.folder} {told}"):
         read_run(run.folder)
     with pytest.raises(UserError, match=told):
         plan_run(run.folder, settings(), {})
-    with pytest.raises(UserError, match=f"{language_run.folder} {told}"):
-        language_run.claim()
-
-
-def test_a_language_models_run_has_its_settings_or_refuses_others(tmp_path: Path) -> None:
-    recipe = {"updates": 10, "tokens": 64}
-    LanguageRun(tmp_path, {"recipe": recipe, "seed": 1}, 1).claim()
-    LanguageRun(tmp_path, {"recipe": recipe, "seed": 1}, 1).claim()
-    other = {"recipe": {**recipe, "tokens": 32}, "seed": 1, "precision": "bf16"}
-    differences = "recipe tokens: 64, now 32; precision: None, now bf16"
-    with pytest.raises(UserError, match=rf"has other settings \({differences}\)"):
-        LanguageRun(tmp_path, other, 1).claim()
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"settings": {"row": "tiny"'])

@@ -5,6 +5,7 @@ machine.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -17,10 +18,8 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments import run_table
 from fairseq_mhe.runs import slurm
-from fairseq_mhe.runs.run import open_run
-from tests.fixtures.runs import settings
+from fairseq_mhe.runs.run import read_run
 
 NODE = Path(__file__).with_name("slurm_node.sh")
 DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
@@ -97,43 +96,27 @@ def test_by_default_a_job_asks_for_a_gpu_and_on_the_cpu_for_none(
         assert "--gpus" not in submitted.read_text()
 
 
-def test_a_cells_job_repeats_the_tables_settings(tmp_path: Path) -> None:
-    parser = argparse.ArgumentParser()
-    run_table.add_arguments(parser)
-    options = [
-        "--fraction",
-        "0.5",
-        "--batch-tokens",
-        "2048",
-        "--processes",
-        "2",
-        "--tensorboard",
-        *("--bleu-tokenizer", "char", "--precision", "bf16"),
-        "--subset",
-        "valid",
-    ]
-    args = parser.parse_args(
-        ["--data", str(tmp_path / "d"), "--out", str(tmp_path / "o"), *options]
-    )
-    run = open_run(tmp_path / "r", settings("mhe_add", seed=3, precision="bf16"), {})
-    words = slurm.train_words(run, args)
-    assert words[:5] == ["train", "tiny", "mhe_add", "--seed", "3"]
-    again = cli.build_parser("train").parse_args(words)
-    for name in (
-        "data",
-        "out",
-        "fraction",
-        "updates",
-        "batch_tokens",
-        "max_tokens",
-        "gpus",
-        "processes",
-        "precision",
-        "subset",
-    ):
-        assert getattr(again, name) == getattr(args, name), name
-    assert (again.tensorboard, again.cpu, again.evaluate) == (True, False, True)
-    assert again.bleu_tokenizer == "char"
+def test_a_job_is_done_by_its_number(
+    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its precision and batch are those of the submission; the table is left to who asks for it."""
+    out = tmp_path / "out"
+    size = ["--batch-tokens", "512", "--max-tokens", "256", "--cpu", "--precision", "bf16"]
+    assert submit(miniature, out, *size, "--subset", "valid") == 0
+    assert submit(miniature, out, *size, "--subset", "valid") == 0
+    jobs = json.loads((out / "jobs.json").read_text())
+    names = [f"tiny-{kind}-seed{seed}" for kind in ("mha", "mhe_mul") for seed in (1, 2)]
+    assert [job["name"] for job in jobs] == 2 * names, "jobs of an earlier submission stay"
+    assert submitted.read_text().count("--array=0-3") == 1
+    assert cli.main(["run-jobs", str(out / "jobs.json"), "2"]) == 0
+    run = read_run(out / "tiny-mhe_mul-seed1")
+    assert (run.training.precision, run.training.batch_tokens, run.kind) == ("bf16", 512, "mhe_mul")
+    assert (run.subset("valid") / "scores.json").is_file()
+    assert not list(out.glob("table.*"))
+    assert not (out / "tiny-mha-seed1" / "config.json").exists()
+    capsys.readouterr()
+    assert cli.main(["run-jobs", str(out / "jobs.json"), "8"]) == 2
+    assert "has 8 jobs, numbered from 0: no 8" in capsys.readouterr().err
 
 
 def test_how_to_submit_is_refused_where_nothing_is_submitted(tmp_path: Path) -> None:
@@ -155,7 +138,7 @@ def test_nothing_is_submitted_that_shall_not_be_trained(
 
 
 def test_a_job_that_runs_out_of_time_is_submitted_again() -> None:
-    job = slurm.CellJob(["train"])
+    job = slurm.CellJob(Path("jobs.json"), 0)
     assert job.checkpoint().function is job
 
 

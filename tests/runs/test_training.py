@@ -17,21 +17,16 @@ from rich.console import Console
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs import devices, language_runs, trainers, training
+from fairseq_mhe.runs import devices
+from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.resuming import restore
-from fairseq_mhe.runs.run import Run, open_run
-from fairseq_mhe.runs.training import (
-    attention_flags,
-    learning_curve,
-    log_interval,
-    training_arguments,
-)
+from fairseq_mhe.runs.run import Run, open_run, settings_of
+from fairseq_mhe.runs.train import learning_curve, training_arguments
 from tests.fixtures.runs import TRAINING, settings
 
 CPU = Device(gpu=False, slots=2, threads=1)
-DATA = DataFolder(Path("/data set"), ("en", "de"), {"steps": {}})
+PLACES = {"data": "/data set"}
 
 
 def save(folder: Path, name: str, updates: int) -> Path:
@@ -141,46 +136,36 @@ def test_models_train_side_by_side_on_the_cores(
 
 
 def test_mixed_kinds_are_given_by_place() -> None:
-    assert attention_flags({"encoder": "mha", "decoder": "mha", "cross": "mha"}) == [
-        "--attention",
-        "mha",
-    ]
-    words = attention_flags({"encoder": "mhe_mul", "decoder": "mha", "cross": "mha"})
-    assert words == [
-        "--encoder-attention",
-        "mhe_mul",
-        "--decoder-attention",
-        "mha",
-        "--cross-attention",
-        "mha",
-    ]
+    mixed = {"encoder": "mhe_mul", "decoder": "mha", "cross": "mha"}
+    options = settings_of("tiny", mixed, 1, TRAINING, {})["options"]
+    assert [options[f"{place}_attention"] for place in mixed] == list(mixed.values())
+    assert "attention" not in options
+    assert settings()["options"]["attention"] == "mha"
 
 
 def test_two_kinds_differ_in_one_word(tmp_path: Path) -> None:
     words = []
     for kind in ("mha", "mhe_mul"):
-        run = open_run(tmp_path / kind, settings(kind), {})
-        words.append(
-            [w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(run, DATA, CPU)]
-        )
+        run = open_run(tmp_path / kind, settings(kind), PLACES)
+        words.append([w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(run, CPU)])
     assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
 
 
 def test_the_batch_is_shared_out_over_the_processes(tmp_path: Path) -> None:
-    run = open_run(tmp_path / "r", settings(batches=4), {})
+    run = open_run(tmp_path / "r", settings(update_freq=[4]), PLACES)
     for workers, update_freq in ((1, "4"), (2, "2"), (4, "1")):
-        words = training_arguments(run, DATA, Device(False, 1, 1, workers=workers))
+        words = training_arguments(run, Device(False, 1, 1, workers=workers))
         assert words[words.index("--update-freq") + 1] == update_freq
         assert words[words.index("--max-tokens") + 1] == "512"
-    with pytest.raises(UserError, match="3 devices cannot share"):
-        training_arguments(run, DATA, Device(False, 1, 1, workers=3))
+    with pytest.raises(UserError, match="cannot be shared evenly by 3 devices"):
+        training_arguments(run, Device(False, 1, 1, workers=3))
 
 
 def test_tensorboards_logs_are_in_the_run_folder(tmp_path: Path) -> None:
-    run = open_run(tmp_path / "r", settings(), {})
-    words = training_arguments(run, DATA, CPU, tensorboard=True)
+    run = open_run(tmp_path / "r", settings(), PLACES)
+    words = training_arguments(run, CPU, tensorboard=True)
     assert words[words.index("--tensorboard-logdir") + 1] == str(tmp_path / "r" / "tensorboard")
-    assert "--tensorboard-logdir" not in training_arguments(run, DATA, CPU)
+    assert "--tensorboard-logdir" not in training_arguments(run, CPU)
 
 
 @pytest.mark.parametrize(
@@ -213,32 +198,15 @@ def test_mini_batches_of_another_size_do_not_go_on(tmp_path: Path) -> None:
     torch.save(state, path)
     told = "comes of mini-batches of 8 examples on 2 devices, not of 16: go on with as many devices"
     with pytest.raises(UserError, match=told):
-        restore(tmp_path, 1, batch_size=16)
-    assert restore(tmp_path, 1, batch_size=8) == 9
-
-
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_a_language_models_update_is_of_as_many_examples_on_any_number_of_devices(
-    tmp_path: Path, workers: int
-) -> None:
-    run = language_runs.LanguageRun(tmp_path, {}, 5)
-    planned = language_runs.Training(run, ["data"], interval=5, batch=24, most=8)
-    words = language_runs._line(planned, Device(gpu=False, slots=1, threads=1, workers=workers))
-    size, times = (int(words[words.index(f"--{n}") + 1]) for n in ("batch-size", "update-freq"))
-    assert size <= 8
-    assert size * times * workers == 24
-    with (
-        pytest.raises(UserError, match=r"by 5 devices: take 1, 2, 3, 4, 6, 8, 12, 24 of them"),
-        language_runs.trained([planned], Device(gpu=False, slots=1, threads=1, workers=5)),
-    ):
-        pass
+        restore(tmp_path, 1, {"batch_size": 16})
+    assert restore(tmp_path, 1, {"batch_size": 8}) == 9
 
 
 def test_training_loses_no_sentence_and_logs_between_checkpoints(tmp_path: Path) -> None:
-    words = training_arguments(open_run(tmp_path / "r", settings(), {}), DATA, CPU)
+    words = training_arguments(open_run(tmp_path / "r", settings(), PLACES), CPU)
     assert words[words.index("--required-batch-size-multiple") + 1] == "1"
     assert words[0] == "/data set/bin"
-    assert 1 <= log_interval(TRAINING) <= TRAINING.interval
+    assert 1 <= int(words[words.index("--log-interval") + 1]) <= TRAINING.interval
 
 
 def board() -> Board:
@@ -272,10 +240,10 @@ def test_one_process_that_fails_ends_all(
         def stop(self) -> None:
             self.stopped = True
 
-    monkeypatch.setattr(trainers, "Child", Pair)
-    run = a_run(tmp_path, batches=2)
+    monkeypatch.setattr(training, "Child", Pair)
+    run = a_run(tmp_path, update_freq=[2])
     with pytest.raises(UserError, match=f"failed in process {failing}"), board() as shown:
-        training.train([run], DATA, Device(False, 1, 1, workers=2), shown)
+        training.train([run], Device(False, 1, 1, workers=2), shown)
     assert [child.stopped for child in children] == [True, True]
     assert run.steps.status()["state"] == "failed"
 
@@ -320,13 +288,13 @@ class FakeChild:
 
 @pytest.fixture
 def fake_child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
-    monkeypatch.setattr(trainers, "Child", FakeChild)
+    monkeypatch.setattr(training, "Child", FakeChild)
     monkeypatch.setattr(FakeChild, "started", [])
     return FakeChild
 
 
 def a_run(tmp_path: Path, **changes: Any) -> Run:
-    return open_run(tmp_path / "r", settings(**changes), {})
+    return open_run(tmp_path / "r", settings(**changes), PLACES)
 
 
 def test_a_finished_training_is_not_started_again(
@@ -335,7 +303,7 @@ def test_a_finished_training_is_not_started_again(
     run = a_run(tmp_path)
     for _ in range(2):
         with board() as shown:
-            training.train([run], DATA, CPU, shown)
+            training.train([run], CPU, shown)
     assert len(fake_child.started) == 1
     assert read_json(run.metrics)["tokens_per_second"] == 50.0
 
@@ -347,7 +315,7 @@ def test_killed_after_its_last_update_it_is_not_started_again(
     save(run.checkpoints, "checkpoint_last.pt", TRAINING.updates)
     run.log.write_text(line("train_inner", loss="3.0", wps="70", num_updates="40") + "\n")
     with board() as shown:
-        training.train([run], DATA, CPU, shown)
+        training.train([run], CPU, shown)
     assert fake_child.started == []
     assert read_json(run.metrics)["tokens_per_second"] == 70.0
 
@@ -358,7 +326,7 @@ def test_a_training_that_ends_early_is_an_error(
     run = a_run(tmp_path)
     monkeypatch.setattr(fake_child, "updates", 39)
     with pytest.raises(UserError, match="ended after 39 of 40 updates"), board() as shown:
-        training.train([run], DATA, CPU, shown)
+        training.train([run], CPU, shown)
     assert run.steps.status()["state"] == "failed"
     assert not training.trained(run)
 
@@ -368,7 +336,7 @@ def test_real_warnings_reach_the_screen_once(
 ) -> None:
     shown = board()
     with shown:
-        training.train([a_run(tmp_path)], DATA, CPU, shown)
+        training.train([a_run(tmp_path)], CPU, shown)
     output = shown.console.file
     assert isinstance(output, io.StringIO)
     assert output.getvalue().count("warning: look out") == 1

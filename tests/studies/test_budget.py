@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.recipes import RECIPES
+from fairseq_mhe.runs.recipes import recipe as recipe_of
 from studies.budget import NEW, QUESTIONS, fitting, variants
 from studies.study import MHA, MHE
 from tests.studies.test_gap import parameters
@@ -16,7 +16,7 @@ from tests.studies.test_gap import parameters
 
 @pytest.mark.parametrize(("row", "budget"), [("tiny", None), ("small", 1_500_000)])
 def test_every_kind_is_as_large_as_the_budget(row: str, budget: int | None) -> None:
-    found = variants(argparse.Namespace(budget=budget, within=0.01), RECIPES[row])
+    found = variants(argparse.Namespace(budget=budget, within=0.01), recipe_of(row))
     names = [variant.name for variant in found]
     assert names[:2] == [MHE, MHA]
     assert len(names) == len(set(names))
@@ -44,4 +44,4 @@ def test_sizes_by_rule() -> None:
 
 def test_a_budget_that_nothing_meets_is_refused() -> None:
     with pytest.raises(UserError, match=r"no kind of the row tiny comes within 1.0% of it"):
-        variants(argparse.Namespace(budget=100, within=0.01), RECIPES["tiny"])
+        variants(argparse.Namespace(budget=100, within=0.01), recipe_of("tiny"))

@@ -21,8 +21,9 @@ RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its training",
 def tuned(folder: Path, start: str = "mha", **scored: Any) -> Path:
     """A finished run's folder."""
     data = {"text": "its text", "train": "its training", "block": 128}
-    config = {"folder_version": FOLDER_VERSION, "task": "rte", "seed": 1, "start": start}
-    write_json(folder / "config.json", {**config, "data": data})
+    settings = {"task": "rte", "seed": 1, "start": start, "data": data}
+    config = {"folder_version": FOLDER_VERSION, "settings": settings}
+    write_json(folder / "config.json", config)
     scores = {"task": "rte", "examples": {"dev": 5}, "scores": {"score": 60.0}, "model": "m"}
     write_json(folder / "scores.json", {**scores, "data": "its dev", **scored})
     return folder

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
-from fairseq_mhe.runs.recipes import RECIPES
+from fairseq_mhe.runs.recipes import recipe as recipe_of
 from fairseq_mhe.runs.run import Run
 from studies.report import dunnett, report
 from studies.study import MHA, MHE, Study, Variant, everywhere
@@ -58,7 +58,7 @@ def test_the_report_compares_each_variant_with_its_reference(
     args = argparse.Namespace(
         out=tmp_path / "out", data=tmp_path / "home-assistant", subset="test", cpu=True, typed=["x"]
     )
-    recipe = RECIPES["tiny"]
+    recipe = recipe_of("tiny")
     assert not report(study, recipe, [*variants, left], dict(list(done.items())[1:]), args, True)
     assert report(study, recipe, [*variants, left], done, args, True)
     text = (args.out / "trial.md").read_text()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.recipes import RECIPES
+from fairseq_mhe.runs.recipes import recipe as recipe_of
 from studies.__main__ import main
 from studies.study import MHA, MHE, Variant, chosen, everywhere, training_of
 from tests.fixtures.trained import snapshot
@@ -125,13 +124,13 @@ def test_some_variants_can_be_chosen() -> None:
 def test_a_share_of_a_training() -> None:
     """One that patience may end has a share of its warm-up: else it would end before that does."""
     fifth = Variant("fifth", "further", everywhere(MHA), MHA, {"dropout": 0.5, "x_y": 3}, 0.2)
-    training = RECIPES["tiny"].training
-    training, words = training_of(replace(training, updates=1000, warmup_updates=100), fifth)
-    assert (training.updates, training.warmup_updates, training.dropout) == (200, 20, 0.5)
-    assert training.checkpoints == training.average + 2
-    assert words == ["--x-y", "3"]
-    training, _ = training_of(RECIPES["multi30k"].training, fifth)
-    assert (training.updates, training.warmup_updates, training.patience) == (1600, 400, 0)
+    training = recipe_of("tiny").training
+    training = training_of(training.shortened(1000).changed(keep_interval_updates=4), fifth)
+    assert (training.updates, training.dropout, training.options["x_y"]) == (200, 0.5, 3)
+    assert (training.options["warmup_updates"], training.average, training.interval) == (20, 3, 40)
+    training = training_of(recipe_of("multi30k").training, fifth)
+    assert (training.updates, training.patience, training.average) == (1600, 0, 10)
+    assert training.options["warmup_updates"] == 400
 
 
 @pytest.mark.parametrize(

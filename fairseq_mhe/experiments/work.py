@@ -1,0 +1,84 @@
+"""The one way from runs to scores: train side by side, score each, one wave after the other."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from fairseq_mhe.common.progress import TRAINING, Board
+from fairseq_mhe.common.steps import only_one
+from fairseq_mhe.common.time_left import WholeJob
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.train import train, trained
+
+
+def nothing(*_: object) -> None:
+    """What is done where nothing else was asked for."""
+
+
+def work(
+    groups: Sequence[Sequence[Run]],
+    device: Device,
+    scored: Callable[[Run], bool],
+    score: Callable[[Sequence[Run], Board], None],
+    tensorboard: bool = False,
+    begin: Callable[[str], None] = nothing,
+    after: Callable[[], None] = nothing,
+) -> None:
+    """Train and score every run without scores, a wave of whole groups at a time.
+
+    Args:
+        groups: runs that are compared with each other; a wave's scores come together.
+        device: where to train; models are scored one after the other.
+        scored: whether a run has its scores.
+        score: scores the runs of a wave.
+        tensorboard: write logs for TensorBoard too.
+        begin: called with "train" when a wave begins.
+        after: called when a wave has its scores.
+
+    Raises:
+        UserError: another process is at work in one of the run folders, or a step failed.
+    """
+    runs = [run for group in groups for run in group]
+    with contextlib.ExitStack() as opened:
+        for run in runs:
+            opened.enter_context(only_one(run.folder))
+        waiting = [[run for run in group if not scored(run)] for group in groups]
+        whole = _whole(run for group in waiting for run in group)
+        board = opened.enter_context(Board(names=[run.name for run in runs], job=whole))
+        for run in runs:
+            if scored(run):
+                board.finish(run.name)
+        for wave in waves(waiting, device.slots):
+            begin("train")
+            board.begin(TRAINING)
+            train(wave, device, board, tensorboard)
+            begun = time.monotonic()
+            board.begin("scoring")
+            score(wave, board)
+            for run in wave:
+                board.finish(run.name)
+            whole.translated(len(wave), time.monotonic() - begun)
+            after()
+
+
+def _whole(waiting: Iterable[Run]) -> WholeJob:
+    """All that is not finished, for the time that it still takes."""
+    runs = list(waiting)
+    whole = WholeJob({run.name: run.training.updates for run in runs})
+    for run in runs:
+        if trained(run):
+            whole.trained(run.name, run.training.updates, begins=True)
+    return whole
+
+
+def waves(groups: Iterable[Sequence[Run]], slots: int) -> Iterator[list[Run]]:
+    """Groups, as many together as keep all slots at work."""
+    wave: list[Run] = []
+    for group in groups:
+        wave.extend(group)
+        if len(wave) >= slots:
+            yield wave
+            wave = []
+    if wave:
+        yield wave
