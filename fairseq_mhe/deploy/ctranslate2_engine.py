@@ -48,6 +48,8 @@ class CTranslate2Engine(Engine):
                 compute_type="int8" if int8 else "default",
                 intra_threads=threads or (0 if by_environment else cores()),
             )
+            if self.on_gpu:  # only a translation opens CUDA's libraries, which may be missing
+                self.translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise UserError(f"CTranslate2 cannot load {folder}: {reason}") from None

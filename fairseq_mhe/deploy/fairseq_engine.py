@@ -103,10 +103,14 @@ def load(
 
 
 def _is_for_ctranslate2(int8: bool, cpu: bool) -> bool:
-    """Whether CTranslate2 is there, and was measured to be the faster engine."""
-    on_cpu = cpu or not torch.cuda.is_available()
-    is_installed = importlib.util.find_spec("ctranslate2") is not None
-    return on_cpu and is_installed and (not int8 or exact_int8())
+    """Whether CTranslate2 is there for the device, and was measured to be the faster engine."""
+    if importlib.util.find_spec("ctranslate2") is None:
+        return False
+    if cpu or not torch.cuda.is_available():
+        return not int8 or exact_int8()
+    import ctranslate2
+
+    return bool(ctranslate2.get_cuda_device_count())
 
 
 def exact_int8() -> bool:

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--beam", type=positive, metavar="N", help="beam (default: as the model was scored)")
     help_ = "N translations of each line: its number, TAB, score (log probability), TAB, text"
     add("--nbest", type=positive, metavar="N", help=help_)
-    help_ = "auto: on CPUs CTranslate2 where it is installed and translates the same"
+    help_ = "auto: CTranslate2 where it is installed and translates the same"
     add("--engine", choices=ENGINES, default=AUTO, help=f"{help_} (default: %(default)s)")
     add("--int8", action="store_true", help="weights of 8-bit integers: an approximation")
     help_ = "subwords that are translated at a time (default: as the model was scored)"

@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -81,6 +82,39 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
     assert Translator.load(exported, cpu=True).engine == "fairseq"
     with pytest.raises(UserError, match="ctranslate2 is not installed"):
         Translator.load(exported, engine="ctranslate2", cpu=True)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "fault", "engine"),
+    [
+        (1, None, "ctranslate2"),
+        (0, None, "fairseq"),
+        (1, RuntimeError("Library libcublas.so.12 is not found"), "fairseq"),
+    ],
+)
+def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
+    exported: Path, gpus: int, fault: Exception | None, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPU is a fake, in whose place the CPU computes."""
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
+    make, by_fairseq = ctranslate2.Translator, fairseq_engine.FairseqEngine
+    devices = []
+
+    def translator(folder: str, device: str, **options: Any) -> Any:
+        devices.append(device)
+        if device == "cuda" and fault:
+            return Mock(**{"translate_batch.side_effect": fault})
+        return make(folder, device="cpu", **options)
+
+    def on_the_cpu(trained: Any, int8: bool, cpu: bool) -> Any:
+        return by_fairseq(trained, int8, cpu=True)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: gpus)
+    monkeypatch.setattr(ctranslate2, "Translator", translator)
+    monkeypatch.setattr(fairseq_engine, "FairseqEngine", on_the_cpu)
+    assert Translator.load(exported, threads=1).engine == engine
+    assert devices == (["cpu", "cuda"] if gpus else [])
 
 
 def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
