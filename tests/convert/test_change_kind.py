@@ -83,17 +83,6 @@ def test_on_trained_weights_least_squares_lose_less_than_means(
     assert logits(made.model).isfinite().all()
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
-def test_half_precision(
-    make_source: Callable[..., Source], tmp_path: Path, half: torch.dtype
-) -> None:
-    source = make_source(attention="mha", half=half)
-    convert("gqa", source.path, tmp_path / "out.pt", "--kv-heads", "4")
-    torch.testing.assert_close(
-        logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=2e-4
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -70,17 +70,6 @@ def test_a_stock_checkpoint_with_its_biases(tmp_path: Path) -> None:
     torch.testing.assert_close(logits(made.model), logits(model), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
-def test_half_precision_is_read_in_float32(
-    make_source: Callable[..., Source], tmp_path: Path, half: torch.dtype
-) -> None:
-    source = make_source(attention="mha", half=half)
-    convert(source.path, tmp_path / "out.pt", WIDTH)
-    torch.testing.assert_close(
-        logits(open_source(tmp_path / "out.pt").model), logits(source.model), rtol=0, atol=1e-4
-    )
-
-
 def test_fewer_dimensions_lose_more(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -138,18 +138,6 @@ def test_a_model_that_translates_otherwise_is_not_kept(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pt", "other.pt"]
 
 
-def test_an_existing_folder_is_left_alone(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = save(tmp_path / "a.pt", make_model(attention="mqa"), attention="mqa")
-    (tmp_path / "out").mkdir()
-    assert (
-        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
-        == 2
-    )
-    assert "out exists: remove it, or name another folder" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from fairseq_mhe.attention.scaled_linear import ScaledLinear
 from fairseq_mhe.models import packed
 from fairseq_mhe.models.packed import WORTH_PACKING, Int8Linear, PackedLinear, pack_linears
 from tests.fixtures.models import make_batch, make_model
@@ -96,6 +97,22 @@ def test_int8_where_it_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(packed, "int8_available", lambda: False)
     with pytest.raises(SystemExit, match="x86"):
         _wide(int8_generation=True).make_generation_fast_()
+
+
+@EITHER
+@torch.no_grad()
+def test_factors_of_inputs_are_packed_with_the_weight(
+    kind: type[PackedLinear], tolerance: dict[str, float]
+) -> None:
+    """As in generation with head embeddings; the parameters stay the layer's own."""
+    torch.manual_seed(1)
+    layer, factors, x = nn.Linear(12, 20), 1 + 0.5 * torch.randn(12), torch.randn(4, 12)
+    layer_packed = kind(ScaledLinear(layer, factors))
+    torch.testing.assert_close(layer_packed(x), layer(x * factors), **tolerance)
+    with torch.enable_grad():  # by the weight that is not packed
+        torch.testing.assert_close(layer_packed(x), layer(x * factors), **TOLERANCE)
+    assert layer_packed.state_dict().keys() == layer.state_dict().keys()
+    assert torch.equal(layer_packed.weight, layer.weight)
 
 
 @EITHER
