@@ -181,7 +181,9 @@ def _save(
     path: Path,
     made: Mapping[str, Any],
 ) -> None:
-    cfg = plain(source.state.get("cfg") or {"task": _task_options(source.state.get("args"))})
+    cfg = plain(source.state.get("cfg") or {})
+    task = cfg.get("task") or plain(_task_options(source.state.get("args")))
+    cfg["task"] = task
     cfg["model"] = plain({**model, "arch": model["_name"]})
     if isinstance(cfg.get("common"), dict):
         cfg["common"]["user_dir"] = None
@@ -195,7 +197,7 @@ def _save(
     versions = installed(("fairseq-mhe", "torch"))
     before = provenance(source.state) or None
     state = {
-        "args": _with_attributes({**cfg["task"], "task": cfg["task"]["_name"], **cfg["model"]}),
+        "args": _with_attributes({**task, "task": task["_name"], **cfg["model"]}),
         "cfg": cfg,
         "model": dict(parameters),
         "optimizer_history": [{**plain(last), "num_updates": updates_made(source.state)}],
