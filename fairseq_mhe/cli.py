@@ -2,17 +2,20 @@
 
 import argparse
 import importlib
+import os
 import platform
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import fairseq_mhe
 from fairseq_mhe.common.arguments import Parser
-from fairseq_mhe.common.errors import exit_status
+from fairseq_mhe.common.errors import UserError, exit_status
 from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import installed
+from fairseq_mhe.runs.processes import OWN_USER_DIR
 
 #: Heading -> name -> module (with add_arguments(parser) and run(args) -> int | None), line of help.
 _GROUPS = {
@@ -64,6 +67,29 @@ SUBCOMMANDS = {name: entry for group in _GROUPS.values() for name, entry in grou
 _WITHOUT_FAIRSEQ = ("params", "translate")
 
 
+def _load_user_dir(argv: Sequence[str]) -> None:
+    """Import a user-dir of the user's own, whose kinds all commands and their processes then know.
+
+    Raises:
+        UserError: it is no package.
+    """
+    for word, value in pairwise(argv):
+        if word == "--user-dir":
+            os.environ[OWN_USER_DIR] = str(Path(value).resolve())
+    folder = os.environ.get(OWN_USER_DIR)
+    if not folder:
+        return
+    if not Path(folder, "__init__.py").is_file():
+        raise UserError(
+            f"the user-dir {folder} has no __init__.py: give the folder of a Python package that "
+            "imports fairseq_mhe (docs/attention.md)"
+        )
+    fairseq_mhe.register()
+    from fairseq import utils
+
+    utils.import_user_module(argparse.Namespace(user_dir=folder))
+
+
 def _overview() -> str:
     """All subcommands under their headings."""
     lines = []
@@ -110,6 +136,8 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
         command = commands.add_parser(name, description=help_line)
         if name == chosen:
             _module(name).add_arguments(command)
+            told = f"a package with kinds of your own, as fairseq's (default: ${OWN_USER_DIR})"
+            command.add_argument("--user-dir", metavar="DIR", help=told)
     return parser
 
 
@@ -127,6 +155,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     chosen = next((word for word in argv if not word.startswith("-")), None)
 
     def command() -> int | None:
+        _load_user_dir(argv)
         parser = build_parser(chosen)
         if not argv:
             parser.print_help()

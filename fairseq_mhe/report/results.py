@@ -10,10 +10,12 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import sizes
+from fairseq_mhe.models.options import MODEL_NAME
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs import comet
+from fairseq_mhe.runs.recipes import NAMES as RECIPES
 from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
@@ -229,16 +231,28 @@ def _mean_score(scores: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return _mean([score[name]["score"] if score.get(name) else None for score in scores])
 
 
+def _sizes(name: str, options: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Layers of both sides, width and heads of a row, or of a recipe of the user's own."""
+    if name in RECIPES:
+        row = sizes(name)
+        return 2 * row.layers, row.embed_dim, row.heads
+    row = sizes(str(options["arch"]).removeprefix(f"{MODEL_NAME}_"))
+    layers = [int(options.get(f"{side}_layers", row.layers)) for side in ("encoder", "decoder")]
+    width = options.get("encoder_embed_dim", row.embed_dim)
+    return sum(layers), int(width), int(options.get("encoder_attention_heads", row.heads))
+
+
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """The row's sizes, its training, the paper's numbers, and COMET where every seed has it."""
-    row, training = sizes(cell.row), cell.runs[0].training
+    training = cell.runs[0].training
+    layers, width, heads = _sizes(cell.row, training.options)
     printed = published(cell.row, cell.kind)
     scores = [score["score"] for _, score in cell.comet()]
     return {
-        "layers": 2 * row.layers,
-        "width": row.embed_dim,
-        "heads": row.heads,
-        "head_width": row.embed_dim // row.heads,
+        "layers": layers,
+        "width": width,
+        "heads": heads,
+        "head_width": width // heads,
         "dropout": training.dropout,
         "updates": training.updates,
         "batch_tokens": training.batch_tokens,

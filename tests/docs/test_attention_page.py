@@ -279,9 +279,9 @@ def test_nothing_is_converted_to_the_example(
 
 
 def test_the_documented_line_for_our_own_commands(registered: Path) -> None:
-    """A fresh process, which knows the example by importing it."""
-    (line,) = re.findall(r"^python -c (.*)$", PAGE, re.MULTILINE)
-    done = python(*shlex.split(line), cwd=registered.parent)
+    """test_own_parts.py sends it through run-table."""
+    (line,) = re.findall(r"^fairseq-mhe (cost .*)$", PAGE, re.MULTILINE)
+    done = python("-m", "fairseq_mhe.cli", *shlex.split(line), cwd=registered.parent)
     assert done.returncode == 0, done.stderr
     assert f"encoder: {NEW}" in done.stdout
 
