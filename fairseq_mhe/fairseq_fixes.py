@@ -8,6 +8,7 @@ import argparse
 import ast
 import functools
 import importlib.util
+import logging
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ def apply(options_of_ours: Iterable[str]) -> None:
         quieten_start_up()
         keep_compiled_products()
     _load_checkpoints_safely()
+    logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
     _mask_whole_words()
@@ -43,6 +45,15 @@ def apply(options_of_ours: Iterable[str]) -> None:
     _read_options_without_running_them()
     _name_damaged_data()
     _name_the_architecture({f"--{name.replace('_', '-')}" for name in options_of_ours})
+
+
+def _is_of_parameters(record: logging.LogRecord) -> bool:
+    """Whether a log line is none of those that call biases shared which do not exist.
+
+    fairseq's trainer takes all parameters that are None for one.
+    """
+    message = record.getMessage()
+    return not (message.startswith("detected shared parameter: ") and message.endswith("bias"))
 
 
 def _load_checkpoints_safely() -> None:

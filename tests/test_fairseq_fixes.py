@@ -6,6 +6,7 @@ Where fairseq has mended a bug itself, the test says which fix to remove.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
 import subprocess
@@ -375,3 +376,13 @@ def test_only_modules_that_evaluate_options_have_another_eval() -> None:
     changed = {name for name, module in sys.modules.items() if "eval" in vars(module)}
     assert "fairseq.utils" in changed
     assert changed - {"builtins"} <= {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}
+
+
+def test_biases_that_do_not_exist_are_not_called_shared(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("fairseq.trainer")
+    with caplog.at_level(logging.INFO, logger="fairseq.trainer"):
+        for first, second in (("a.k_proj.bias", "a.v_proj.bias"), ("a.weight", "b.weight")):
+            log.info(f"detected shared parameter: {first} <- {second}")
+    assert [record.getMessage() for record in caplog.records] == [
+        "detected shared parameter: a.weight <- b.weight"
+    ]

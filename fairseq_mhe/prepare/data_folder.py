@@ -116,6 +116,9 @@ def open_form(folder: Path, form: str | None = None) -> tuple[Path, dict[str, An
     """
     place = folder.resolve()
     no_colon(place)
+    above = place.parent / MANIFEST
+    if place.name == "bin" and above.is_file() and not (place / MANIFEST).exists():
+        raise UserError(f"{folder} is fairseq's part of a data folder: give the folder above")
     manifest = read_manifest(place)
     if manifest.get("form") != form:
         content = CONTENT.get(manifest.get("form"), "of another form")

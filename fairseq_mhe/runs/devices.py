@@ -106,7 +106,10 @@ def choose_device(models: int, gpu: bool) -> Device:
 
 
 def _threads(processes: int) -> int:
-    """Threads of each of so many processes."""
+    """Threads of each of so many processes; the user's OMP_NUM_THREADS is obeyed."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
     return max(1, min(_MOST_THREADS, cores() // processes))
 
 
@@ -122,7 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gpus", type=positive, metavar="N", help=told)
     told = "train each model by N processes on the CPU (gloo)"
     add("--processes", type=positive, metavar="N", help=told)
-    add("--cpu", action="store_true", help="do not use a GPU")
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
 
 
 def asked_for(args: argparse.Namespace, models: int) -> Device:
@@ -131,6 +134,8 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
     Raises:
         UserError: they are not there.
     """
+    if args.gpus is not None and args.cpu:
+        raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
     if args.processes is not None:
         return Device(False, 1, _threads(args.processes), workers=args.processes)
     available = torch.cuda.device_count()

@@ -19,6 +19,8 @@ from fairseq_mhe.prepare.tokenise import tokeniser
 
 #: A hyphen inside a word; as in Perl, one of two with a single letter between them.
 _COMPOUND = re.compile(r"(\S)-(\S)")
+#: What stands for <unk> in a reference, as in fairseq's own output.
+_UNKNOWN = "<<unk>>"
 #: Bootstrap resamples, for confidence intervals and p-values, and their random seed, sacreBLEU's.
 RESAMPLES, SEED = 1000, 12345
 #: sacreBLEU's tokenisers, of those that need no download: its signatures name them.
@@ -149,7 +151,14 @@ def tokenised_bleu(hypotheses: Sequence[str], references: Sequence[str], languag
 
 
 def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> BLEU4:
-    """BLEU of tokens as they are, as fairseq-generate and multi-bleu.perl count it."""
+    """BLEU of tokens as they are, as fairseq-generate counts it.
+
+    <unk> in a reference matches nothing.
+    """
+    references = [
+        " ".join(_UNKNOWN if word == "<unk>" else word for word in line.split())
+        for line in references
+    ]
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)
     found = bleu.corpus_score(hypotheses, [references])
     whole = _score(bleu, "BLEU", _bootstrapped(hypotheses, references, {"BLEU": bleu}))

@@ -75,6 +75,16 @@ def test_no_run_folder_is_made(
     assert (out / "tiny-mha-seed1" / "config.json").is_file()
 
 
+def test_fairseqs_part_of_a_data_folder_is_named(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["train", "tiny", "mha", "--data", str(data / "bin"), "--out", str(tmp_path / "out")]
+    assert cli.main(line) == 2
+    assert (
+        "bin is fairseq's part of a data folder: give the folder above" in capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize("command", [["train", "small", "mha"], ["run-table", "--rows", "small"]])
 def test_processes_divide_the_batch(
     command: list[str],

@@ -48,13 +48,23 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(devices, "cores", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
 @pytest.mark.usefixtures("no_gpu")
 def test_without_a_gpu_models_train_side_by_side() -> None:
     assert ask(models=3) == Device(False, 3, 1, 1)
     assert ask("--processes", "2") == Device(False, 1, 2, workers=2)
-    assert ask("--processes", "2").flags() == ["--cpu"]
+    assert ask("--processes", "2", "--cpu").flags() == ["--cpu"]
+    with pytest.raises(UserError, match="leave one of them out"):
+        ask("--gpus", "1", "--cpu")
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_the_users_number_of_threads_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert ask(models=2) == Device(False, 2, 3)
+    assert ask("--processes", "2").threads == 3
 
 
 @pytest.mark.usefixtures("no_gpu")
@@ -99,7 +109,7 @@ def test_several_gpus_a_model_and_the_users_own_choice_of_them(
 
 
 @pytest.mark.parametrize(
-    "words", [("--gpus", "0"), ("--processes", "-1"), ("--gpus", "1", "--cpu")]
+    "words", [("--gpus", "0"), ("--processes", "-1"), ("--gpus", "1", "--processes", "2")]
 )
 def test_what_makes_no_sense_is_refused(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]

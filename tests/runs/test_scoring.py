@@ -221,3 +221,9 @@ def test_a_translated_set_is_read_in_its_three_texts(tmp_path: Path) -> None:
         write(tmp_path, **{f"{name}.txt": ["1", "2"]})
         with pytest.raises(UserError, match=f"{name}.txt has 2 lines, .*.txt has 1: {advice}"):
             read(tmp_path)
+
+
+def test_an_unknown_word_of_a_reference_matches_nothing() -> None:
+    """fairseq's own scorer has this BLEU for the line against itself."""
+    line = ["a <unk> b c d e <unk> f g"]
+    assert bleu4(line, line).score == pytest.approx(36.89, abs=0.01)

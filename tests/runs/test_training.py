@@ -128,6 +128,7 @@ def test_models_train_side_by_side_on_the_cores(
     monkeypatch: pytest.MonkeyPatch, models: int, cores: int, expected: tuple[int, int]
 ) -> None:
     monkeypatch.setattr(devices, "cores", lambda: cores)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     device = choose_device(models, gpu=False)
     assert (device.slots, device.threads) == expected
     assert device.flags() == ["--cpu"]
