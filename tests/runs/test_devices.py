@@ -44,11 +44,16 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def no_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's cores decide."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(devices, "cores", lambda: 4)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
 @pytest.mark.usefixtures("no_gpu")
