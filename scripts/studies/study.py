@@ -62,7 +62,7 @@ class Start:
         with quiet_fairseq():
             material = open_material(open_source(model), data, self.settings["sentences"])
             conversion = self.convert(output, material)
-        write_json(path, {"made_of": made_of, "report": conversion})
+        write_json(path, {"made_of": made_of, "sha256": sha256(output), "report": conversion})
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +198,7 @@ class _Work:
         places = {"data": str(self.data.folder)}
         if variant.start:
             start = self._start(variant, seed)
-            settings["start"] = sha256(start)
+            settings["start"] = read_json(start.with_name("conversion.json"))["sha256"]
             places["start"] = str(start.resolve())
         name = f"{self.recipe.row}-{variant.name}-seed{seed}"
         return plan_run(self.out / name, settings, places, self.recipe.decoding)
@@ -207,8 +207,9 @@ class _Work:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
 
     def _runs(self, variant: Variant) -> list[Run]:
-        """One for each seed; none of a variant that waits for its start."""
-        if variant.start and not all(self._start(variant, seed).exists() for seed in self.seeds):
+        """One for each seed; none of a variant that waits for its conversions."""
+        places = [self._start(variant, seed).with_name("conversion.json") for seed in self.seeds]
+        if variant.start and not all(path.exists() for path in places):
             return []
         return [self._run(variant, seed) for seed in self.seeds]
 
