@@ -38,12 +38,10 @@ from fairseq_mhe.prepare.steps import learn, make_binary, segment, versions
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SPECIAL_SYMBOLS
 from fairseq_mhe.prepare.text import (
     SUFFIXES,
-    Block,
     aligned_lines,
     count_lines,
-    pairs_of,
-    read_blocks,
     read_lines,
+    read_pairs,
     side_path,
     write_lines,
 )
@@ -168,18 +166,12 @@ def _cleaned(
     """The clean text of a split, block by block."""
     usual = 1.0
     if split == "train" and config.counts_characters and config.max_ratio is not None:
-        usual = usual_ratio(chain.from_iterable(map(pairs_of, _blocks(corpora))))
+        usual = usual_ratio(chain.from_iterable(map(read_pairs, corpora)))
     clean_pairs([], config)  # makes the tokenisers, once for all processes
-    clean = partial(_clean_block, config=config, split=split, usual=usual)
-    return ordered_map(clean, _blocks(corpora), config.cores)
-
-
-def _blocks(corpora: list[tuple[Path, ...]]) -> Iterator[Block]:
-    return chain.from_iterable(read_blocks(paths, CHUNK) for paths in corpora)
-
-
-def _clean_block(block: Block, config: PrepareConfig, split: str, usual: float) -> CleanText:
-    return clean_pairs(pairs_of(block), config, split, usual)
+    clean = partial(clean_pairs, config=config, split=split, usual=usual)
+    pairs = chain.from_iterable(map(read_pairs, corpora))
+    chunks = iter(lambda: list(islice(pairs, CHUNK)), [])
+    return ordered_map(clean, chunks, config.cores)
 
 
 def _check_kept(config: PrepareConfig, files: Inputs, counts: Mapping[str, Counter[str]]) -> None:

@@ -7,10 +7,9 @@ import lzma
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -85,8 +84,11 @@ def read_lines(path: Path, at_once: int = 1000) -> Iterator[str]:
     Raises:
         UserError: the file cannot be read, is damaged, or a line is not clean text.
     """
-    for block in _blocks((path,), at_once):
-        yield from _decode_lines(path, block.first, block.lines[0])
+    first = 1
+    with as_user_errors(path), _open_bytes(path) as stream:
+        while lines := _some_lines(path, stream, first, at_once):
+            yield from _decode_lines(path, first, b"".join(lines))
+            first += len(lines)
 
 
 @contextlib.contextmanager
@@ -100,50 +102,34 @@ def as_user_errors(path: Path) -> Iterator[None]:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-@dataclass(frozen=True)
-class Block:
-    """Some lines of a parallel text, not yet decoded: of two files, or of one with tabs."""
-
-    paths: tuple[Path, ...]
-    first: int  # number of the first line, from 1
-    lines: tuple[bytes, ...]  # of each path, with their line ends
-
-
-def read_blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
-    """The lines of a parallel text, ``size`` at a time.
+def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
+    """The pairs of a parallel text: of its two files, or of its one file with tabs.
 
     Raises:
-        UserError: a file cannot be read, is damaged, is empty or has an endless line; or the files
-            differ in their number of lines.
+        UserError: a file cannot be read, is damaged, or a line is not clean text or not two
+            columns; or the files differ in their number of lines.
     """
-    block = None
-    for block in _blocks(paths, size):
-        yield block
-    if block is None:
-        names = " and ".join(map(str, paths))
-        verb = "is" if len(paths) == 1 else "are"
-        raise UserError(f"{names} {verb} empty; parallel text needs at least one line on each side")
+    if len(paths) == 1:
+        yield from _table_pairs(paths[0])
+        return
+    source, target = paths
+    for pair in zip_longest(read_lines(source), read_lines(target)):
+        if None in pair:
+            raise _misaligned({str(path): count_lines(path) for path in paths})
+        yield pair
 
 
-def _blocks(paths: tuple[Path, ...], size: int) -> Iterator[Block]:
-    first = 1
-    with ExitStack() as stack:
-        streams = []
-        for path in paths:
-            with as_user_errors(path):
-                streams.append(stack.enter_context(_open_bytes(path)))
-        while True:
-            lines = []
-            for path, stream in zip(paths, streams, strict=True):
-                with as_user_errors(path):
-                    lines.append(_some_lines(path, stream, first, size))
-            counts = [len(side) for side in lines]
-            if len(set(counts)) > 1:
-                raise _misaligned({str(path): count_lines(path) for path in paths})
-            if not counts[0]:
-                return
-            yield Block(paths, first, tuple(b"".join(side) for side in lines))
-            first += counts[0]
+def _table_pairs(path: Path) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(read_lines(path), start=1):
+        columns = line.split("\t")
+        if not line.strip() and len(columns) == 1:
+            columns = ["", ""]
+        if len(columns) != 2:
+            raise UserError(
+                f"{path}, line {number}: {len(columns)} columns; "
+                "a line must be source TAB target, no more"
+            )
+        yield columns[0], columns[1]
 
 
 def _some_lines(path: Path, stream: BinaryIO, first: int, size: int) -> list[bytes]:
@@ -162,32 +148,6 @@ def _misaligned(lines: Mapping[str, int]) -> UserError:
         f"{source} has {source_lines:,} lines, {target} has {target_lines:,}: the sides of a "
         "parallel text must be aligned line by line"
     )
-
-
-def pairs_of(block: Block) -> list[tuple[str, str]]:
-    """Both sides of each line of ``block``, checked.
-
-    Raises:
-        UserError: a line is not clean text, or has not two columns.
-    """
-    sides = [
-        _decode_lines(path, block.first, raw)
-        for path, raw in zip(block.paths, block.lines, strict=True)
-    ]
-    if len(sides) == 2:
-        return list(zip(*sides, strict=True))
-    pairs = []
-    for number, line in enumerate(sides[0], start=block.first):
-        columns = line.split("\t")
-        if not line.strip() and len(columns) == 1:
-            columns = ["", ""]
-        if len(columns) != 2:
-            raise UserError(
-                f"{block.paths[0]}, line {number}: {len(columns)} columns; "
-                "a line must be source TAB target, no more"
-            )
-        pairs.append((columns[0], columns[1]))
-    return pairs
 
 
 def _decode_lines(path: Path, first: int, raw: bytes) -> list[str]:

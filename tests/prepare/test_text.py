@@ -6,7 +6,7 @@ import bz2
 import gzip
 import lzma
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,18 +18,11 @@ from fairseq_mhe.prepare.text import (
     MAX_LINE_BYTES,
     count_lines,
     existing_text,
-    pairs_of,
-    read_blocks,
     read_lines,
+    read_pairs,
     side_path,
     text_pieces,
 )
-
-
-def read_pairs(*paths: Path, size: int = 2) -> Iterator[tuple[str, str]]:
-    """All pairs, two lines at a time."""
-    for block in read_blocks(paths, size):
-        yield from pairs_of(block)
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -86,8 +79,8 @@ def test_bad_lines_are_told_with_their_number(tmp_path: Path, content: bytes, me
     other = write(tmp_path / "a.de", b"good\n" * max(1, content.count(b"\n")))
     for read in (
         lambda: read_lines(path),
-        lambda: read_pairs(other, path, size=1),
-        lambda: read_pairs(path, path),
+        lambda: read_pairs((other, path)),
+        lambda: read_pairs((path, path)),
     ):
         with pytest.raises(UserError, match=message) as caught:
             list(read())
@@ -118,7 +111,7 @@ def test_misaligned_sides_are_told_with_both_counts(
     source = write(tmp_path / "a.en", b"line\n" * english)
     target = write(tmp_path / "a.de", b"line\n" * german)
     with pytest.raises(UserError, match=rf"a\.en has {english} lines, .*a\.de has {german}:"):
-        list(read_pairs(source, target))
+        list(read_pairs((source, target)))
 
 
 @given(
@@ -135,23 +128,23 @@ def test_pairs_are_the_lines_side_by_side(
     for side, name in enumerate(("a.en", "a.de")):
         text = "".join(f"{pair[side]}\r\n" for pair in expected)
         (folder / name).write_bytes(f"\ufeff{text}".removesuffix("\n").encode())
-    assert list(read_pairs(folder / "a.en", folder / "a.de")) == expected
+    assert list(read_pairs((folder / "a.en", folder / "a.de"))) == expected
     (folder / "both.tsv").write_bytes(
         "".join(f"{source}\t{target}\n" for source, target in expected).encode()
     )
-    assert list(read_pairs(folder / "both.tsv")) == expected
+    assert list(read_pairs((folder / "both.tsv",))) == expected
 
 
 @pytest.mark.parametrize("line", ["only one", "one\ttwo\tthree"])
 def test_a_table_has_two_columns(tmp_path: Path, line: str) -> None:
     table = write(tmp_path / "a.tsv", f"a\tb\nc\td\n{line}\n".encode())
     with pytest.raises(UserError, match=rf"a\.tsv, line 3: {line.count(chr(9)) + 1} columns"):
-        list(read_pairs(table))
+        list(read_pairs((table,)))
 
 
 def test_an_empty_row_of_a_table_is_an_empty_pair(tmp_path: Path) -> None:
     table = write(tmp_path / "a.tsv", b"a\tb\n\nc\td\n")
-    assert list(read_pairs(table)) == [("a", "b"), ("", ""), ("c", "d")]
+    assert list(read_pairs((table,))) == [("a", "b"), ("", ""), ("c", "d")]
 
 
 def test_zstd_is_named(tmp_path: Path) -> None:
