@@ -31,15 +31,15 @@ def aligned(processing: TextProcessing, text: str) -> Aligned:
     changed a word's length, all its subwords stand for the whole word.
     """
     words = list(_WORD.finditer(text))
-    found = Aligned([], [], [])
+    result = Aligned([], [], [])
     divided = processing.segment([word[0] for word in words])
     for word, pieces in zip(words, map(str.split, divided), strict=True):
         lengths = [len(piece.removeprefix(WORD_START).removesuffix(NOT_LAST)) for piece in pieces]
         exact = sum(lengths) == word.end() - word.start()
         begin = word.start()
         for piece, length in zip(pieces, lengths, strict=True):
-            found.subwords.append(piece)
-            found.begins.append(begin if exact else word.start())
+            result.subwords.append(piece)
+            result.begins.append(begin if exact else word.start())
             begin += length
-            found.ends.append(begin if exact else word.end())
-    return found
+            result.ends.append(begin if exact else word.end())
+    return result

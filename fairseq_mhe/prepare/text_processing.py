@@ -72,7 +72,7 @@ def processing_of(settings: Mapping[str, Any], folder: Path) -> TextProcessing:
         languages = settings["source_lang"], settings["target_lang"]
         tokenizer = settings["tokenizer"]
     except KeyError as error:
-        raise UserError(f"it is not said how {folder}'s text was made: no {error}") from None
+        raise UserError(f"{folder}: its settings have no {error}") from None
     if not path.is_file():
         raise UserError(f"the subword model {path} is missing")
     marks = {name: bool(settings.get(name)) for name in ("punctuation", "lowercase")}

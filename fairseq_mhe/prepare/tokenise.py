@@ -107,8 +107,8 @@ class WordwiseMoses:
     def _word(self, words: list[str], place: int) -> str:
         word = words[place]
         context = place == 0, word, self._kind(words, place + 1)
-        if found := self._bound.get(context):
-            return found
+        if tokens := self._bound.get(context):
+            return tokens
         is_free = word[0] not in "',." and word[-1] not in "',."
         # sacremoses' own stand-in for dots (DOTMULTI) would be taken for dots.
         if self._plain(word) and "MULTI" not in word:
