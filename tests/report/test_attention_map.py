@@ -21,7 +21,6 @@ from torch import Tensor
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.material import task_of
 from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.report import attention_map as module
@@ -226,18 +225,6 @@ def test_labels_have_room(length: int) -> None:
     assert 72 * size / len(labels) >= module.FONT_SIZE
     assert labels == [str(int(place)) for place in panel.get_xticks()]
     assert length > 26 or len(labels) == length
-
-
-def test_a_failed_picture_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Any, path: Path, **kwargs: Any) -> None:
-        path.write_bytes(b"half")
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module.Figure, "savefig", fail)
-    shown = AttentionMap((torch.ones(1, 1, 1),), ("a",), ("b",))
-    with pytest.raises(UserError, match="No space left on device"):
-        draw(shown, "", tmp_path / "map.png")
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

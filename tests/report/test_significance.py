@@ -13,7 +13,7 @@ from sacrebleu.metrics import BLEU
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.report import significance
-from fairseq_mhe.report.significance import _bleu, _bleu_counts, compare, compare_seeds
+from fairseq_mhe.report.significance import compare, compare_seeds
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, noisy, write
 
 
@@ -49,12 +49,6 @@ def test_prr_is_the_ratio_with_an_interval_around_it() -> None:
     assert comparison.prr_high is not None
     assert comparison.prr_low < ratio < comparison.prr_high < 100
     assert comparison.p_value < 0.01
-
-
-def test_bleu_from_summed_counts_is_corpus_bleu() -> None:
-    for system in (GOOD, BAD):
-        expected = BLEU().corpus_score(system, [REFERENCES]).score
-        assert _bleu(_bleu_counts(system, REFERENCES).sum(axis=0)) == pytest.approx(expected)
 
 
 def test_equal_systems_do_not_differ_significantly() -> None:
