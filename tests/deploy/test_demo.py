@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from fairseq_mhe.deploy.demo import DemoModel
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.translator import Translator
 from tests.deploy.conftest import SOURCES, trained
+from tests.fixtures.processes import PYTHON
 
 
 def test_what_is_shown_of_a_model(exported: Path, translator: Translator) -> None:
@@ -59,7 +59,7 @@ def test_in_a_browser(exported: Path, tmp_path: Path) -> None:
     with socket.socket() as trial:
         trial.bind(("127.0.0.1", 0))
         port = trial.getsockname()[1]
-    line = [sys.executable, "-m", "fairseq_mhe.cli", "demo", other, exported, "--port", str(port)]
+    line = [PYTHON, "-m", "fairseq_mhe.cli", "demo", other, exported, "--port", str(port)]
     with subprocess.Popen(line) as process, api.sync_playwright() as playwright:
         try:
             _wait_for(port, 120)

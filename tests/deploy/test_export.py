@@ -20,7 +20,6 @@ import safetensors
 import fairseq_mhe
 from fairseq_mhe import cli
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_sentencepiece
 from fairseq_mhe.prepare.text_processing import TextProcessing
@@ -164,14 +163,6 @@ def test_what_a_person_says_of_the_data_is_in_the_card(tmp_path: Path) -> None:
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert 'license: "apache-2.0"' in card
     assert "| data | Some interface \\| and more |" in card
-
-
-def test_facts_of_a_bundle_are_those_of_its_run(exported: Path) -> None:
-    known = open_bundle(exported).facts
-    assert known["attention"] == dict.fromkeys(("encoder", "decoder", "cross"), "mhe_mul")
-    assert known["scores"]["sentences"] == 20
-    assert known["data"]["fingerprint"] == trained().data.fingerprint  # type: ignore[union-attr]
-    assert json.loads(json.dumps(known)) == known
 
 
 def test_the_checksums_are_those_of_sha256sum(exported: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import runpy
@@ -182,23 +181,6 @@ def test_what_no_class_holds_is_told(
     with pytest.raises(UserError, match=reason):
         export(trained, "huggingface", tmp_path / "bundle")
     assert not (tmp_path / "bundle").exists()
-
-
-def test_two_dictionaries_are_told(samples: dict[str, Sample], tmp_path: Path) -> None:
-    trained = make_trained(tmp_path, samples["bpe"])
-    other = samples["sentencepiece"].dictionary
-    two = replace(trained, dictionaries=(trained.dictionaries[0], other))
-    with pytest.raises(UserError, match="do not share one table of words"):
-        export(two, "huggingface", tmp_path / "bundle")
-
-
-def test_a_missing_package_is_told(
-    samples: dict[str, Sample], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained = make_trained(tmp_path, samples["bpe"])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="tokenizers is not installed: pip install tokenizers"):
-        export(trained, "huggingface", tmp_path / "bundle")
 
 
 def test_no_translation_is_longer_than_the_model_can_hold(

@@ -17,7 +17,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.deploy import translate
 from fairseq_mhe.deploy.translator import Translator
-from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of
+from tests.deploy.conftest import SOURCES
 
 BY_FAIRSEQ = ["--engine", "fairseq", "--cpu"]
 
@@ -41,21 +41,11 @@ def command(*words: str | Path) -> list[str]:
     return [*line, *BY_FAIRSEQ, "--threads", "1"]
 
 
-def test_a_file_is_translated_as_fairseq_generate_did(
-    exported: Path, text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["translate", str(exported), str(text), *BY_FAIRSEQ]) == 0
-    assert capsys.readouterr().out.splitlines() == hypotheses("mhe_mul")
-
-
 def test_options_may_come_before_the_files(
     brief: Path, expected: list[str], text: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["translate", str(brief), *BY_FAIRSEQ, str(text)]) == 0
     assert capsys.readouterr().out.splitlines() == expected
-    with pytest.raises(SystemExit, match="2"):
-        cli.main(["translate", str(brief), str(text), "--fast", str(text)])
-    assert "error: unrecognized arguments: --fast " in capsys.readouterr().err
 
 
 def test_a_pipe_is_read_once(
@@ -206,14 +196,6 @@ def test_a_terminal_gets_a_line_for_each_line_at_once_and_ctrl_c_ends_it(brief: 
         assert b"stopped; later lines are not written" in process.stderr.read()
     os.close(master)
     assert process.returncode == 130
-
-
-def test_a_run_is_translated_with_its_data_folder(
-    text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["translate", str(run_of("mha")), str(text), "--data", str(MADE / "data")]
-    assert cli.main([*words, *BY_FAIRSEQ]) == 0
-    assert capsys.readouterr().out.splitlines() == hypotheses("mha")
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", None])
