@@ -84,17 +84,12 @@ def load(bundle: Bundle, engine: str, int8: bool, cpu: bool, threads: int | None
     """The model of a bundle that is not for fairseq.
 
     Raises:
-        UserError: the bundle is for transformers, or ``engine`` is another one.
+        UserError: the bundle is for transformers, or ``engine`` is fairseq.
     """
-    if bundle.format != CTRANSLATE2:
+    if bundle.format != CTRANSLATE2 or engine == FAIRSEQ:
         raise UserError(
-            f"{bundle.folder} is a bundle for transformers: run its example.py, or export the "
-            "model with --format fairseq"
-        )
-    if engine == FAIRSEQ:
-        raise UserError(
-            f"{bundle.folder} is a bundle for CTranslate2: leave --engine out, or export the model "
-            "with --format fairseq"
+            f"{bundle.folder} is a bundle for {bundle.format}, which --engine {engine} does not "
+            "read: run its example.py, or export the model with --format fairseq"
         )
     model = CTranslate2Engine(bundle.folder, bundle.positions[1], int8, cpu, threads)
     return Loaded(bundle.text, model, bundle.decoding, bundle.positions)

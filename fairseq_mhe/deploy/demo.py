@@ -14,7 +14,7 @@ from matplotlib.image import imread
 from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
-from fairseq_mhe.deploy.bundle import Bundle, open_bundle
+from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.engine import FAIRSEQ
 from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
 from fairseq_mhe.deploy.trained import Trained, read_bundle
@@ -25,19 +25,11 @@ from fairseq_mhe.report.attention_map import attention_map, draw, encode
 EXAMPLE = "Failed to connect."
 
 
-def fairseq_bundle(folder: Path) -> Bundle:
-    """A bundle whose attention can be drawn; raises UserError for one of another format."""
-    bundle = open_bundle(folder)
-    if bundle.format != FAIRSEQ:
-        raise UserError(f"{folder} is a bundle for {bundle.format}: export one for fairseq")
-    return bundle
-
-
 class DemoModel:
     """A bundle for fairseq in memory, on the CPU."""
 
     def __init__(self, folder: str) -> None:
-        bundle = fairseq_bundle(Path(folder))
+        bundle = open_bundle(Path(folder))
         self.trained: Trained = read_bundle(bundle)
         self.translator = Translator(self.trained.loaded(FairseqEngine(self.trained, cpu=True)))
         self.name = f"{bundle.facts['row']}, {self.trained.source.attention_words}"
@@ -98,7 +90,9 @@ def run(args: argparse.Namespace) -> None:
     """Become the server of the page, on this machine only, until Ctrl-C."""
     require("streamlit")
     for path in args.bundles:
-        fairseq_bundle(path)
+        bundle = open_bundle(path)
+        if bundle.format != FAIRSEQ:
+            raise UserError(f"{path} is a bundle for {bundle.format}: export one for fairseq")
     options = {
         "server.address": "127.0.0.1",
         "server.port": args.port,

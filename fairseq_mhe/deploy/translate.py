@@ -122,11 +122,12 @@ def _translate(
         say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
     done = 0
     chunks = _arriving(_lines(paths, 1)) if total is None else _of_size(_lines(paths, 1000), CHUNK)
-    with _board(stream, total) as board:
+    is_shown = total is not None and total > CHUNK // 10 and not stream.isatty()
+    with Board("lines") if is_shown else contextlib.nullcontext() as board:
         for chunk in chunks:
 
             def show(share: float, before: int = done, lines: int = len(chunk)) -> None:
-                if board is not None and total is not None:
+                if board and total:
                     board.report("translated", before + int(share * lines), total)
 
             def warn(number: int, chunk: list[Line] = chunk) -> None:
@@ -197,10 +198,3 @@ def _arriving(lines: Iterator[Line]) -> Iterator[list[Line]]:
             raise last
         if last is None:
             return
-
-
-def _board(stream: TextIO, total: int | None) -> contextlib.AbstractContextManager[Board | None]:
-    """Progress with the time that is left, where the translations themselves do not show it."""
-    if total is None or total <= CHUNK // 10 or stream.isatty():
-        return contextlib.nullcontext()
-    return Board("lines")

@@ -209,4 +209,4 @@ def test_translate_says_that_such_a_bundle_is_for_transformers(
         assert cli.main(["translate", str(bundle), os.devnull, "--engine", engine]) == 2
         out, error = capsys.readouterr()
         assert (out, error.count("\n")) == ("", 1)
-        assert "is a bundle for transformers: run its example.py" in error
+        assert "is a bundle for huggingface, which --engine" in error
