@@ -98,6 +98,7 @@ def run(args: argparse.Namespace) -> None:
         "server.port": args.port,
         "server.headless": str(not args.open).lower(),
         "server.fileWatcherType": "none",
+        "client.toolbarMode": "minimal",
         "browser.gatherUsageStats": "false",
     }
     words = [f"--{name}={value}" for name, value in options.items()]
