@@ -1,10 +1,9 @@
-"""Parity, questions, training, generation and speed on a real GPU: four minutes, one table.
+"""Parity, questions to the device, training and translation on a real GPU, in one table.
 
 Exit status: 0 where all holds, 1 where something does not, 2 where there is no GPU.
 """
 
 import argparse
-import itertools
 import json
 import subprocess
 import sys
@@ -12,8 +11,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -34,7 +31,7 @@ from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import align
 
-PROGRAM = "gpu_check.sh"
+PROGRAM = "gpu_check.py"
 #: The greatest difference from float32, relative to the greatest number there: fp16 keeps 11 bits,
 #: bf16 8.
 TOLERANCES = {
@@ -46,8 +43,6 @@ EMBED_DIM, HEADS, B, T, S = 256, 4, 8, 33, 40
 PLACES = ("encoder", "decoder", "cross")
 #: Bits a target token of a model that knows nothing: 4,000 words, all as probable.
 UNTRAINED = 12.0
-#: What is compared with stock fairseq.
-COMPARED = "mha,mhe_mul"
 #: A search in which hypotheses move: its sentences, beam and steps.
 SEARCH: dict[str, Any] = {"batch": 8, "beam": 5, "length": 20, "source_length": 20, "dtype": "fp16"}
 #: Code that asks where the models do not.
@@ -165,80 +160,29 @@ def _asking(search: GenerationBenchmark) -> list[Path]:
     return [Path(one.filename) for one in caught if "synchronizing" in str(one.message)]
 
 
-def trainings(out: Path, device: str) -> dict[str, list[str]]:
-    """Commands of ours that train and translate a little, by name."""
-    quickstart = ["quickstart", "--attention", COMPARED]
-    if device == "cuda":
-        quickstart += ["--limit", "3000", "--updates", "200"]
-        precisions = ["bf16", "fp16"]
-    else:
-        quickstart += ["--limit", "200", "--updates", "20", "--cpu"]
-        precisions = ["float32"]
-    named = {f"training, {name}": [*quickstart, "--precision", name] for name in precisions}
-    return _kept(named, out)
+def trainings(device: str) -> dict[str, list[str]]:
+    """Options of quickstarts that train and translate a little, by precision."""
+    if device == "cpu":
+        return {"float32": ["--limit", "200", "--updates", "20", "--cpu"]}
+    return {name: ["--limit", "3000", "--updates", "200"] for name in ("bf16", "fp16")}
 
 
-def speeds(out: Path, device: str) -> dict[str, list[str]]:
-    """Commands of ours that measure, by name. On the CPU they are as small as can be."""
-    both = ["--attention", COMPARED, "--device", device]
-    named = {name: ["bench", name, *both] for name in ("training", "generation")}
-    if device == "cuda":
-        for words in named.values():
-            words += ["--row", "base", "--repetitions", "3"]
-        named["training"] += ["--dtype", "float32,bf16,fp16"]
-        named["generation"] += ["--dtype", "fp16", "--beams", "5"]
-        named["generation"] += ["--batch-sizes", "32", "--lengths", "50"]
-    else:
-        for words in named.values():
-            words += ["--row", "tiny", "--repetitions", "1", "--threads", "1"]
-        named["training"] += ["--max-tokens", "64", "--batches", "1"]
-        named["generation"] += ["--batch-sizes", "1", "--lengths", "4", "--beams", "2"]
-    return _kept({f"speed, {name}": words for name, words in named.items()}, out)
-
-
-def _kept(named: dict[str, list[str]], out: Path) -> dict[str, list[str]]:
-    """With the place of what they find."""
-    return {what: [*words, "--out", str(out / what)] for what, words in named.items()}
-
-
-def tried(named: tuple[str, list[str]], out: Path) -> list[Row]:
-    """Run a command of ours, and read what it found; what it says goes into a log in ``out``."""
-    what, words = named
-    log, begun = out / f"{what}.log", time.monotonic()
-    line = [sys.executable, "-P", "-m", "fairseq_mhe.cli", *words]
+def trained(precision: str, words: Sequence[str], out: Path) -> list[Row]:
+    """Run a quickstart in ``out``, where its log goes too: a row for each model."""
+    check, folder = f"training, {precision}", out / precision
+    log = out / f"{precision}.log"
+    command = [sys.executable, "-P", "-m", "fairseq_mhe.cli", "quickstart", *words]
+    command += ["--attention", "mha,mhe_mul", "--precision", precision, "--out", str(folder)]
     with log.open("w", encoding="utf-8") as file:
-        status = subprocess.run(line, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
-    say(f"{what}: {time.monotonic() - begun:.0f} s")
+        status = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
     if status:
-        return [_row(what, words[0], f"exit status {status}: see {log}", False)]
-    if words[0] == "quickstart":
-        table = json.loads((out / what / "table.json").read_text(encoding="utf-8"))
-        return [_trained(what, model) for model in table]
-    cells = json.loads((out / f"{what}.json").read_text(encoding="utf-8"))["cells"]
-    return [_measured(what, kind, cells) for kind in cells[0]["variants"]]
-
-
-def _trained(what: str, model: dict[str, Any]) -> Row:
-    speeds = f"{model['tokens_per_second']:,.0f} tokens/s, {model['sentences_per_second']:,.0f}"
-    loss = model["valid_loss"]
-    found = f"valid loss {loss:.2f}, {speeds} sentences/s"
-    return _row(what, model["attention"], found, loss < UNTRAINED)
-
-
-def _measured(what: str, kind: str, cells: list[dict[str, Any]]) -> Row:
-    """How many times as fast as stock fairseq a kind is, cell by cell of a benchmark.
-
-    A cell is named by what is not the same in all.
-    """
-    found, holds = [], True
-    for cell in cells:
-        facts, result = cell["cell"], cell["variants"][kind]
-        differing = (name for name in facts if len({other["cell"][name] for other in cells}) > 1)
-        ratio = result.get("relative")
-        speed = f"{ratio['median']:.2f}" if ratio else result["status"]
-        found.append(" ".join([*(str(facts[name]) for name in differing), speed]))
-        holds = holds and result["status"] == "ok"
-    return _row(what, kind, ", ".join(found), holds)
+        return [_row(check, "quickstart", f"exit status {status}: see {log}", False)]
+    table = json.loads((folder / "table.json").read_text(encoding="utf-8"))
+    losses = {model["attention"]: model["valid_loss"] for model in table}
+    return [
+        _row(check, kind, f"valid loss {loss:.2f}", loss < UNTRAINED)
+        for kind, loss in losses.items()
+    ]
 
 
 def report(rows: Sequence[Row], device: str) -> str:
@@ -256,15 +200,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.cpu and not torch.cuda.is_available():
         raise UserError("torch sees no GPU here; a dry run without one: --cpu")
     out = output_folder(args.out)
-    rows: list[Row] = []
-    try_out = partial(tried, out=out)
-    with ThreadPoolExecutor() as pool:  # what is not timed, side by side
-        trained = pool.map(try_out, trainings(out, device).items())
-        rows += every_kind(parity, device)
-        if not args.cpu:
-            rows += every_kind(questions, device)
-        rows += itertools.chain.from_iterable(trained)
-    rows += itertools.chain.from_iterable(map(try_out, speeds(out, device).items()))
+    rows = [*every_kind(parity, device)]
+    if not args.cpu:
+        rows += every_kind(questions, device)
+    for precision, words in trainings(device).items():
+        rows += trained(precision, words, out)
     text = report(rows, device)
     write_text(out / "gpu_check.md", text)
     print(text, end="")
@@ -276,7 +216,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     quieten_start_up()
     parser = Parser(prog=PROGRAM, description=__doc__)
     add = parser.add_argument
-    add("--out", type=Path, default=Path("runs/gpu_check"), help="folder (default: %(default)s)")
+    add("--out", type=Path, default=Path("runs/gpu"), help="folder (default: %(default)s)")
     add("--cpu", action="store_true", help="a dry run on the CPU, in tiny sizes: a minute")
     return exit_status(PROGRAM, lambda: run(parser.parse_args(argv)))
 

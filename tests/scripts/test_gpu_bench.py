@@ -2,62 +2,51 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gpu_bench
-from fairseq_mhe.bench.sentences import training_batches
-from fairseq_mhe.models.build import make_dictionary
+from tests.fixtures.small_runs import MADE
 
 
-@pytest.fixture
-def results(tmp_path: Path) -> gpu_bench.Results:
-    return gpu_bench.Results(tmp_path, gpu_bench.CPU, time.monotonic() + 600)
-
-
-def kept(results: gpu_bench.Results, part: str) -> list[dict[str, Any]]:
+def kept(out: Path, part: str) -> list[dict[str, Any]]:
     """The rows that are on disk."""
-    rows: list[dict[str, Any]] = json.loads((results.out / "results.json").read_text())[part]
+    rows: list[dict[str, Any]] = json.loads((out / "bench.json").read_text())[part]
     return rows
 
 
-def test_training_is_measured_beside_stock_fairseq(results: gpu_bench.Results) -> None:
-    batches = training_batches(make_dictionary(gpu_bench.CPU.vocabulary), 64, 4, 1)
-    for model, allowed in (("stock", "allowed"), ("mhe_mul", "never")):
-        what = {"corpus": "random", "tokens": 64, "precision": "float32", "model": model}
-        what["cuDNN"] = allowed
-        gpu_bench.attempt(results, "training", what, partial(gpu_bench.train, batches=batches))
-    stock, ours = kept(results, "training")
-    assert ours["times stock"] == pytest.approx(ours["tokens/s"] / stock["tokens/s"])
+def test_a_dry_run_measures_each_model_beside_stock_fairseq(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_bench, "CPU", dataclasses.replace(gpu_bench.CPU, vocabulary=1000))
+    assert gpu_bench.main(["--cpu", "--data", str(MADE / "data"), "--out", str(tmp_path)]) == 0
+    rows = kept(tmp_path, "training")
+    assert [row["model"] for row in rows] == ["stock", "stock", "mha", "mhe_mul", "mhe_conv"]
+    stock, without, *ours = rows
     assert "times stock" not in stock
-    assert "| mhe_mul " in (results.out / "results.md").read_text()
-
-
-def test_translations_are_measured_by_both_engines(results: gpu_bench.Results) -> None:
-    gpu_bench.translations(results)
-    rows = kept(results, "translation")
+    for row in ours:
+        assert row["times stock"] == pytest.approx(row["tokens/s"] / stock["tokens/s"])
+        assert row["without cuDNN"] == pytest.approx(row["tokens/s"] / without["tokens/s"])
+    rows = kept(tmp_path, "translation")
     assert [row["engine"] for row in rows] == (["fairseq"] * 4 + ["CTranslate2"] * 3) * 2
     assert all(row["sentences/s"] > 0 for row in rows)
 
 
-def test_a_failure_and_what_is_too_late_are_rows(results: gpu_bench.Results) -> None:
-    def fail(*_: Any) -> None:
-        try:
-            raise RuntimeError("CUDA error:\n no kernel")
-        except RuntimeError as error:
-            raise OSError("crash.pt cannot be written") from error
+def test_a_failure_is_a_row_and_what_is_too_late_is_none(tmp_path: Path) -> None:
+    def fail(what: dict[str, Any]) -> dict[str, Any]:
+        raise RuntimeError("CUDA error:\n no kernel")
 
-    what = {"engine": "fairseq", "model": "mha", "cuDNN": "never", "batch": "2 sentences"}
-    gpu_bench.attempt(results, "translation", what, fail)
-    assert not results.late("translation", what, 1)
-    assert results.late("translation", what, 10_000)
-    notes = [row["note"] for row in kept(results, "translation")]
-    assert notes == ["RuntimeError: CUDA error: no kernel", "no time left"]
+    results = gpu_bench.Results(tmp_path, gpu_bench.CPU, time.monotonic() + 600)
+    results.measure("translation", fail, model="mha")
+    results.end = 0
+    results.measure("translation", fail, model="mhe_mul")
+    row = {"model": "mha", "note": "RuntimeError: CUDA error: no kernel"}
+    assert kept(tmp_path, "translation") == [row]
 
 
 def test_batches_of_tokens_count_padding() -> None:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from fairseq_mhe.attention import KINDS, base, cache
 from tests.fixtures.sandbox import Sandbox
 from tests.fixtures.trained import Finished
 
-RESULTS = Path(__file__).parents[2] / "results" / "gpu"
+MODULES = "gpu_check", "gpu_bench"
 
 
 def test_a_dry_run_ends_in_one_table(
@@ -28,46 +29,31 @@ def test_a_dry_run_ends_in_one_table(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gpu_check, "speeds", lambda *_: {})  # tests/bench runs them
     monkeypatch.setattr(gpu_check, "EMBED_DIM", 32)  # a CPU takes long over fp16
-    trainings = gpu_check.trainings(out := tmp_path / "out", "cpu")
-    for name in trainings:
-        shutil.copytree(finished.out, out / name)  # trained already
-    assert gpu_check.main(["--cpu", "--out", str(out)]) == 0
+    shutil.copytree(finished.out, tmp_path / "out" / "float32")  # trained already
+    assert gpu_check.main(["--cpu", "--out", str(tmp_path / "out")]) == 0
     printed, told = capsys.readouterr()
-    assert printed == (out / "gpu_check.md").read_text()
+    assert printed == (tmp_path / "out" / "gpu_check.md").read_text()
     assert "- torch: " in printed
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in printed.split("\n")
         if line.startswith("| ")
     ][2:]
-    checks = [check for check, *_ in rows]
-    assert list(dict.fromkeys(checks)) == ["parity", *trainings]
-    assert [what for check, what, *_ in rows if check == "parity"] == list(KINDS)
+    trained = [("training, float32", kind) for kind in ("mha", "mhe_mul")]
+    assert [(check, what) for check, what, *_ in rows] == [
+        *(("parity", kind) for kind in KINDS),
+        *trained,
+    ]
     assert {holds for *_, holds in rows} == {"yes"}
     # A run that is stopped has told what it found.
     assert {": ".join(row) for row in rows} <= set(told.splitlines())
 
 
-def test_on_a_gpu_the_commands_are_ours_too(tmp_path: Path) -> None:
+def test_on_a_gpu_the_commands_are_ours_too() -> None:
     """With options that they take: parsed, and not run."""
-    for commands in gpu_check.trainings, gpu_check.speeds:
-        for words in commands(tmp_path, "cuda").values():
-            assert cli.build_parser(words[0]).parse_args(words).command == words[0]
-
-
-@pytest.mark.parametrize("name", ["training", "generation"])
-def test_a_benchmark_is_a_row_for_each_kind(name: str) -> None:
-    """Of a run on a GPU whose table is kept."""
-    cells = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["cells"]
-    for kind in cells[0]["variants"]:
-        row = gpu_check._measured(f"speed, {name}", kind, cells)
-        assert f"| {' | '.join(row)} |" in (RESULTS / "gpu_check.md").read_text(encoding="utf-8")
-    cells[0]["variants"]["mha"] = {"status": "out of memory"}
-    *_, found, holds = gpu_check._measured("", "mha", cells)
-    assert "out of memory" in found
-    assert holds == "NO"
+    for words in gpu_check.trainings("cuda").values():
+        assert cli.build_parser("quickstart").parse_args(["quickstart", *words])
 
 
 def test_a_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,18 +103,23 @@ def test_questions_are_counted(
     )
 
 
-def test_a_model_that_learned_nothing_is_found() -> None:
-    model = {"attention": "mha", "tokens_per_second": 1.0, "sentences_per_second": 1.0}
-    for loss, holds in ((8.8, "yes"), (12.1, "NO"), (float("nan"), "NO")):
-        assert gpu_check._trained("training", {**model, "valid_loss": loss})[-1] == holds
+@pytest.mark.parametrize(("loss", "holds"), [(8.8, "yes"), (12.1, "NO"), (float("nan"), "NO")])
+def test_a_model_that_learned_nothing_is_found(
+    loss: float, holds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: Mock(returncode=0))
+    (tmp_path / "bf16").mkdir()
+    table = json.dumps([{"attention": "mha", "valid_loss": loss}])
+    (tmp_path / "bf16" / "table.json").write_text(table)
+    assert gpu_check.trained("bf16", [], tmp_path)[0][-1] == holds
 
 
 def test_a_command_that_fails_is_said(tmp_path: Path) -> None:
-    ((check, what, found, holds),) = gpu_check.tried(("nothing", ["no-such-command"]), tmp_path)
-    assert (check, what, holds) == ("nothing", "no-such-command", "NO")
-    log = tmp_path / "nothing.log"
+    ((check, what, found, holds),) = gpu_check.trained("bf16", ["--no-such-option"], tmp_path)
+    assert (check, what, holds) == ("training, bf16", "quickstart", "NO")
+    log = tmp_path / "bf16.log"
     assert found == f"exit status 2: see {log}"
-    assert "no-such-command" in log.read_text()
+    assert "no-such-option" in log.read_text()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: run the script")
@@ -138,7 +129,7 @@ def test_without_a_gpu_it_ends_in_one_line(
     assert gpu_check.main(["--out", str(tmp_path / "out")]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("gpu_check.sh: error: torch sees no GPU here")
+    assert captured.err.startswith("gpu_check.py: error: torch sees no GPU here")
     assert captured.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
@@ -146,5 +137,6 @@ def test_without_a_gpu_it_ends_in_one_line(
 def test_the_script_hands_on_all_words(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     done = sandbox.run("--cpu", "--out", "two words", script="scripts/gpu_check.sh")
-    expected = ["ran", "-P", "-m", "gpu_check", "--cpu", "--out", "two words"]
+    both = [["ran", "-P", "-m", name, "--cpu", "--out", "two words"] for name in MODULES]
+    expected = [word for words in both for word in words]
     assert done.stdout.splitlines() == expected, done.stderr
