@@ -64,7 +64,7 @@ SUBCOMMANDS = {name: entry for group in _GROUPS.values() for name, entry in grou
 
 
 #: Subcommands that register our models with fairseq themselves, if they need them at all.
-_WITHOUT_FAIRSEQ = ("params", "translate")
+_WITHOUT_FAIRSEQ = ("params", "prepare", "translate")
 
 
 def _load_user_dir(argv: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import fairseq_mhe
 from fairseq_mhe.common.files import write_text
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.subword import count_words
@@ -38,6 +39,7 @@ def binarise(
     Returns:
         The words of the dictionary.
     """
+    fairseq_mhe.register()
     from fairseq.data import Dictionary
 
     out.mkdir()
