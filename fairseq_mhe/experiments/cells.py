@@ -96,8 +96,10 @@ def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
         training = training.shortened(args.updates)
     if args.batch_tokens or args.max_tokens:
         training = training.batched(args.batch_tokens, args.max_tokens)
-    chosen = precision.chosen(args.precision, devices.on_gpu(args))
-    return replace(found, training=training.with_precision(chosen))
+    if args.precision != precision.AUTO or training.precision == precision.FLOAT32:
+        chosen = precision.chosen(args.precision, devices.on_gpu(args))
+        training = training.with_precision(chosen)
+    return replace(found, training=training)
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:

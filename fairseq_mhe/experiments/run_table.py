@@ -12,7 +12,7 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.translation_table import PAPER
-from fairseq_mhe.runs import devices, precision, slurm
+from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.recipes import NAMES, Recipe, recipe
 from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import add_tokeniser
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         waiting = table_run.waiting()
         if waiting and not args.finished_only:
             device = devices.asked_for(args, len(waiting))
-            where = device.describe(precision.told(table_run.runs))
+            where = device.describe(recipes[0].training.precision)
             lines = [f"{len(waiting)} of {len(table_run.runs)} cells to do, {where}"]
             for found in recipes:
                 batch = found.training.arithmetic(device.workers)

@@ -1,12 +1,10 @@
 """In which precision a model is trained: what was asked for, or what is fast on this machine."""
 
 import argparse
-from collections.abc import Iterable
 
 import torch
 
 from fairseq_mhe.common.system import cpu_flags
-from fairseq_mhe.runs.run import Run
 
 AUTO, FLOAT32 = "auto", "float32"
 PRECISIONS = (AUTO, FLOAT32, "bf16", "fp16")
@@ -33,13 +31,3 @@ def fastest(gpu: bool) -> str:
     if gpu:
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return FLOAT32 if _FAST_BF16.isdisjoint(cpu_flags()) else "bf16"
-
-
-def told(runs: Iterable[Run]) -> str:
-    """The precision of runs in words: "bf16", or each with its runs where they differ."""
-    names: dict[str, list[str]] = {}
-    for run in runs:
-        names.setdefault(run.training.precision, []).append(run.name)
-    if len(names) < 2:
-        return "".join(names)
-    return "; ".join(f"{precision}: {', '.join(each)}" for precision, each in names.items())

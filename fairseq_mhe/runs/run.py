@@ -191,18 +191,6 @@ def plan_run(
     return Run(folder, {"folder_version": FOLDER_VERSION, **wanted, "versions": versions()})
 
 
-def open_run(
-    folder: Path,
-    settings: Mapping[str, Any],
-    surroundings: Mapping[str, Any],
-    decoding: Decoding | None = None,
-) -> Run:
-    """As `plan_run`, and write it: the work begins at once."""
-    run = plan_run(folder, settings, surroundings, decoding)
-    run.keep()
-    return run
-
-
 def read_run(folder: Path) -> Run:
     """A run folder that exists.
 

@@ -14,7 +14,7 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import run_name
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.task_folder import TaskFolder
-from fairseq_mhe.runs.recipes import Recipe, recipe
+from fairseq_mhe.runs.recipes import FOLDER, Recipe, recipe
 
 Usage = namedtuple("Usage", "total used free")
 
@@ -55,6 +55,19 @@ def test_the_batch_stays_unless_it_is_asked_for() -> None:
     assert (training.at_a_time, training.batch_tokens) == (2048, 2048)
     training = chosen("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
     assert (training.at_a_time, training.batch_tokens) == (2048, 4096)
+
+
+def test_a_recipes_own_precision_stays_unless_another_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        (FOLDER / "tiny.yaml").read_text().replace("{user_dir", "{bf16: true, user_dir")
+    )
+    parser = argparse.ArgumentParser()
+    cells.add_arguments(parser)
+    line = [*GIVEN[:4], "--cpu", "--recipe", str(path)]
+    for more, expected in (([], "bf16"), (["--precision", "float32"], "float32")):
+        found = cells.chosen_recipe(None, parser.parse_args([*line, *more]))
+        assert (found.row, found.training.precision) == ("mine", expected)
 
 
 @pytest.mark.parametrize(

@@ -106,35 +106,3 @@ def test_an_average_that_is_missing_is_made_again_without_training(
     )
     assert (run / "model.pt").is_file()
     assert read_run(run).metrics.stat().st_mtime_ns == trained
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["huge", "mha"], "unknown row 'huge'; choose of: base"),
-        (["base", "nonsense"], "unknown attention 'nonsense'; choose of: mha"),
-        (["base", "mha", "--gpus", "64"], "--gpus 64 was asked for, but torch sees"),
-        (
-            ["base", "mha", "--processes", "3"],
-            "cannot be shared evenly by 3 devices: take 1, 2, 4, 8, 16",
-        ),
-        (["base", "mha", "--out", "with:colon"], "fairseq splits paths at colons"),
-        (["base", "mha", "--evaluate", "--subset", "train2"], "has no 'train2': give a --subset"),
-    ],
-)
-def test_bad_input_is_one_line_and_nothing_is_written(
-    miniature: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    words: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert (
-        cli.main(["train", *words[:2], "--data", str(miniature), "--out", "runs", *words[2:]]) == 2
-    )
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-    assert not list(tmp_path.iterdir())

@@ -22,14 +22,12 @@ from PIL import Image
 from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
 from fairseq_mhe.experiments.work import waves
-from fairseq_mhe.models.architectures import ROWS as PAPER_ROWS
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.significance import LEAST_BASELINE, compare_seeds
 from fairseq_mhe.report.translation_table import PAPER
-from fairseq_mhe.runs import pipeline
-from fairseq_mhe.runs.recipes import Recipe, recipe
-from fairseq_mhe.runs.run import Run, read_run
+from fairseq_mhe.runs.recipes import recipe
+from fairseq_mhe.runs.run import read_run
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
@@ -255,35 +253,6 @@ def assert_same_table(out: Path, table: Path) -> None:
     assert not list(out.rglob("*.part"))
 
 
-def test_the_papers_rows_can_be_named(
-    miniature: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """By the paper's names, each once; they are too large to be trained here."""
-    rows = []
-
-    def plan_runs(wanted: Recipe, *more: Any) -> list[Run]:
-        rows.append(wanted.row)
-        return planned(wanted, *more)
-
-    planned = pipeline.plan_runs
-    monkeypatch.setattr(pipeline, "plan_runs", plan_runs)
-    line = [
-        "--data",
-        str(miniature),
-        "--out",
-        str(tmp_path),
-        "--rows",
-        "base,16x32,4x128,4L,8L,4l,12H,big,iwslt",
-    ]
-    assert cli.main(["run-table", *line, "--finished-only"]) == 2
-    assert "no cell of" in capsys.readouterr().err
-    assert sorted(rows) == sorted([*PAPER_ROWS, "iwslt"])
-    assert not list(tmp_path.glob("*-seed1"))
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -362,14 +331,6 @@ def test_data_that_are_not_finished_are_said(
         "data is not finished: prepare it again, which goes on from where it was\n"
     )
     assert not (tmp_path / "out").exists()
-
-
-def test_a_gpu_that_is_not_there_is_said(
-    miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = [word for word in table_words(miniature, tmp_path) if word != "--cpu"]
-    assert cli.main(["run-table", *line, "--gpus", "64"]) == 2
-    assert "--gpus 64 was asked for, but torch sees" in capsys.readouterr().err
 
 
 def rehearsed(**updates: int) -> str:

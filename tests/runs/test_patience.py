@@ -9,9 +9,8 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.run import open_run
 from fairseq_mhe.runs.train import train, trained
-from tests.fixtures.runs import settings
+from tests.fixtures.runs import open_run, settings
 from tests.fixtures.small_runs import MADE
 
 

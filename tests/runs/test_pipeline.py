@@ -11,8 +11,7 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.run import open_run
-from tests.fixtures.runs import DECODING, settings
+from tests.fixtures.runs import DECODING, open_run, settings
 
 DATA = DataFolder(Path("/data"), ("en", "de"), {"steps": {}})
 ONE = Device(gpu=False, slots=1, threads=1)

@@ -9,10 +9,9 @@ import torch
 
 from fairseq_mhe.common import system
 from fairseq_mhe.runs import precision
-from fairseq_mhe.runs.precision import AUTO, chosen, fastest, told
-from fairseq_mhe.runs.run import open_run
+from fairseq_mhe.runs.precision import AUTO, chosen, fastest
 from fairseq_mhe.runs.train import training_arguments
-from tests.fixtures.runs import settings
+from tests.fixtures.runs import open_run, settings
 from tests.runs.test_training import CPU, PLACES
 
 
@@ -59,10 +58,3 @@ def test_it_is_a_setting_that_fairseq_is_told(tmp_path: Path) -> None:
     words = training_arguments(run, CPU)
     assert {"--bf16", "--cpu", "adam_fused"} <= set(words)
     assert CPU.describe("bf16") == f"{CPU.describe()}, bf16"
-
-
-def test_runs_that_differ_are_named(tmp_path: Path) -> None:
-    one = open_run(tmp_path / "one", settings(), {})
-    two = open_run(tmp_path / "two", settings(bf16=True), {})
-    assert told([one]) == "float32"
-    assert told([one, two, one]) == "float32: one, one; bf16: two"

@@ -15,6 +15,7 @@ from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
+from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.families import language_archs
@@ -59,6 +60,17 @@ def test_a_recipe_is_the_recorded_command_line(row: str, precision: str) -> None
     training = RECIPES[row].training.with_precision(precision)
     words = shlex.split(RECORDED[f"{row} {precision}"])
     assert parsed(training.words()) == parsed(words)
+
+
+def test_the_command_recipe_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["recipe", "roberta_mhe_tiny"]) == 0
+    program, data, *words = shlex.split(capsys.readouterr().out)
+    assert (program, data) == ("fairseq-train", "DATA/bin")
+    recorded = shlex.split(RECORDED["roberta_mhe_tiny float32"])
+    assert set(RECIPES["roberta_mhe_tiny"].training.words()) <= set(words)
+    assert {word for word in recorded if word.startswith("--")} <= set(words)
+    assert cli.main(["recipe", "tiny", "--yaml"]) == 0
+    assert capsys.readouterr().out == (FOLDER / "tiny.yaml").read_text()
 
 
 @pytest.mark.parametrize("row", NAMES)

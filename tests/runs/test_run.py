@@ -14,8 +14,8 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.steps import Steps, key, only_one
-from fairseq_mhe.runs.run import kind_name, open_run, plan_run, read_run, run_name
-from tests.fixtures.runs import settings
+from fairseq_mhe.runs.run import kind_name, plan_run, read_run, run_name
+from tests.fixtures.runs import open_run, settings
 
 
 def test_a_run_remembers_what_made_it(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ from fairseq_mhe.runs import devices
 from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device, choose_device
 from fairseq_mhe.runs.resuming import restore
-from fairseq_mhe.runs.run import Run, open_run, settings_of
+from fairseq_mhe.runs.run import Run, settings_of
 from fairseq_mhe.runs.train import learning_curve, training_arguments
-from tests.fixtures.runs import TRAINING, settings
+from tests.fixtures.runs import TRAINING, open_run, settings
 
 CPU = Device(gpu=False, slots=2, threads=1)
 PLACES = {"data": "/data set"}
@@ -150,16 +150,6 @@ def test_two_kinds_differ_in_one_word(tmp_path: Path) -> None:
         run = open_run(tmp_path / kind, settings(kind), PLACES)
         words.append([w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(run, CPU)])
     assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
-
-
-def test_the_batch_is_shared_out_over_the_processes(tmp_path: Path) -> None:
-    run = open_run(tmp_path / "r", settings(update_freq=[4]), PLACES)
-    for workers, update_freq in ((1, "4"), (2, "2"), (4, "1")):
-        words = training_arguments(run, Device(False, 1, 1, workers=workers))
-        assert words[words.index("--update-freq") + 1] == update_freq
-        assert words[words.index("--max-tokens") + 1] == "512"
-    with pytest.raises(UserError, match="cannot be shared evenly by 3 devices"):
-        training_arguments(run, Device(False, 1, 1, workers=3))
 
 
 def test_tensorboards_logs_are_in_the_run_folder(tmp_path: Path) -> None:
