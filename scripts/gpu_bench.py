@@ -65,6 +65,10 @@ BESIDE = {"allowed": "times stock", "off": "without cuDNN"}
 MODELS = ((STOCK, "allowed"), (STOCK, "off"), ("mha", "never"), ("mhe_mul", "never"))
 IN_CTRANSLATE2 = ((STOCK, "never"), *MODELS[2:])
 BEAM = 5
+#: Translated together: so many sentences, or so many tokens.
+SENTENCES, TOKENS = 32, 4096
+#: Updates that the profiler watches.
+PROFILED = 10
 Batches = Sequence[dict[str, Any]]
 
 
@@ -79,11 +83,8 @@ class Size:
     trained: tuple[tuple[int, str], ...] = ((4096, "bf16"), (4096, "fp16"), (16_384, "bf16"))
     warm_up: int = 20
     updates: int = 100
-    profiled: int = 10
-    #: Sentences that are translated, in batches of so many sentences, or of so many tokens.
+    #: Sentences that are translated, their greatest length, and precision.
     sentences: int = 256
-    in_batch: int = 32
-    tokens_in_batch: int = 4096
     longest: int = 100
     translated_in: str = "fp16"
 
@@ -101,10 +102,7 @@ CPU = Size(
     trained=((256, "float32"),),
     warm_up=1,
     updates=3,
-    profiled=1,
     sentences=6,
-    in_batch=3,
-    tokens_in_batch=128,
     longest=8,
     translated_in="float32",
 )
@@ -215,9 +213,9 @@ def train(what: dict[str, Any], batches: Batches, size: Size, compiled: bool) ->
         trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
         update_times(trainer, batches[: size.warm_up], size)
         times = update_times(trainer, measured, size)
-        row = profile(trainer, measured[: size.profiled], size)
+        row = profile(trainer, measured[:PROFILED], size)
     if row:
-        row["waiting"] = 1 - row["busy ms"] / statistics.mean(times[: size.profiled])
+        row["waiting"] = 1 - row["busy ms"] / statistics.mean(times[:PROFILED])
     tokens = sum(batch["ntokens"] for batch in measured)
     row |= {"ms": statistics.mean(times), "median": statistics.median(times)}
     return {**row, "tokens/s": 1000 * tokens / sum(times), "note": "compiled" if compiled else ""}
@@ -323,10 +321,10 @@ def translations(results: Results) -> None:
     part, size = "translation", results.size
     drawn = 24 * np.exp(0.6 * np.random.default_rng(1).standard_normal(size.sentences))
     lengths = sorted(np.clip(drawn, 4, size.longest).astype(int).tolist(), reverse=True)
-    few = [lengths[i : i + size.in_batch] for i in range(0, len(lengths), size.in_batch)]
+    starts = range(0, len(lengths), SENTENCES)
     sorts = {
-        f"{size.in_batch} sentences": few,
-        f"{size.tokens_in_batch:,} tokens": by_tokens(lengths, size.tokens_in_batch),
+        f"{SENTENCES} sentences": [lengths[i : i + SENTENCES] for i in starts],
+        f"{TOKENS:,} tokens": by_tokens(lengths, TOKENS),
     }
     words = make_dictionary(size.vocabulary)
     for name, of_lengths in sorts.items():
