@@ -9,15 +9,11 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
 
-from fairseq_mhe.common.time_left import WholeJob
-
 #: Seconds between two pictures on a terminal, and between two reports in lines.
 _DRAW_EVERY, _LINE_EVERY = 0.1, 15.0
 #: Seconds of progress from which the time left is taken.
 _SPEED_OF = 60.0
 _WAITING, _DONE = "waiting", "done"
-#: The state whose units are those of a `WholeJob`.
-TRAINING = "training"
 
 
 def say(text: str) -> None:
@@ -38,16 +34,13 @@ class Board:
         names: Iterable[str] = (),
         console: Console | None = None,
         transient: bool = False,
-        job: WholeJob | None = None,
     ) -> None:
         """Args:
         unit: of what is counted ("updates").
         names: of all rows, where they are known beforehand; they are then shown with a state.
         console: where to show it; standard error by default.
         transient: nothing of it stays on a terminal.
-        job: what all rows together are; lines say the time that it still takes.
         """
-        self._job = job
         self.console = console or Console(stderr=True)
         self._unit = unit and f" {unit}"
         self._state = ""
@@ -73,6 +66,9 @@ class Board:
         for name in names:
             self._new(name, 0, _WAITING)
         self._planned = bool(self._ids)
+        #: When the first work began, and how many rows were finished then.
+        self._begun: float | None = None
+        self._before = 0
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -89,19 +85,18 @@ class Board:
     def begin(self, state: str) -> None:
         """From now on what is added is in this state ("training")."""
         self._state = state
-        if self._job:
-            self._job.trains() if state == TRAINING else self._job.rests()
 
     def add(self, name: str, total: int, done: int = 0) -> None:
         """Work begins, ``done`` of ``total`` units of which were done before."""
+        if self._begun is None:
+            self._begun = time.monotonic()
+            self._before = self._finished()
         if name in self._ids:
             self._progress.reset(
                 self._ids[name], total=total, completed=done, state=self._state, note=""
             )
         else:
             self._new(name, total, self._state, done)
-        if self._job and self._state == TRAINING:
-            self._job.trained(name, done, begins=True)
         self.tick()
 
     def update(self, name: str, done: int, note: str = "") -> None:
@@ -109,8 +104,6 @@ class Board:
         task = self._task(name)
         ends = task.completed < (task.total or 0) <= done
         self._progress.update(task.id, completed=done, note=note or task.fields["note"])
-        if self._job and self._state == TRAINING:
-            self._job.trained(name, done)
         if ends and not self.console.is_terminal:
             self.say(f"{self._line(task)}, took {_clock(task.elapsed or 0)}")
         self.tick()
@@ -143,16 +136,22 @@ class Board:
     def lines(self) -> None:
         """Print a line for each row under way, after how many of the ``names`` are done."""
         if self._planned:
-            finished = sum(task.fields["state"] == _DONE for task in self._progress.tasks)
-            seconds = self._job.left() if self._job else None
-            whole = "" if seconds is None else f", all of it: about {_clock(seconds)} left"
-            self.say(f"  {finished} of {len(self._ids)} done{whole}")
+            finished = self._finished()
+            self.say(f"  {finished} of {len(self._ids)} done{self._all_of_it(finished)}")
         for task in self._progress.tasks:
             if task.fields["state"] != _DONE and task.completed < (task.total or 0):
                 note = task.fields["note"] and f", {task.fields['note']}"
                 seconds = task.time_remaining
                 left = "not known yet" if seconds is None else _clock(seconds)
                 self.say(f"{self._line(task)}{note}, left: {left}")
+
+    def _all_of_it(self, finished: int) -> str:
+        """The time that all rows still take, by those that were finished since work began."""
+        here = finished - self._before
+        if not here or self._begun is None:
+            return ""
+        seconds = (time.monotonic() - self._begun) / here * (len(self._ids) - finished)
+        return f", all of it: about {_clock(seconds)} left"
 
     def say(self, text: str) -> None:
         """Print a line, on a terminal above the rows."""
@@ -164,6 +163,9 @@ class Board:
             if (name, warning) not in self._warned:
                 self._warned.add((name, warning))
                 self.say(f"  {name}: warning: {warning}")
+
+    def _finished(self) -> int:
+        return sum(task.fields["state"] == _DONE for task in self._progress.tasks)
 
     def _new(self, name: str, total: int, state: str, done: int = 0) -> None:
         """A row, which is shown from now on."""

@@ -1,15 +1,13 @@
 """The one way from runs to scores: train side by side, score each, one wave after the other."""
 
 import contextlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from fairseq_mhe.common.progress import TRAINING, Board
+from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
-from fairseq_mhe.common.time_left import WholeJob
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.run import Run
-from fairseq_mhe.runs.train import train, trained
+from fairseq_mhe.runs.train import train
 
 
 def nothing(*_: object) -> None:
@@ -44,32 +42,19 @@ def work(
         for run in runs:
             opened.enter_context(only_one(run.folder))
         waiting = [[run for run in group if not scored(run)] for group in groups]
-        whole = _whole(run for group in waiting for run in group)
-        board = opened.enter_context(Board(names=[run.name for run in runs], job=whole))
+        board = opened.enter_context(Board(names=[run.name for run in runs]))
         for run in runs:
             if scored(run):
                 board.finish(run.name)
         for wave in waves(waiting, device.slots):
             begin("train")
-            board.begin(TRAINING)
+            board.begin("training")
             train(wave, device, board, tensorboard)
-            begun = time.monotonic()
             board.begin("scoring")
             score(wave, board)
             for run in wave:
                 board.finish(run.name)
-            whole.translated(len(wave), time.monotonic() - begun)
             after()
-
-
-def _whole(waiting: Iterable[Run]) -> WholeJob:
-    """All that is not finished, for the time that it still takes."""
-    runs = list(waiting)
-    whole = WholeJob({run.name: run.training.updates for run in runs})
-    for run in runs:
-        if trained(run):
-            whole.trained(run.name, run.training.updates, begins=True)
-    return whole
 
 
 def waves(groups: Iterable[Sequence[Run]], slots: int) -> Iterator[list[Run]]:

@@ -73,9 +73,20 @@ def test_on_a_terminal_every_cell_has_a_row() -> None:
 def test_elsewhere_the_cells_at_work_have_lines() -> None:
     _, console = planned(terminal=False)
     lines = text_of(console).splitlines()
-    assert lines[0] == "  1 of 4 done"
+    assert lines[0].startswith("  1 of 4 done, all of it: about ")
     assert lines[1].startswith("  a: training 600/1000, loss 5.25, 1000 tokens/s, left: ")
     assert lines[2:] == ["  b: translating 0/30, left: not known yet"]
+
+
+def test_finished_cells_tell_the_time_of_all(now: list[float]) -> None:
+    console = screen(terminal=False)
+    with Board(names="abcd", console=console) as board:
+        board.finish("a")  # by an earlier process
+        board.add("b", 10)
+        now[0] += 12
+        board.finish("b")
+        board.lines()
+    assert "2 of 4 done, all of it: about 0:00:24 left" in text_of(console)
 
 
 def test_names_and_notes_are_shown_as_they_are() -> None:
