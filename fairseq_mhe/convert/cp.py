@@ -134,5 +134,5 @@ def tensorly_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
         from tensorly.cp_tensor import CPTensor
         from tensorly.decomposition import parafac
     except ImportError:
-        raise UserError("tensorly is not installed: pip install 'fairseq-mhe[convert]'") from None
+        raise UserError("tensorly is not installed: pip install tensorly") from None
     return parafac, CPTensor

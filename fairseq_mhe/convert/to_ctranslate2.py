@@ -1,7 +1,6 @@
 """``fairseq-mhe to-ctranslate2``: a checkpoint as a CTranslate2 model that translates the same."""
 
 import argparse
-import importlib.util
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
+from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.difference import BEAM, search
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.material import batches, random_material, sentence_pairs, task_of
@@ -220,8 +220,7 @@ def _words(dictionary: Dictionary, tokens: Sequence[int]) -> list[str]:
 
 def check_installed() -> None:
     """Raises UserError where CTranslate2 is not installed."""
-    if importlib.util.find_spec("ctranslate2") is None:
-        raise UserError("ctranslate2 is not installed: pip install 'fairseq-mhe[convert]'")
+    require("ctranslate2")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

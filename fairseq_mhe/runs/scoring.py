@@ -114,7 +114,7 @@ def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
     except RuntimeError:
         extra = name.removesuffix("-mecab")
         raise UserError(
-            f"BLEU by {name} needs a dictionary: pip install 'fairseq-mhe[{extra}]', or give "
+            f"BLEU by {name} needs a dictionary: pip install 'sacrebleu[{extra}]', or give "
             "another --bleu-tokenizer (char, say)"
         ) from None
     return name

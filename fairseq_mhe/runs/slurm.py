@@ -125,7 +125,7 @@ def _executor(args: argparse.Namespace) -> Any:
     try:
         submitit = importlib.import_module("submitit")
     except ImportError as error:
-        raise UserError("submitit is not installed: pip install 'fairseq-mhe[slurm]'") from error
+        raise UserError("submitit is not installed: pip install submitit") from error
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise UserError(
             "sbatch and srun are not on this machine: run --slurm where SLURM jobs are submitted"

@@ -76,5 +76,5 @@ def test_without_tensorly_there_is_one_clear_line(
     forms: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "tensorly.decomposition", None)
-    with pytest.raises(UserError, match=r"pip install 'fairseq-mhe\[convert\]'"):
+    with pytest.raises(UserError, match=r"pip install tensorly"):
         decompose(forms, 2, RANK, iterations=5)

@@ -67,7 +67,7 @@ def test_a_missing_dictionary_is_one_line(
         raise RuntimeError("\nmany\nlines\n")
 
     monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
-    with pytest.raises(UserError, match=rf"pip install 'fairseq-mhe\[{extra}\]', or give another"):
+    with pytest.raises(UserError, match=rf"pip install 'sacrebleu\[{extra}\]', or give another"):
         bleu_tokeniser(language)
 
 
