@@ -4,6 +4,7 @@ train read the same from it; batches are shared out whole.
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,15 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=told) as refused:
             read_recipe(path)
         assert str(path) in str(refused.value)
+
+
+def test_the_documented_recipe_is_understood(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "mine.yaml").write_text(text)
+    training = read_recipe(tmp_path / "mine.yaml").training
+    assert (training.average, training.batch_tokens, training.interval) == (5, 4096, 500)
+    assert parsed(training.words())["encoder_layers"] == 3
 
 
 def test_options_become_words() -> None:
