@@ -84,11 +84,11 @@ def test_citation_changelog_and_page_know_the_version() -> None:
         assert f"`{extra}`" in page
 
 
-@pytest.mark.parametrize(("words", "status"), [(["params"], 2), (["--version"], 0)])
+@pytest.mark.parametrize(("words", "status"), [(["bench"], 2), (["--version"], 0)])
 def test_without_fairseq_one_line_says_so(words: list[str], status: int) -> None:
     """pip without the extra [fairseq] installs none."""
     done = python(f"{WITHOUT_FAIRSEQ}from fairseq_mhe import cli; sys.exit(cli.main({words!r}))")
-    told = "fairseq-mhe params: error: fairseq is not installed: pip install 've-fairseq"
+    told = "fairseq-mhe bench: error: fairseq is not installed: pip install 've-fairseq"
     assert done.returncode == status, done.stderr
     assert done.stderr.startswith(told) if status else not done.stderr
     assert len(done.stderr.splitlines()) == (1 if status else 0)
