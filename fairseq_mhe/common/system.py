@@ -112,6 +112,16 @@ def cpu_flags() -> frozenset[str]:
     return frozenset(_cpuinfo("flags").split())
 
 
+def exact_int8() -> bool:
+    """Whether CTranslate2 adds products of 8-bit integers up without cutting them off.
+
+    On x86 without VNNI, oneDNN adds two products up in 16 bits
+    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html).
+    """
+    flags = cpu_flags()
+    return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))
+
+
 def _processor() -> str:
     return _cpuinfo("model name") or platform.processor() or platform.machine()
 

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.system import cores, require
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.common.system import cores, exact_int8, require
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.engine import CTRANSLATE2, FAIRSEQ, Engine, Hypothesis, Loaded
 from fairseq_mhe.runs.decoding import Decoding
@@ -40,6 +41,11 @@ class CTranslate2Engine(Engine):
         import ctranslate2
 
         self.on_gpu = not cpu and ctranslate2.get_cuda_device_count() > 0
+        if int8 and not self.on_gpu and not exact_int8():
+            say(
+                "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave "
+                "--int8 out, or choose --engine fairseq"
+            )
         by_environment = "OMP_NUM_THREADS" in os.environ  # CTranslate2 reads it if given 0
         try:
             self.translator = ctranslate2.Translator(

@@ -13,7 +13,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.system import cpu_flags
+from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
@@ -111,16 +111,6 @@ def _is_for_ctranslate2(int8: bool, cpu: bool) -> bool:
     import ctranslate2
 
     return bool(ctranslate2.get_cuda_device_count())
-
-
-def exact_int8() -> bool:
-    """Whether CTranslate2 adds products of 8-bit integers up without cutting them off.
-
-    On x86 without VNNI, oneDNN adds two products up in 16 bits
-    (https://uxlfoundation.github.io/oneDNN/dev_guide_int8_computations.html).
-    """
-    flags = cpu_flags()
-    return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))
 
 
 def converted(

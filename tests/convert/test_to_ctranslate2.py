@@ -14,8 +14,8 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import Source
+from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert import to_ctranslate2
-from fairseq_mhe.deploy.fairseq_engine import exact_int8
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import make_model
 

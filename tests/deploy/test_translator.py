@@ -137,13 +137,17 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
     [("fma avx2", False), ("avx2 avx512f", False), ("avx2 avx_vnni", True), ("", True)],
 )
 def test_by_itself_int8_is_not_one_that_may_be_cut_off(
-    flags: str, exact: bool, monkeypatch: pytest.MonkeyPatch
+    flags: str, exact: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
-    monkeypatch.setattr("fairseq_mhe.deploy.fairseq_engine.cpu_flags", lambda: set(flags.split()))
+    monkeypatch.setattr("fairseq_mhe.common.system.cpu_flags", lambda: set(flags.split()))
     for int8 in (False, True):
         found = Translator.load(run_of("mhe_mul"), data=MADE / "data", int8=int8, cpu=True)
         assert found.engine == ("ctranslate2" if exact or not int8 else "fairseq")
+    assert "VNNI" not in capsys.readouterr().err
+    model = {"data": MADE / "data", "engine": "ctranslate2", "int8": True, "cpu": True}
+    Translator.load(run_of("mhe_mul"), **model)
+    assert ("VNNI" in capsys.readouterr().err) is not exact
 
 
 def test_int8_is_an_approximation(
