@@ -3,6 +3,7 @@
 `prepare` takes plain text; `prepare_segmented` takes text in subwords, which enters after segment.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -55,6 +56,7 @@ WARN_ABOVE = 10  # percent of the pairs that are dropped
 #: The options that decide what cleaning writes.
 _CLEANING = ("tokenizer", "max_tokens", "max_ratio", "punctuation", "lowercase")
 _REFERENCES = 2000  # lines of the test set that are looked at
+_FORMS = 4  # that are shown, the commonest
 
 
 def prepare(
@@ -219,36 +221,42 @@ def _tell(manifest: Manifest, config: PrepareConfig) -> None:
         lang = config.target_lang
         lines = list(islice(read_lines(manifest.folder / "raw" / f"test.{lang}"), _REFERENCES))
         if changed := not_restored(lines, lang):
-            number, before, after = changed[0]
+            forms = Counter(form for form, _ in changed).most_common(_FORMS)
+            examples = dict(reversed(changed))  # the first of each form
+            listed = "; ".join(f"{count:,} like {form} ({examples[form]})" for form, count in forms)
             say(
                 f"test: Moses' rules do not restore {len(changed):,} of {len(lines):,} references, "
-                f"which no translation can match fully: line {number} has {before!r}, which "
-                f"becomes {after!r}"
+                f"which no translation can match fully: {listed}"
             )
 
 
-def not_restored(lines: list[str], lang: str) -> list[tuple[int, str, str]]:
-    """Number, first changed place and its form after Moses' rules, of each line that they change.
+def not_restored(lines: list[str], lang: str) -> list[tuple[str, str]]:
+    """Form and example of the first place of each line that Moses' rules change.
 
-    The rules are those of tokenising and detokenising ``lang``.
+    The rules are those of tokenising and detokenising ``lang``. A form is the changed words with
+    ``A`` for letters and digits: ``A/A`` of "and/or".
     """
     split, join = tokeniser("moses", lang), detokeniser("moses", lang)
     changed = []
     for number, line in enumerate(lines, start=1):
         back = join(split(line))
         if back != line:
-            changed.append((number, *_first_difference(line, back)))
+            before = _words_at(line, _first_difference(line, back))
+            changed.append((re.sub(r"\w+", "A", before), f"line {number}: {before}"))
     return changed
 
 
-def _first_difference(line: str, back: str) -> tuple[str, str]:
-    """The first stretch in which two texts differ, with the characters around it."""
-    place = next(
-        (place for place, (a, b) in enumerate(zip(line, back, strict=False)) if a != b),
-        min(len(line), len(back)),
-    )
-    around = slice(max(0, place - 8), place + 8)
-    return line[around], back[around]
+def _first_difference(line: str, back: str) -> int:
+    """The first place in which two texts differ."""
+    pairs = enumerate(zip(line, back, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(line), len(back)))
+
+
+def _words_at(line: str, place: int) -> str:
+    """The word at a place of ``line``; at a space between words, both."""
+    start = line.rfind(" ", 0, place) + 1
+    end = line.find(" ", place + 1)
+    return line[start : end if end >= 0 else len(line)]
 
 
 def prepare_segmented(
