@@ -19,7 +19,7 @@ is_supported() {
     [[ "$(version_of "$1")" == 3.11 || "$(version_of "$1")" == 3.12 ]]
 }
 
-# choose_python: prints the interpreter that environments are made with: $PYTHON, where it is set.
+# choose_python: prints the interpreter that makes environments ($PYTHON where it is set), or uv, which fetches one.
 choose_python() {
     local candidate
     if [[ -n "${PYTHON:-}" ]]; then
@@ -34,7 +34,13 @@ choose_python() {
             return
         fi
     done
-    fail "Python 3.11 or 3.12 is needed, and python3 is $(version_of python3): install python3.12, or name one in \$PYTHON"
+    # Debian 13 has Python 3.13 only, for which the maintained fairseq has no wheel.
+    if command -v uv >/dev/null; then
+        echo uv
+        return
+    fi
+    fail "Python 3.11 or 3.12 is needed, and python3 is $(version_of python3): install uv (https://docs.astral.sh/uv), which\
+ fetches 3.12, and run this again; or name a 3.12 in \$PYTHON, from 'pyenv install 3.12' or 'conda create -n py312 python=3.12'"
 }
 
 # is_installed PYTHON EXTRAS: whether fairseq-mhe and what the extras bring are there, other than by the current folder.
@@ -78,19 +84,32 @@ base_of() {
 
 # make_environment: makes $venv. It is marked from the first moment, so that only what was made here is ever cleared.
 make_environment() {
-    local base making="$venv/.fairseq-mhe-making" made="$venv/.fairseq-mhe-made"
+    local base version making="$venv/.fairseq-mhe-making" made="$venv/.fairseq-mhe-made"
     if [[ -e "$venv" && ! -e "$making" && ! -e "$made" && -n "$(ls -A "$venv" 2>/dev/null || echo file)" ]]; then
         fail "$venv exists and is no working virtual environment: remove it, or name another place with --venv"
     fi
     base="$(choose_python)"
-    echo "making the virtual environment $venv with $base ($(version_of "$base"))" >&2
+    version="3.12"
+    [[ "$base" == uv ]] || version="$(version_of "$base")"
+    echo "making the virtual environment $venv with $base ($version)" >&2
     mkdir -p -- "$venv"
     touch -- "$making"
     # Hidden files too: what was installed is said by some.
     find "$venv/" -mindepth 1 -maxdepth 1 ! -name .fairseq-mhe-making -exec rm -rf -- {} +
-    "$base" -m venv -- "$venv" >&2 ||
-        fail "$base cannot make a virtual environment in $venv: see above (Debian and Ubuntu: apt install python3-venv)"
+    create_venv "$base"
     mv -- "$making" "$made"
+}
+
+# create_venv BASE: fills $venv, with pip.
+create_venv() {
+    if [[ "$1" == uv ]]; then
+        # --allow-existing: the folder has a mark that it is being made.
+        uv venv --seed --allow-existing --python 3.12 -- "$venv" >&2 ||
+            fail "uv cannot make a virtual environment of Python 3.12 in $venv: see above"
+    else
+        "$1" -m venv -- "$venv" >&2 ||
+            fail "$1 cannot make a virtual environment in $venv: see above (Debian and Ubuntu: apt install python3-venv)"
+    fi
 }
 
 # install EXTRAS: makes the environment where it is missing, and puts the package with known-good versions into it.
@@ -201,7 +220,7 @@ show_usage() {
     sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"
     echo
     echo "  --venv DIR   the virtual environment, made where it is missing (default: .venv in the repository);"
-    echo "               of Python 3.11 or 3.12: \$PYTHON, or python3, python3.12 or python3.11 on the PATH"
+    echo "               of Python 3.11 or 3.12: \$PYTHON, or python3, python3.12 or python3.11 on the PATH, or by uv"
     echo "  --torch cpu|default   where torch is installed: without CUDA, or as published (default: cpu where no NVIDIA"
     echo "               device is here)"
     echo

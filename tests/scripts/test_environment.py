@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -143,14 +144,58 @@ def test_another_python3_is_passed_over_for_a_good_one(sandbox: Sandbox) -> None
     assert (sandbox.bin / "my environment" / "pyvenv.cfg").exists()
 
 
-def test_no_good_python_is_one_line(sandbox: Sandbox) -> None:
-    for name, version in (("python3", "3.10"), ("python3.12", "3.10"), ("python3.11", "3.13")):
+def _only_other_pythons(sandbox: Sandbox) -> None:
+    for name, version in (("python3", "3.13"), ("python3.12", "3.10"), ("python3.11", "3.13")):
         sandbox.python(name, version)
+
+
+@pytest.mark.skipif(shutil.which("uv") is not None, reason="uv is on the PATH")
+def test_no_good_python_is_one_line(sandbox: Sandbox) -> None:
+    _only_other_pythons(sandbox)
     done = sandbox.run()
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "Python 3.11 or 3.12 is needed, and python3 is 3.10" in done.stderr
+    assert "Python 3.11 or 3.12 is needed, and python3 is 3.13: install uv (http" in done.stderr
+    assert "'pyenv install 3.12' or 'conda create -n py312 python=3.12'" in done.stderr
     assert not (sandbox.repository / ".venv").exists()
+
+
+def _uv(sandbox: Sandbox, fetched: Path) -> None:
+    """Put a uv on the PATH that knows one command; it copies the Python ``fetched``."""
+    known = "venv --seed --allow-existing --python 3.12 -- "
+    uv = sandbox.bin / "uv"
+    uv.write_text(
+        f'#!/usr/bin/env bash\n[[ "$*" == "{known}"* ]] && "{fetched}" -m venv -- "${{!#}}"\n'
+    )
+    uv.chmod(0o755)
+
+
+def test_uv_fetches_a_python_where_no_good_one_is(sandbox: Sandbox, tmp_path: Path) -> None:
+    _only_other_pythons(sandbox)
+    _uv(sandbox, stub(tmp_path / "fetched", "3.12"))
+    done = sandbox.run("--venv", "my environment", "--limit", "5")
+    assert done.stdout.splitlines() == [*RAN, "--limit", "5"], done.stderr
+    assert "with uv (3.12)" in done.stderr
+    assert (sandbox.bin / "my environment" / "pyvenv.cfg").exists()
+    assert sandbox.run("--venv", "my environment").stderr == ""
+    assert sandbox.installs() == 1
+
+
+def test_a_uv_that_fails_is_explained_and_tried_again(sandbox: Sandbox, tmp_path: Path) -> None:
+    _only_other_pythons(sandbox)
+    _uv(sandbox, stub(tmp_path / "fetched", "3.12"))
+    failed = sandbox.run(NO_VENV="1")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert "uv cannot make a virtual environment of Python 3.12 in " in failed.stderr
+    assert sandbox.run().stdout.splitlines() == RAN
+
+
+def test_uv_is_not_asked_where_a_good_python_is(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.13")
+    sandbox.python("python3.11", "3.11")
+    sandbox.python("python3.12", "3.13")
+    _uv(sandbox, Path("nowhere"))
+    assert "with python3.11 (3.11)" in sandbox.run().stderr
 
 
 def test_the_python_that_is_named_is_taken(sandbox: Sandbox, tmp_path: Path) -> None:
