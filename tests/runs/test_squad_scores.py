@@ -102,7 +102,7 @@ def test_an_answer_to_a_question_without_one_is_wrong() -> None:
 
 def test_bad_input_ends_in_one_line(tmp_path: Path) -> None:
     path = dataset(tmp_path, year=[("1066", 4)])
-    with pytest.raises(UserError, match=r"question year: the answer '1066' does not stand at 4"):
+    with pytest.raises(UserError, match=r"question year: its answer '1066' is not at 4"):
         right_answers(path)
     (tmp_path / "other.json").write_text('{"data": [{"title": "t"}]}')
     with pytest.raises(UserError, match="is no file of SQuAD"):
