@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import fairseq_mhe
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
@@ -169,18 +170,6 @@ class Training:
         if options.get("criterion") in _LOSSES:
             options["criterion"] = criterion_for(self.precision, options["criterion"])
         return as_words(options)
-
-
-def as_words(options: Mapping[str, Any]) -> list[str]:
-    """Options as the words of fairseq's commands: True is a flag, False and None are left out."""
-    words = []
-    for name, value in options.items():
-        if value is None or value is False:
-            continue
-        words.append(f"--{name.replace('_', '-')}")
-        if value is not True:
-            words.append(",".join(map(str, value)) if isinstance(value, list) else str(value))
-    return words
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from fairseq_mhe.checkpoints.safe_load import updates_made
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
-from fairseq_mhe.runs.recipes import as_words
 from fairseq_mhe.runs.resuming import restore
 from fairseq_mhe.runs.run import Run
 

@@ -17,10 +17,11 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import OmegaConf
 
 from fairseq_mhe import cli
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.models.families import language_archs
-from fairseq_mhe.runs.recipes import FOLDER, NAMES, Training, as_words, read_recipe, recipe
+from fairseq_mhe.runs.recipes import FOLDER, NAMES, Training, read_recipe, recipe
 from tests.fixtures.runs import TRAINING
 
 RECIPES = {path.stem: read_recipe(path) for path in sorted(FOLDER.glob("*.yaml"))}
