@@ -14,7 +14,7 @@ from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs.run import Run, kind_name
+from fairseq_mhe.runs.job import Job, kind_name
 from fairseq_mhe.runs.scoring import read_scores
 
 _TEMPLATE = Path(__file__).with_name("card.md")
@@ -54,7 +54,7 @@ def facts(trained: Trained, data: Data) -> dict[str, Any]:
     }
 
 
-def _run_facts(run: Run) -> dict[str, Any]:
+def _run_facts(run: Job) -> dict[str, Any]:
     """The command and settings of a run, and its scores if it has any."""
     kind = kind_name(run.settings["attention"])
     known: dict[str, Any] = {

@@ -18,8 +18,8 @@ from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.decoding import Decoding
+from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.recipes import recipe
-from fairseq_mhe.runs.run import Run, read_run
 
 #: A fairseq bundle's files; its dictionaries are dict.LANG.txt.
 WEIGHTS, OPTIONS = "model.safetensors", "config.json"
@@ -40,7 +40,7 @@ class Trained:
     dictionary_folder: Path
     decoding: Decoding
     data: DataFolder | None = None
-    run: Run | None = None
+    run: Job | None = None
 
     @property
     def positions(self) -> tuple[int, int]:
@@ -66,7 +66,7 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     run = None
     checkpoint = path
     if path.is_dir():
-        run = read_run(path)
+        run = read_job(path)
         checkpoint = run.model
         folder = folder or run.place("data")
         if not checkpoint.is_file():

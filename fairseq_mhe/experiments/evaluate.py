@@ -12,7 +12,7 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.runs import comet, devices, pipeline, scoring
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.run import Run, read_run
+from fairseq_mhe.runs.job import Job, read_job
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
-    found = read_run(args.run.resolve())
+    found = read_job(args.run.resolve())
     data = open_prepared(args.data or found.place("data"))
     if args.comet:
         comet.check_installed()
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
     show(found, args.subset, args.json)
 
 
-def show(run: Run, subset: str, as_json: bool = False) -> None:
+def show(run: Job, subset: str, as_json: bool = False) -> None:
     """Print the scores that a run has."""
     scores, with_comet = run.subset(subset) / "scores.json", None
     if (run.subset(subset) / comet.FILE).exists():
@@ -57,7 +57,7 @@ def show(run: Run, subset: str, as_json: bool = False) -> None:
 
 
 def evaluate(
-    run: Run, data: DataFolder, subset: str, device: Device, tokenise: str | None = None
+    run: Job, data: DataFolder, subset: str, device: Device, tokenise: str | None = None
 ) -> None:
     """Translate and score, unless that is done.
 
@@ -73,7 +73,7 @@ def evaluate(
     pipeline.score(run, subset, tokenise)
 
 
-def check_data(run: Run, data: DataFolder) -> None:
+def check_data(run: Job, data: DataFolder) -> None:
     """See that the data folder is the run's.
 
     Raises:

@@ -16,8 +16,8 @@ from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import finetuning, open_pretrained, plan_finetuning, trained_on
+from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.resuming import LAST
-from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.task_scores import score_task
 
 
@@ -57,7 +57,7 @@ def plan(
     out: Path,
     epochs: int | None,
     where: argparse.Namespace,
-) -> Run:
+) -> Job:
     """The run that fine-tunes a model.
 
     Args:
@@ -105,8 +105,8 @@ def run_name(model: Path, data: TaskFolder, number: int) -> str:
 
 
 def fine_tune_all(
-    planned: Sequence[tuple[Run, TaskFolder]], where: argparse.Namespace
-) -> list[tuple[Run, dict[str, Any]]]:
+    planned: Sequence[tuple[Job, TaskFolder]], where: argparse.Namespace
+) -> list[tuple[Job, dict[str, Any]]]:
     """Train as many side by side as the devices hold, then score each; runs and their scores.
 
     Raises:
@@ -117,7 +117,7 @@ def fine_tune_all(
     waiting = [run for run in runs if not scored(run.folder, tasks[run.name])]
     device = devices.asked_for(where, models=max(1, len(waiting)))
 
-    def score(wave: Sequence[Run], board: Board) -> None:
+    def score(wave: Sequence[Job], board: Board) -> None:
         for run in wave:
             _score(run, tasks[run.name], device.gpu)
 
@@ -128,7 +128,7 @@ def fine_tune_all(
     return [(run, read_json(run.scores)) for run in runs]
 
 
-def _score(run: Run, data: TaskFolder, gpu: bool) -> None:
+def _score(run: Job, data: TaskFolder, gpu: bool) -> None:
     """Predict every example, and write predictions and scores."""
     counts, values = score_task(run, data, gpu)
     found = {"task": data.task.name, "examples": counts, "scores": values}
@@ -164,7 +164,7 @@ def check_alike(runs: Sequence[Path], but: Collection[str] = ("seed",)) -> None:
 
 def _flat_settings(folder: Path) -> dict[str, Any]:
     """A run's settings and fairseq's options side by side."""
-    run = read_run(folder)
+    run = read_job(folder)
     both = {**run.settings, **run.training.options, "precision": run.training.precision}
     return {name: both[name] for name in both if name not in ("options", "bf16", "fp16")}
 
@@ -189,6 +189,6 @@ def check_made_of(run: Path, data: Any, place: Path) -> None:
     Raises:
         UserError: it is not.
     """
-    if read_run(run).settings["data"] != data:
+    if read_job(run).settings["data"] != data:
         told = "give the data that it was made of, or another --out"
         raise UserError(f"{run} is not of {place}: {told}")

@@ -33,8 +33,8 @@ from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Block, Table
 from fairseq_mhe.runs import devices, precision, slurm
 from fairseq_mhe.runs.finetuning import finetuning
+from fairseq_mhe.runs.job import read_job
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.run import read_run
 from fairseq_mhe.runs.task_scores import commonest_score
 
 #: The paper's, in its order.
@@ -177,7 +177,7 @@ class LanguageTable:
             for folder in self._runs(kind, task):
                 if not scored(folder, task):
                     return False
-                settings = read_run(folder).settings
+                settings = read_job(folder).settings
                 options = settings["options"].items()
                 if start != settings["start"] or not wanted.options.items() <= options:
                     return False
@@ -271,7 +271,7 @@ class LanguageTable:
         told = []
         for kind in kinds:
             runs = [run for task in self.tasks for run in self._runs(kind, task)]
-            found = dict.fromkeys(read_run(run).training.precision for run in runs)
+            found = dict.fromkeys(read_job(run).training.precision for run in runs)
             told.append((f"in {' and '.join(found)}", kind))
         return f"Fine-tuning: {'; '.join(each_once(told))}."
 
@@ -308,7 +308,7 @@ def each_once(told: Iterable[tuple[str, str]]) -> list[str]:
 def pretraining_notes(folders: Iterable[Path]) -> list[str]:
     """How the runs of such folders were pre-trained, and with what, in words."""
     made, used = [], []
-    for run in map(read_run, folders):
+    for run in map(read_job, folders):
         training = run.training
         how = (
             f"Pre-training: {training.updates:,} updates of {training.batch_tokens:,} blocks of "

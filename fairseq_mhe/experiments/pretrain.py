@@ -14,9 +14,9 @@ from fairseq_mhe.models.families import language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.runs import devices, precision
+from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.perplexity import nats_of
 from fairseq_mhe.runs.recipes import FOLDER, Training, recipe
-from fairseq_mhe.runs.run import Run, plan_run, settings_of
 
 #: The architectures that have a recipe.
 KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file()]
@@ -62,7 +62,7 @@ def pretrain(
     data: TextFolder,
     out: Path,
     args: argparse.Namespace,
-) -> list[Run]:
+) -> list[Job]:
     """Train models (kind of attention, seed) side by side, or resume; then score them.
 
     ``args``: the options of `add_pretraining` and `devices`.
@@ -77,11 +77,11 @@ def pretrain(
         attention = dict.fromkeys(family.places, kind)
         settings = settings_of(arch, attention, number, training, data.fingerprint)
         folder = output_folder(pretrained(arch, kind, number, out))
-        runs.append(plan_run(folder, settings, {"data": str(data.folder)}))
+        runs.append(plan_job(folder, settings, {"data": str(data.folder)}))
     waiting = [each for each in runs if not each.scores.exists()]
     device = devices.asked_for(args, models=max(1, len(waiting)))
 
-    def score(wave: Sequence[Run], board: Board) -> None:
+    def score(wave: Sequence[Job], board: Board) -> None:
         for each in wave:
             found = nats_of(each.last, data.binary, gpu=device.gpu)
             write_json(each.scores, {**found, "model": sha256(each.last)})

@@ -13,8 +13,8 @@ from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.report.translation_table import PAPER
 from fairseq_mhe.runs import devices, slurm
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import NAMES, Recipe, recipe
-from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import add_tokeniser
 
 
@@ -83,7 +83,7 @@ def recipes_of(args: argparse.Namespace) -> list[Recipe]:
 def run_job(job: dict[str, Any]) -> None:
     """One cell of a table, as a SLURM job."""
     args = argparse.Namespace(**job)
-    run = Run(Path(args.run), args.config)
+    run = Job(Path(args.run), args.config)
     how = (args.subset, args.tensorboard, args.bleu_tokenizer)
     cell = TableRun([[run]], open_prepared(run.place("data")), run.folder.parent, *how)
     cell.work(devices.asked_for(args, 1))

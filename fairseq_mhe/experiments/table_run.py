@@ -13,8 +13,8 @@ from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.translation_table import Preset, write_table
 from fairseq_mhe.runs import pipeline
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import Recipe
-from fairseq_mhe.runs.run import Run
 
 
 class TableRun:
@@ -26,7 +26,7 @@ class TableRun:
 
     def __init__(
         self,
-        groups: Sequence[Sequence[Run]],
+        groups: Sequence[Sequence[Job]],
         data: DataFolder,
         out: Path,
         subset: str = "test",
@@ -52,19 +52,19 @@ class TableRun:
         ]
 
     @property
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[Job]:
         """The runs of all groups."""
         return [run for group in self.groups for run in group]
 
-    def finished(self) -> list[Run]:
+    def finished(self) -> list[Job]:
         """The runs that have their scores."""
         return [run for run in self.runs if self._scored(run)]
 
-    def waiting(self) -> list[Run]:
+    def waiting(self) -> list[Job]:
         """The others."""
         return [run for run in self.runs if not self._scored(run)]
 
-    def _scored(self, run: Run) -> bool:
+    def _scored(self, run: Job) -> bool:
         return pipeline.scored(run, self.subset, self.tokenise)
 
     def work(
@@ -84,7 +84,7 @@ class TableRun:
             UserError: as `work.work`.
         """
 
-        def score(wave: Sequence[Run], board: Board) -> None:
+        def score(wave: Sequence[Job], board: Board) -> None:
             for run in wave:
                 pipeline.make_model(run)
             begin("translate")

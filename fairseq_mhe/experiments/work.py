@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.train import train
 
 
@@ -15,10 +15,10 @@ def nothing(*_: object) -> None:
 
 
 def work(
-    groups: Sequence[Sequence[Run]],
+    groups: Sequence[Sequence[Job]],
     device: Device,
-    scored: Callable[[Run], bool],
-    score: Callable[[Sequence[Run], Board], None],
+    scored: Callable[[Job], bool],
+    score: Callable[[Sequence[Job], Board], None],
     tensorboard: bool = False,
     begin: Callable[[str], None] = nothing,
     after: Callable[[], None] = nothing,
@@ -57,9 +57,9 @@ def work(
             after()
 
 
-def waves(groups: Iterable[Sequence[Run]], slots: int) -> Iterator[list[Run]]:
+def waves(groups: Iterable[Sequence[Job]], slots: int) -> Iterator[list[Job]]:
     """Groups, as many together as keep all slots at work."""
-    wave: list[Run] = []
+    wave: list[Job] = []
     for group in groups:
         wave.extend(group)
         if len(wave) >= slots:

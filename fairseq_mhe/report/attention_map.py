@@ -27,7 +27,7 @@ from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.data_folder import open_prepared, open_text
 from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.runs.run import read_run
+from fairseq_mhe.runs.job import read_job
 
 #: How a sentence is translated where no translation is given: Vaswani et al. 2017, section 6.1.
 DECODING = GenerationConfig(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50)
@@ -216,7 +216,7 @@ def run(args: argparse.Namespace) -> None:
     if args.data is None:
         if not args.checkpoint.is_dir() or source.family is not TRANSLATION:
             raise UserError(f"give the data folder that {args.checkpoint} was trained on (--data)")
-        args.data = read_run(args.checkpoint).place("data")
+        args.data = read_job(args.checkpoint).place("data")
     if source.family is TRANSLATION:
         shown, place, kind = _of_translation(args, source)
     else:

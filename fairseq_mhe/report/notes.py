@@ -8,8 +8,8 @@ from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.results import BASELINE, Cell, baselines, comet_model, label
 from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Row
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.precision import FLOAT32
-from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.scoring import RESAMPLES, read_scores
 
 
@@ -73,7 +73,7 @@ def _measured(cells: Sequence[Cell]) -> tuple[str, str]:
     return "; ".join(sorted(training)), "; ".join(sorted(generation))
 
 
-def _runs(cells: Sequence[Cell]) -> list[Run]:
+def _runs(cells: Sequence[Cell]) -> list[Job]:
     return [run for cell in cells for run in cell.runs]
 
 
@@ -155,7 +155,7 @@ def _other_training(cells: Sequence[Cell]) -> list[str]:
     return notes
 
 
-def _training(run: Run) -> dict[str, Any]:
+def _training(run: Job) -> dict[str, Any]:
     """How a run was trained, but for its attention, seed and precision."""
     start = "a checkpoint" if "start" in run.settings else "scratch"
     own = ("seed", "bf16", "fp16", "attention", *PLACES.values())

@@ -15,8 +15,8 @@ from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare_seeds, retained
 from fairseq_mhe.report.table import deviation
 from fairseq_mhe.runs import comet
+from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.recipes import NAMES as RECIPES
-from fairseq_mhe.runs.run import Run, read_run
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
 #: The kind that the others are compared with.
@@ -32,7 +32,7 @@ class Cell:
 
     row: str
     kind: str
-    runs: tuple[Run, ...]
+    runs: tuple[Job, ...]
     subset: str
 
     def values(self, name: str) -> list[dict[str, Any]]:
@@ -69,9 +69,9 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
             differ by more than their seed; or runs were scored on different sentences, by different
             tokenisers or by different COMET models.
     """
-    groups: dict[tuple[str, str], list[Run]] = {}
+    groups: dict[tuple[str, str], list[Job]] = {}
     for folder in folders:
-        run = read_run(folder)
+        run = read_job(folder)
         for path in (run.metrics, run.counts, run.subset(subset) / "scores.json"):
             if not path.is_file():
                 raise run.unfinished(str(path.relative_to(folder)))
@@ -123,10 +123,10 @@ def comet_model(cells: Sequence[Cell]) -> str | None:
     return next(iter(places), None)
 
 
-def _check_alike(one: Run, other: Run) -> None:
+def _check_alike(one: Job, other: Job) -> None:
     """See that two runs of one model differ by their seed, and by nothing else."""
 
-    def made_by(run: Run) -> dict[str, Any]:
+    def made_by(run: Job) -> dict[str, Any]:
         settings = {**run.settings, **run.settings["options"], **run.settings["data"]}
         # Each seed may have a start of its own, but not one a start and another none.
         settings["start"] = "start" in run.settings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
-from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.scoring import read_translations
 
 #: The model that WMT's participants report.
@@ -25,7 +25,7 @@ def check_installed() -> None:
         raise UserError("COMET is not installed: pip install unbabel-comet, or leave --comet out")
 
 
-def add_score(run: Run, subset: str, model: str, gpu: bool) -> None:
+def add_score(run: Job, subset: str, model: str, gpu: bool) -> None:
     """Score a run's translations with a COMET model; its ``score`` and name go to comet.json, once.
 
     Raises:

@@ -12,9 +12,9 @@ from fairseq_mhe.models.rows import nearest_row, training_options
 from fairseq_mhe.prepare.data_folder import model_dictionary
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS, Task
+from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.predictions import head_of
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.run import Run, plan_run, settings_of
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def trained_on(data: TaskFolder) -> dict[str, Any]:
 
 def plan_finetuning(
     folder: Path, source: Source, data: TaskFolder, recipe: Finetuning, seed: int, precision: str
-) -> Run:
+) -> Job:
     """The run of a model, task and seed.
 
     Raises:
@@ -131,7 +131,7 @@ def plan_finetuning(
     facts = {"task": data.task.name, "start": sha256(source.path)}
     row = nearest_row(source.options).name
     settings = settings_of(row, attention, seed, training, trained_on(data), **facts)
-    return plan_run(
+    return plan_job(
         folder, settings, {"data": str(data.folder), "start": str(source.path.resolve())}
     )
 

@@ -12,8 +12,8 @@ from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
-from fairseq_mhe.runs.run import Run
 
 _SPEED = re.compile(
     r"Translated ([\d,]+) sentences \(([\d,]+) tokens\) in [\d.]+s \(([\d.]+) sentences/s"
@@ -37,7 +37,7 @@ def generation_arguments(
 
 
 def generate(
-    run: Run, data: DataFolder, subset: str, decoding: Decoding, device: Device, board: Board
+    run: Job, data: DataFolder, subset: str, decoding: Decoding, device: Device, board: Board
 ) -> None:
     """Translate ``subset`` of a data folder with a run's model, into the run's folder of that name.
 

@@ -18,8 +18,8 @@ from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs import comet, generation, scoring
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.job import Job, plan_job, run_name, settings_of
 from fairseq_mhe.runs.recipes import Recipe
-from fairseq_mhe.runs.run import Run, plan_run, run_name, settings_of
 
 #: What fairseq calls the checkpoint of an epoch's end.
 _EPOCHS = re.compile(r"checkpoint\d+\.pt")
@@ -27,7 +27,7 @@ _EPOCHS = re.compile(r"checkpoint\d+\.pt")
 
 def plan_runs(
     wanted: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: DataFolder, folder: Path
-) -> list[Run]:
+) -> list[Job]:
     """A run below ``folder`` for every kind of attention with every seed, by one recipe.
 
     Raises:
@@ -39,11 +39,11 @@ def plan_runs(
         for seed in seeds:
             settings = settings_of(wanted.row, attention, seed, wanted.training, data.identity)
             name, places = run_name(wanted.row, attention, seed), {"data": str(data.folder)}
-            runs.append(plan_run(folder / name, settings, places, wanted.decoding))
+            runs.append(plan_job(folder / name, settings, places, wanted.decoding))
     return runs
 
 
-def make_model(run: Run) -> None:
+def make_model(run: Job) -> None:
     """Average a trained run's last checkpoints into its model, and count that.
 
     Raises:
@@ -54,7 +54,7 @@ def make_model(run: Run) -> None:
     count(run, {"model": run.key("average")})
 
 
-def _average(run: Run) -> None:
+def _average(run: Job) -> None:
     if not run.checkpoints.exists():
         raise UserError(
             f"{run.folder} has no {run.model.name} and no checkpoints to make it of (fairseq-mhe "
@@ -66,7 +66,7 @@ def _average(run: Run) -> None:
     average_checkpoints(saved[-run.training.average :], run.model)  # a trial may have fewer
 
 
-def count(run: Run, inputs: Mapping[str, str]) -> None:
+def count(run: Job, inputs: Mapping[str, str]) -> None:
     """Count a run's model, which was made from ``inputs``, into its counts.json.
 
     ``kv_bytes_per_token``: float32 bytes cached for each target token of each hypothesis while
@@ -88,7 +88,7 @@ def count(run: Run, inputs: Mapping[str, str]) -> None:
     run.steps.perform("count", inputs, [run.counts], action)
 
 
-def translate(run: Run, data: DataFolder, subset: str, device: Device, board: Board) -> None:
+def translate(run: Job, data: DataFolder, subset: str, device: Device, board: Board) -> None:
     """Translate a data set with a run's model, alone on the machine, so that speeds compare."""
     decoding = run.decoding
     names = ("hypotheses.txt", "references.txt", "sources.txt", "generation.json")
@@ -106,7 +106,7 @@ def translate(run: Run, data: DataFolder, subset: str, device: Device, board: Bo
     )
 
 
-def score(run: Run, subset: str, tokenise: str | None = None) -> None:
+def score(run: Job, subset: str, tokenise: str | None = None) -> None:
     """Score a run's translations; ``tokenise`` as in `scoring.score`."""
     folder, language = run.subset(subset), run.settings["data"]["languages"][1]
     tokenise = scoring.bleu_tokeniser(language, tokenise)
@@ -126,7 +126,7 @@ def score(run: Run, subset: str, tokenise: str | None = None) -> None:
     run.steps.perform(f"score {subset}", inputs, [folder / "scores.json"], action)
 
 
-def scored(run: Run, subset: str, tokenise: str | None = None) -> bool:
+def scored(run: Job, subset: str, tokenise: str | None = None) -> bool:
     """Whether a run is done to the end for a data set; with ``tokenise``, whether by that."""
     scores, steps = run.subset(subset) / "scores.json", run.steps.status()["steps"]
     if f"score {subset}" not in steps or not scores.is_file():

@@ -11,7 +11,7 @@ from fairseq_mhe.models.answers import passage, span_scores
 from fairseq_mhe.models.heads import ANSWER_HEAD, CLASS_HEAD, WORDS_HEAD
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS
-from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.job import Job
 
 _SCORED_AT_ONCE = 64
 #: Subwords of an answer at most, as is usual (BERT's run_squad.py, --max_answer_length).
@@ -28,7 +28,7 @@ def head_of(form: str) -> str:
 class Fitted:
     """A fine-tuned model with its task."""
 
-    def __init__(self, run: Run, data: TaskFolder, gpu: bool = False) -> None:
+    def __init__(self, run: Job, data: TaskFolder, gpu: bool = False) -> None:
         """On a GPU, or on the CPU.
 
         Raises:

@@ -9,13 +9,13 @@ from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs.answers import Answer, best_answers, said_by, said_by_halves, threshold
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.metrics import scores
 from fairseq_mhe.runs.predictions import Fitted
-from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.squad_scores import right_answers, squad_scores
 
 
-def score_task(run: Run, data: TaskFolder, gpu: bool) -> tuple[dict[str, int], dict[str, float]]:
+def score_task(run: Job, data: TaskFolder, gpu: bool) -> tuple[dict[str, int], dict[str, float]]:
     """How many examples of each scored set (official name), and every metric in percent.
 
     Writes predictions.SET.json: a list of labels or numbers; of questions with answers, an object
@@ -83,7 +83,7 @@ def best_candidates(
     return {group: candidate for group, (_, candidate) in best.items()}, right
 
 
-def _answers(run: Run, data: TaskFolder, fitted: Fitted) -> tuple[dict[str, int], dict[str, float]]:
+def _answers(run: Job, data: TaskFolder, fitted: Fitted) -> tuple[dict[str, int], dict[str, float]]:
     ((subset, official),) = data.subsets.items()
     path = data.official(subset)
     contexts = [paragraph.context for paragraph in read_squad(path)]

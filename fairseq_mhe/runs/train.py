@@ -15,16 +15,16 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output, check_writable, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.runs.devices import Device, free_port
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
 from fairseq_mhe.runs.resuming import restore
-from fairseq_mhe.runs.run import Run
 
 #: What the log says of a start.
 _START = re.compile(r"--- .* fairseq-train from update \d+, (.*)")
 _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
 
 
-def train(runs: Sequence[Run], device: Device, board: Board, tensorboard: bool = False) -> None:
+def train(runs: Sequence[Job], device: Device, board: Board, tensorboard: bool = False) -> None:
     """Train every run to its last update, ``device.slots`` at a time; finished runs are skipped.
 
     Raises:
@@ -55,12 +55,12 @@ def train(runs: Sequence[Run], device: Device, board: Board, tensorboard: bool =
             training.stop()
 
 
-def trained(run: Run) -> bool:
+def trained(run: Job) -> bool:
     """Whether a run was trained to its end, perhaps in a folder without checkpoints any more."""
     return run.steps.done("train", run.settings, [run.metrics])
 
 
-def training_arguments(run: Run, device: Device, tensorboard: bool = False) -> list[str]:
+def training_arguments(run: Job, device: Device, tensorboard: bool = False) -> list[str]:
     """The words after ``fairseq-train``, but for those that tell one model's processes apart.
 
     Raises:
@@ -88,7 +88,7 @@ class _Training:
     """One run while it trains, by ``device.workers`` processes; the first's log is the run's."""
 
     def __init__(
-        self, run: Run, device: Device, slot: int, board: Board, tensorboard: bool
+        self, run: Job, device: Device, slot: int, board: Board, tensorboard: bool
     ) -> None:
         self._run, self._board, self._started = run, board, time.monotonic()
         self._where = device.describe(run.training.precision)
@@ -154,7 +154,7 @@ class _Training:
             child.stop()
 
 
-def _write_metrics(run: Run, where: str) -> None:
+def _write_metrics(run: Job, where: str) -> None:
     total = run.training.updates
     made = updates_made(read_checkpoint(run.last))
     if made < total and not run.training.patience:

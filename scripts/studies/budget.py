@@ -16,8 +16,8 @@ from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import without_memory
 from fairseq_mhe.models.counting import total_parameters
 from fairseq_mhe.models.options import PLACES, build_place
+from fairseq_mhe.runs.job import kind_name
 from fairseq_mhe.runs.recipes import Recipe
-from fairseq_mhe.runs.run import kind_name
 from studies.gap import of_heads
 from studies.study import MHA, MHE, Study, Variant, everywhere
 

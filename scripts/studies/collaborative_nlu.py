@@ -24,7 +24,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.finetuning import trained_on
-from fairseq_mhe.runs.run import Run, read_run
+from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.task_scores import score_task
 from studies.collaborative_curve import add_decomposition, decomposition
 from studies.report import write
@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> None:
             planned = []
             for folder, config in configs.items():
                 task = tasks[config["task"]]
-                made = Run(out / f"{folder.name}-D{dim}", {})
-                model = Run(folder, {}).last
+                made = Job(out / f"{folder.name}-D{dim}", {})
+                model = Job(folder, {}).last
                 start = decomposition(dim, args)
                 convert = partial(start.make, made.last, model, data.folder)
                 Steps(made.folder).perform("convert", start.settings, [made.last], convert)
@@ -92,7 +92,7 @@ def _config(folder: Path, tasks: dict[str, TaskFolder]) -> dict[str, Any]:
     Raises:
         UserError: it is not finished, or its task is not given, or with other examples.
     """
-    config, path = read_run(folder).settings, folder / "scores.json"
+    config, path = read_job(folder).settings, folder / "scores.json"
     if not path.exists():
         raise UserError(f"{folder} has no scores yet: finish it with fairseq-mhe finetune")
     scores = read_json(path)
@@ -122,7 +122,7 @@ def _check_one_model(configs: dict[Path, dict[str, Any]]) -> None:
             )
 
 
-def _score(made: Run, task: TaskFolder, gpu: bool) -> float:
+def _score(made: Job, task: TaskFolder, gpu: bool) -> float:
     """The task's score of a model as it is."""
     path = made.folder / "score.json"
     if not path.exists():

@@ -22,8 +22,8 @@ from fairseq_mhe.common.tables import column
 from fairseq_mhe.report.plots import draw_front, look, name_axes, new_figure, save
 from fairseq_mhe.report.results import Cell, check_scored_alike, lowest_loss
 from fairseq_mhe.report.table import Block, Row, Table, deviation, filled
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import Recipe
-from fairseq_mhe.runs.run import Run
 
 if TYPE_CHECKING:
     from studies.study import Study, Variant
@@ -52,7 +52,7 @@ def report(
     study: Study,
     recipe: Recipe,
     variants: Sequence[Variant],
-    done: Mapping[Variant, Sequence[Run]],
+    done: Mapping[Variant, Sequence[Job]],
     args: argparse.Namespace,
     show: bool,
 ) -> bool:

@@ -22,9 +22,9 @@ from fairseq_mhe.experiments.table_run import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.runs import devices, pipeline
+from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Recipe, Training
 from fairseq_mhe.runs.resuming import LAST
-from fairseq_mhe.runs.run import Run, plan_run, settings_of
 from studies.report import REFERENCE, report
 
 MHA, MHE = "mha", "mhe_mul"
@@ -191,7 +191,7 @@ class _Work:
         self.args, self.recipe, self.data, self.seeds = args, recipe, data, seeds
         self.variants, self.out = variants, output_folder(args.out)
 
-    def _run(self, variant: Variant, seed: int) -> Run:
+    def _run(self, variant: Variant, seed: int) -> Job:
         """The run folder; those of plain kinds are the run folders of run-table."""
         how = (training_of(self.recipe.training, variant), self.data.identity)
         settings = settings_of(self.recipe.row, variant.attention, seed, *how)
@@ -201,19 +201,19 @@ class _Work:
             settings["start"] = read_json(start.with_name("conversion.json"))["sha256"]
             places["start"] = str(start.resolve())
         name = f"{self.recipe.row}-{variant.name}-seed{seed}"
-        return plan_run(self.out / name, settings, places, self.recipe.decoding)
+        return plan_job(self.out / name, settings, places, self.recipe.decoding)
 
     def _start(self, variant: Variant, seed: int) -> Path:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
 
-    def _runs(self, variant: Variant) -> list[Run]:
+    def _runs(self, variant: Variant) -> list[Job]:
         """One for each seed; none of a variant that waits for its conversions."""
         places = [self._start(variant, seed).with_name("conversion.json") for seed in self.seeds]
         if variant.start and not all(path.exists() for path in places):
             return []
         return [self._run(variant, seed) for seed in self.seeds]
 
-    def scored(self) -> dict[Variant, list[Run]]:
+    def scored(self) -> dict[Variant, list[Job]]:
         """The runs of the variants that are finished."""
         done = {}
         for variant in self.variants:
@@ -258,7 +258,7 @@ class _Work:
         table = TableRun(groups, self.data, self.out, self.args.subset, self.args.tensorboard)
         table.work(devices.asked_for(self.args, len(waiting)), after=tidy)
 
-    def _leave_untrained(self, runs: Sequence[Run]) -> None:
+    def _leave_untrained(self, runs: Sequence[Job]) -> None:
         """The start is the model: count, translate and score it."""
         for run in runs:
             if not pipeline.scored(run, self.args.subset):
@@ -270,6 +270,6 @@ class _Work:
                     evaluate(run, self.data, self.args.subset, devices.single(self.args.cpu))
 
 
-def _copy(run: Run) -> None:
+def _copy(run: Job) -> None:
     with atomic_path(run.model) as temporary:
         shutil.copyfile(run.place("start"), temporary)

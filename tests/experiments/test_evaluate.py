@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.runs.run import read_run
+from fairseq_mhe.runs.job import read_job
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot
 
@@ -97,7 +97,7 @@ def test_an_average_that_is_missing_is_made_again_without_training(
     shutil.copytree(table / run.name, run)
     (run / "model.pt").unlink()
     (run / "checkpoints" / "checkpoint_best.pt.tmp").touch()
-    trained = read_run(run).metrics.stat().st_mtime_ns
+    trained = read_job(run).metrics.stat().st_mtime_ns
     assert (
         cli.main(
             ["train", "tiny", "mha", "--data", str(miniature), "--out", str(tmp_path), *TABLE_SIZE]
@@ -105,4 +105,4 @@ def test_an_average_that_is_missing_is_made_again_without_training(
         == 0
     )
     assert (run / "model.pt").is_file()
-    assert read_run(run).metrics.stat().st_mtime_ns == trained
+    assert read_job(run).metrics.stat().st_mtime_ns == trained

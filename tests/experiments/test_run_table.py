@@ -26,8 +26,8 @@ from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.significance import LEAST_BASELINE, compare_seeds
 from fairseq_mhe.report.translation_table import PAPER
+from fairseq_mhe.runs.job import read_job
 from fairseq_mhe.runs.recipes import recipe
-from fairseq_mhe.runs.run import read_run
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
@@ -99,7 +99,7 @@ def test_the_formats_agree(table: Path) -> None:
 
 def test_every_cell_has_all_scores(table: Path) -> None:
     for kind in KINDS:
-        run = read_run(table / f"small-{kind}-seed1")
+        run = read_job(table / f"small-{kind}-seed1")
         scores = json.loads((run.subset("test") / "scores.json").read_text())
         assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
         assert (

@@ -20,7 +20,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.common import files
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.runs import generation
-from fairseq_mhe.runs.run import read_run
+from fairseq_mhe.runs.job import read_job
 from tests.fixtures.processes import kill
 from tests.fixtures.small_runs import MADE
 
@@ -173,6 +173,6 @@ def test_evaluate_killed_while_it_translates(evaluated: Path) -> None:
     wait_for(process, (evaluated / "valid" / "generate.log").exists)
     kill(process)
     assert {path.name for path in (evaluated / "valid").iterdir()} == {"generate.log"}
-    assert "generate valid" not in read_run(evaluated).steps.status()["steps"]
+    assert "generate valid" not in read_job(evaluated).steps.status()["steps"]
     assert start(*line).wait() == 0
     assert len((evaluated / "valid" / "hypotheses.txt").read_text().splitlines()) == 20

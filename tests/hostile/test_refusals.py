@@ -12,7 +12,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.experiments import train as train_command
 from fairseq_mhe.experiments import work
 from fairseq_mhe.runs.devices import Device
-from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.job import Job
 from tests.fixtures.small_runs import MADE
 
 
@@ -23,11 +23,11 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Run, Device]]:
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, Device]]:
     """What would have been trained."""
-    found: list[tuple[Run, Device]] = []
+    found: list[tuple[Job, Device]] = []
 
-    def train(runs: Sequence[Run], device: Device, *more: object) -> None:
+    def train(runs: Sequence[Job], device: Device, *more: object) -> None:
         for run in runs:
             run.training.shared_by(device.workers)
             run.keep()
@@ -60,7 +60,7 @@ def test_no_run_folder_is_made(
     words: list[str],
     data: Path,
     tmp_path: Path,
-    trained: list[tuple[Run, Device]],
+    trained: list[tuple[Job, Device]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "out"
@@ -90,7 +90,7 @@ def test_processes_divide_the_batch(
     command: list[str],
     data: Path,
     tmp_path: Path,
-    trained: list[tuple[Run, Device]],
+    trained: list[tuple[Job, Device]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = [*command, "--processes", "2", "--data", str(data), "--out", str(tmp_path / "out")]

@@ -13,9 +13,9 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.report.notes import of_quickstart, of_training
 from fairseq_mhe.report.results import gather, summarise
-from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.job import Job
 
-MakeRun = Callable[..., Run]
+MakeRun = Callable[..., Job]
 
 
 def change(path: Path, *names: str, to: Any) -> None:
@@ -27,13 +27,13 @@ def change(path: Path, *names: str, to: Any) -> None:
     write_json(path, whole)
 
 
-def scored_by(run: Run, tokeniser: str) -> Path:
+def scored_by(run: Job, tokeniser: str) -> Path:
     path = run.subset("test") / "scores.json"
     path.write_text(path.read_text().replace("tok:13a", f"tok:{tokeniser}"))
     return run.folder
 
 
-def below(*runs: Run) -> str:
+def below(*runs: Job) -> str:
     """The notes of the quickstart's table."""
     cells = gather(run.folder for run in runs)
     return "\n".join([*of_quickstart(cells, summarise(cells)), *of_training(cells)])

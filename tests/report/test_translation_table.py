@@ -23,10 +23,10 @@ from fairseq_mhe.report import plots, significance
 from fairseq_mhe.report.results import gather, summarise
 from fairseq_mhe.report.translation_table import PAPER, QUICKSTART, Preset, write_table
 from fairseq_mhe.runs import comet
-from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
 
-MakeRun = Callable[..., Run]
+MakeRun = Callable[..., Job]
 PROMISED = {
     *("attention", "attention_parameters", "total_parameters", "kv_bytes_per_token", "signature"),
     *("bleu", "chrf", "prr", "p_value", "tokens_per_second", "sentences_per_second"),
@@ -43,7 +43,7 @@ def few_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(plots, "save", lambda _, path: write_text(path, ""))
 
 
-def bleu_of(run: Run) -> float:
+def bleu_of(run: Job) -> float:
     hypotheses = list(read_lines(run.subset("test") / "hypotheses.txt"))
     return BLEU().corpus_score(hypotheses, [REFERENCES]).score
 

@@ -14,7 +14,7 @@ import torch
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.runs import comet
-from fairseq_mhe.runs.run import Run
+from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
 
 
@@ -34,14 +34,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     return triples
 
 
-def scored_run(make_run: Callable[..., Run]) -> Run:
+def scored_run(make_run: Callable[..., Job]) -> Job:
     run = make_run("mha", 3)
     run.steps.finish("generate test", {"of": "this"}, 1.0)
     return run
 
 
 def test_it_scores_the_runs_translations_once(
-    make_run: Callable[..., Run], asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+    make_run: Callable[..., Job], asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     run = scored_run(make_run)
@@ -56,7 +56,7 @@ def test_it_scores_the_runs_translations_once(
 
 
 def test_a_model_that_cannot_be_had_is_one_line(
-    make_run: Callable[..., Run], asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+    make_run: Callable[..., Job], asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(name: str) -> str:
         raise KeyError("no such\nmodel")

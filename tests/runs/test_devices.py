@@ -23,9 +23,9 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.runs import devices, pipeline
 from fairseq_mhe.runs.devices import Device, asked_for, choose_device
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.resuming import LAST
-from fairseq_mhe.runs.run import Run
 from fairseq_mhe.runs.train import train as train_all
 
 ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)
@@ -124,7 +124,7 @@ def test_what_makes_no_sense_is_refused(
     assert "error: argument" in capsys.readouterr().err
 
 
-def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Run:
+def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Job:
     """Six updates of two mini-batches, without dropout, whose masks would depend on the process."""
     tiny = recipe("tiny")
     training = tiny.training.shortened(6).batched(512, 256).changed(dropout=0.0)
@@ -140,17 +140,17 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
 
 
 @pytest.fixture(scope="module")
-def alone(miniature: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+def alone(miniature: Path, tmp_path_factory: pytest.TempPathFactory) -> Job:
     return train(miniature, tmp_path_factory.mktemp("alone"), ONE)
 
 
-def weights(run: Run) -> dict[str, torch.Tensor]:
+def weights(run: Job) -> dict[str, torch.Tensor]:
     state = read_checkpoint(run.checkpoints / LAST)
     assert updates_made(state) == 6
     return state["model"]
 
 
-def assert_same_training(one: Run, other: Run, first: int = 1) -> None:
+def assert_same_training(one: Job, other: Job, first: int = 1) -> None:
     """Losses and weights agree to float tolerance."""
     (curve, others) = (dict(map(tuple, read_json(run.metrics)["train"])) for run in (one, other))
     assert set(others) == set(range(first, 7)) <= set(curve)
@@ -163,7 +163,7 @@ def assert_same_training(one: Run, other: Run, first: int = 1) -> None:
     assert apart < 1e-3 * moved
 
 
-def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Run, tmp_path: Path) -> None:
+def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
     together = train(miniature, tmp_path, TWO)
     assert_same_training(alone, together)
     assert "2 processes a model" in read_json(together.metrics)["measured"]
@@ -172,7 +172,7 @@ def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Run, tmp_pa
 
 
 def test_begun_by_one_process_two_go_on_with_it(
-    miniature: Path, alone: Run, tmp_path: Path
+    miniature: Path, alone: Job, tmp_path: Path
 ) -> None:
     (middle,) = alone.checkpoints.glob("checkpoint_*_3.pt")
     position = read_checkpoint(middle)["extra_state"]["train_iterator"]

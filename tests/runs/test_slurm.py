@@ -19,7 +19,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs import slurm
-from fairseq_mhe.runs.run import read_run
+from fairseq_mhe.runs.job import read_job
 
 NODE = Path(__file__).with_name("slurm_node.sh")
 DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
@@ -109,7 +109,7 @@ def test_a_job_is_done_by_its_number(
     assert [job["name"] for job in jobs] == 2 * names, "jobs of an earlier submission stay"
     assert submitted.read_text().count("--array=0-3") == 1
     assert cli.main(["run-jobs", str(out / "jobs.json"), "2"]) == 0
-    run = read_run(out / "tiny-mhe_mul-seed1")
+    run = read_job(out / "tiny-mhe_mul-seed1")
     assert (run.training.precision, run.training.batch_tokens, run.kind) == ("bf16", 512, "mhe_mul")
     assert (run.subset("valid") / "scores.json").is_file()
     assert not list(out.glob("table.*"))

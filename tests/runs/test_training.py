@@ -20,8 +20,8 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device, choose_device
+from fairseq_mhe.runs.job import Job, settings_of
 from fairseq_mhe.runs.resuming import restore
-from fairseq_mhe.runs.run import Run, settings_of
 from fairseq_mhe.runs.train import learning_curve, training_arguments
 from tests.fixtures.runs import TRAINING, open_run, settings
 
@@ -284,7 +284,7 @@ def fake_child(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
     return FakeChild
 
 
-def a_run(tmp_path: Path, **changes: Any) -> Run:
+def a_run(tmp_path: Path, **changes: Any) -> Job:
     return open_run(tmp_path / "r", settings(**changes), PLACES)
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import recipe as recipe_of
-from fairseq_mhe.runs.run import Run
 from studies.report import dunnett, report
 from studies.study import MHA, MHE, Study, Variant, everywhere
 
@@ -41,7 +41,7 @@ def test_a_single_seed_and_a_training_that_diverged_have_no_p(seeds: list[float]
 
 
 def test_the_report_compares_each_variant_with_its_reference(
-    make_run: Callable[..., Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make_run: Callable[..., Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = {MHE: (12, 11, 12), MHA: (4, 5, 4), "sha": (11, 12, 12), "mqa": (18, 19, 18)}
     questions = {"reference": "both", "other": "the others"}

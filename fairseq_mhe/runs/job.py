@@ -21,7 +21,7 @@ TRAIN_AGAIN = "choose another --out and train again, or use that version"
 
 
 @dataclass(frozen=True)
-class Run:
+class Job:
     """A run folder and the content of its config.json.
 
     Its files: ``log``, all that fairseq-train printed; ``checkpoints``, fairseq-train's --save-dir;
@@ -159,15 +159,15 @@ def settings_of(
     return {**settings, **facts, "options": options}
 
 
-def plan_run(
+def plan_job(
     folder: Path,
     settings: Mapping[str, Any],
     surroundings: Mapping[str, Any],
     decoding: Decoding | None = None,
-) -> Run:
+) -> Job:
     """Open the run folder, or plan a new one; refuse a folder with other settings.
 
-    A new run is not written until its work begins (`Run.keep`), so that a command that is refused
+    A new run is not written until its work begins (`Job.keep`), so that a command that is refused
     leaves nothing that the next one has to fit.
 
     ``surroundings``: what may change from start to start: where the data and a start lie.
@@ -183,15 +183,15 @@ def plan_run(
     if path.exists():
         config = _read_config(folder)
         check_same_settings(folder, config["settings"], wanted["settings"])
-        run = Run(folder, {**config, **wanted})
+        run = Job(folder, {**config, **wanted})
         if run.config != config:
             run.keep()
         return run
     check_unclaimed(folder)
-    return Run(folder, {"folder_version": FOLDER_VERSION, **wanted, "versions": versions()})
+    return Job(folder, {"folder_version": FOLDER_VERSION, **wanted, "versions": versions()})
 
 
-def read_run(folder: Path) -> Run:
+def read_job(folder: Path) -> Job:
     """A run folder that exists.
 
     Raises:
@@ -199,7 +199,7 @@ def read_run(folder: Path) -> Run:
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is no run folder: it has no config.json")
-    return Run(folder, _read_config(folder))
+    return Job(folder, _read_config(folder))
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

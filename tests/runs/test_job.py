@@ -14,13 +14,13 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.steps import Steps, key, only_one
-from fairseq_mhe.runs.run import kind_name, plan_run, read_run, run_name
+from fairseq_mhe.runs.job import kind_name, plan_job, read_job, run_name
 from tests.fixtures.runs import open_run, settings
 
 
 def test_a_run_remembers_what_made_it(tmp_path: Path) -> None:
     run = open_run(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/here"})
-    again = read_run(tmp_path / "r")
+    again = read_job(tmp_path / "r")
     assert again.config == run.config
     assert (again.row, again.kind, again.seed) == ("tiny", "mhe_mul", 3)
     assert again.config["versions"]["torch"]
@@ -30,7 +30,7 @@ def test_the_same_settings_go_on_and_the_data_may_move(tmp_path: Path) -> None:
     open_run(tmp_path / "r", settings(), {"data": "/here"})
     run = open_run(tmp_path / "r", settings(), {"data": "/there"})
     assert (
-        read_run(tmp_path / "r").config["surroundings"]
+        read_job(tmp_path / "r").config["surroundings"]
         == {"data": "/there"}
         == run.config["surroundings"]
     )
@@ -59,10 +59,10 @@ def test_checkpoints_of_nobody_knows_what_are_not_gone_on_from(tmp_path: Path) -
     checkpoint.touch()
     told = f"{checkpoint} is of a run that has no config.json"
     with pytest.raises(UserError, match=re.escape(told)):
-        plan_run(tmp_path, settings(), {})
+        plan_job(tmp_path, settings(), {})
     assert checkpoint.exists()
     checkpoint.unlink()
-    plan_run(tmp_path, settings(), {})
+    plan_job(tmp_path, settings(), {})
 
 
 @pytest.mark.parametrize("version", [None, 2])
@@ -74,21 +74,21 @@ def test_a_run_of_another_version_is_refused_in_one_line(
     write_json(run.folder / "config.json", {**config, "folder_version": version})
     told = "was made by another version of fairseq-mhe: choose another --out and train again"
     with pytest.raises(UserError, match=f"{run.folder} {told}"):
-        read_run(run.folder)
+        read_job(run.folder)
     with pytest.raises(UserError, match=told):
-        plan_run(run.folder, settings(), {})
+        plan_job(run.folder, settings(), {})
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"settings": {"row": "tiny"'])
 def test_a_damaged_config_is_one_line(tmp_path: Path, content: str) -> None:
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(UserError, match="cannot read"):
-        read_run(tmp_path)
+        read_job(tmp_path)
 
 
 def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is no run folder"):
-        read_run(tmp_path)
+        read_job(tmp_path)
 
 
 def test_mixed_kinds_have_a_name() -> None:
