@@ -4,10 +4,8 @@
 # translation. Then how fast it trains and translates beside stock fairseq. Tables and logs go to --out (default:
 # runs/gpu). Exit status 1 where something does not hold, 2 where torch sees no GPU; --cpu is a dry run in tiny sizes.
 set -euo pipefail
-
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-
 set_up fairseq,convert "$@"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
 (run -m gpu_check)

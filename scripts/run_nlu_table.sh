@@ -2,10 +2,8 @@
 # The paper's table of language models: kinds of attention pre-trained, each fine-tuned on tasks with several seeds:
 # ARCH --data DATA --tasks TASK-DATA ... --out RUNS. Stopped at any moment, the same command goes on from there.
 set -euo pipefail
-
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-
 # submitit, for --slurm, comes along: it is small.
 set_up fairseq,slurm "$@"
 run -m fairseq_mhe.cli nlu-table

@@ -1,12 +1,9 @@
 #!/usr/bin/env bash
 # Checks everything: ruff, mypy, shellcheck and the tests. All options go to pytest; with any of them only the tests run.
 set -euo pipefail
-
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-
 set_up fairseq,test "$@"
-
 cd "$repository"
 PATH="$(cd "$(dirname "$(command -v "$python")")" && pwd):$PATH"
 export PATH
