@@ -4,15 +4,15 @@ Devlin et al. 2019 (arXiv 1810.04805), 4.2 and 4.3: two softmaxes over the posit
 and <s>, which stands for no answer. fairseq has nothing for it.
 """
 
-# No annotations from __future__: fairseq reads the options' types at run time.
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from fairseq.criterions import FairseqCriterion, register_criterion
-from fairseq.dataclass import FairseqDataclass
-from fairseq.logging import metrics
+from fairseq.criterions import register_criterion
+from fairseq.criterions.sentence_prediction import (
+    SentencePredictionConfig,
+    SentencePredictionCriterion,
+)
 from torch import Tensor
 from torch.nn import functional
 
@@ -35,58 +35,31 @@ def span_scores(model: Any, net_input: dict[str, Any], head: str, end: int) -> T
 
 
 @dataclass
-class AnswerSpanConfig(FairseqDataclass):
-    """What ``sentence_prediction`` reads of its criterion."""
+class AnswerSpanConfig(SentencePredictionConfig):
+    """sentence_prediction's with another head; it needs --regression-target too."""
 
-    classification_head_name: str = field(
-        default=ANSWER_HEAD, metadata={"help": "name of the head to use"}
-    )
-    regression_target: bool = field(
-        default=False, metadata={"help": "needed: the first and last token are read as numbers"}
-    )
+    classification_head_name: str = ANSWER_HEAD
 
 
 @register_criterion("answer_span", dataclass=AnswerSpanConfig)
-class AnswerSpanCriterion(FairseqCriterion):
+class AnswerSpanCriterion(SentencePredictionCriterion):
     """The mean of both ends' cross entropies."""
-
-    def __init__(self, cfg: AnswerSpanConfig, task: Any) -> None:
-        super().__init__(task)
-        self.head = cfg.classification_head_name
-        self.end = task.source_dictionary.eos()
 
     def forward(
         self, model: Any, sample: dict[str, Any], reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
-        """Called by fairseq; the loss is summed over windows."""
-        scores = span_scores(model, sample["net_input"], self.head, self.end)  # (B, T, 2)
+        """Called by fairseq; the loss is summed over windows, accuracy is of both ends."""
+        end = self.task.source_dictionary.eos()
+        head = self.classification_head_name
+        scores = span_scores(model, sample["net_input"], head, end)  # (B, T, 2)
         right = sample["target"].long()  # (B, 2)
         loss = functional.cross_entropy(scores, right, reduction="sum") / 2
         count = right.size(0)
-        return (
-            loss,
-            count,
-            {
-                "loss": loss.data,
-                "ntokens": sample["ntokens"],
-                "nsentences": count,
-                "sample_size": count,
-                "ncorrect": (scores.argmax(1) == right).all(1).sum(),
-            },
-        )
-
-    @staticmethod
-    def reduce_metrics(logging_outputs: Sequence[dict[str, Any]]) -> None:
-        """Called by fairseq: the mean loss of a window in bits, and how many have both ends."""
-        total = {
-            name: sum(log.get(name, 0) for log in logging_outputs)
-            for name in ("loss", "ncorrect", "sample_size")
+        logged = {
+            "loss": loss.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": count,
+            "sample_size": count,
+            "ncorrect": (scores.argmax(1) == right).all(1).sum(),
         }
-        size = total["sample_size"]
-        metrics.log_scalar("loss", total["loss"] / size / math.log(2), size, round=3)
-        metrics.log_scalar("accuracy", 100.0 * total["ncorrect"] / size, size, round=1)
-
-    @staticmethod
-    def logging_outputs_can_be_summed() -> bool:
-        """Called by fairseq: they can, across devices."""
-        return True
+        return loss, count, logged

@@ -26,6 +26,7 @@ PLACES = {place: f"{place}_attention" for place in ("encoder", "decoder", "cross
 UNSUPPORTED = {
     "quant_noise_pq": "quantisation noise (--quant-noise-pq)",
     "quant_noise_scalar": "quantisation noise (--quant-noise-scalar)",
+    "character_embeddings": "--character-embeddings",
     "cross_self_attention": "--cross-self-attention",
     "encoder_xformers_att_config": "xFormers (--encoder-xformers-att-config)",
     "decoder_xformers_att_config": "xFormers (--decoder-xformers-att-config)",

@@ -19,9 +19,6 @@ from fairseq_mhe.models.stacks import AnyKind, Encoder
 
 NAME = "roberta_mhe"
 PLACES = ("encoder",)
-#: fairseq's pruning of trained heads, which reads and cuts the projections of its own attention:
-#: option, its default.
-_PRUNING = {"mha_reg_scale_factor": 0.0, "mha_heads_to_keep": -1}
 
 
 class _Encoder(RobertaEncoder):
@@ -34,39 +31,17 @@ class _Encoder(RobertaEncoder):
         return Encoder(TransformerConfig.from_namespace(args), dictionary, embed_tokens)
 
 
-def check_block(option: str, block: Any, limit: str, positions: Any) -> None:
-    """Refuse blocks of text that are longer than the model has positions.
-
-    Raises:
-        ValueError: they are.
-    """
-    if isinstance(block, int) and isinstance(positions, int) and block > positions:
-        raise ValueError(
-            f"{option} {block} is more than the {positions} positions of the model: lower it, or "
-            f"raise {limit}"
-        )
-
-
 def check_roberta(args: Any) -> None:
     """Refuse what cannot work, before any data is read.
 
     Raises:
-        ValueError: as `check_options`; heads are to be pruned; a block is longer than the model's
-            positions; or an option would have no effect.
+        ValueError: as `check_options`, or an option would have no effect.
     """
-    for name, default in _PRUNING.items():
-        if getattr(args, name, default) != default:
-            raise ValueError(
-                f"{NAME} does not support pruning of heads (--{name.replace('_', '-')}): leave it "
-                "out"
-            )
     if getattr(args, "shared_projection_init", None) is not None:
         raise ValueError(
             f"--shared-projection-init has no effect on {NAME}, whose projections start as "
             "BERT's, N(0, 0.02): leave it out"
         )
-    block, positions = (getattr(args, n, None) for n in ("tokens_per_sample", "max_positions"))
-    check_block("--tokens-per-sample", block, "--max-positions", positions)
     check_options(args, PLACES, NAME)
 
 

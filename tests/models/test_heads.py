@@ -66,7 +66,8 @@ def windows() -> Tensor:
 @torch.no_grad()
 def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
     tokens, right = windows(), [(6, 7), (0, 0)]
-    task: Any = SimpleNamespace(source_dictionary=make_dictionary())
+    words = make_dictionary()
+    task: Any = SimpleNamespace(source_dictionary=words, label_dictionary=words)
     criterion = AnswerSpanCriterion(AnswerSpanConfig(), task)
     sample = {
         "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor([10, 7])},
