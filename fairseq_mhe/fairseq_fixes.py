@@ -8,11 +8,9 @@ import argparse
 import ast
 import functools
 import importlib.util
-import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,40 +18,35 @@ from typing import Any
 import numpy as np
 import torch
 
-from fairseq_mhe.common.checkpoint_files import read_checkpoint, why_unreadable
+from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.cpu import keep_compiled_products
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.quiet import quieten_start_up
 
 
-def apply(options_of_ours: Iterable[str]) -> None:
-    """Apply the fixes that hold for the whole process; called when our models are registered.
-
-    ``options_of_ours``: what our models have beside fairseq's options, such as ``attention``.
-    """
-    if "fairseq_cli" in sys.modules:  # else the program is a host's, whose filters are its own
+def apply() -> None:
+    """Apply the fixes that hold for the whole process; called when our models are registered."""
+    if "fairseq_cli" in sys.modules:  # else a host program, which has its own filters
         quieten_start_up()
         keep_compiled_products()
     _load_checkpoints_safely()
-    logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
+    _read_options_without_running_them()
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
-    _mask_whole_words()
-    _name_numpys_long()
     _keep_full_precision()
-    _keep_layers_of_the_other_side()
-    _read_options_without_running_them()
-    _name_damaged_data()
-    _name_the_architecture({f"--{name.replace('_', '-')}" for name in options_of_ours})
 
 
-def _is_of_parameters(record: logging.LogRecord) -> bool:
-    """Whether a log line is none of those that call biases shared which do not exist.
+def _replace(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
+    """Replace a function of fairseq, once, by one that gets it as its first argument."""
+    original = getattr(owner, name)
+    if hasattr(original, "__wrapped__"):
+        return
 
-    fairseq's trainer takes all parameters that are None for one.
-    """
-    message = record.getMessage()
-    return not (message.startswith("detected shared parameter: ") and message.endswith("bias"))
+    @functools.wraps(original)
+    def replaced(*args: Any, **kwargs: Any) -> Any:
+        return replacement(original, *args, **kwargs)
+
+    setattr(owner, name, replaced)
 
 
 def _load_checkpoints_safely() -> None:
@@ -66,122 +59,40 @@ def _load_checkpoints_safely() -> None:
     """
     from fairseq import checkpoint_utils
 
-    torch.serialization.add_safe_globals([argparse.Namespace])
-
-    def in_one_line(load: Any, path: Any, *args: Any, **kwargs: Any) -> Any:
-        file, whole = Path(path), False
+    def in_one_line(load: Any, files: Any, *args: Any, **kwargs: Any) -> Any:
+        paths = [files] if isinstance(files, (str, Path)) else files
         try:
-            if file.exists():  # else fairseq may know how to fetch it
-                read_checkpoint(file)
-                whole = True
-            with warnings.catch_warnings(action="ignore"):  # of a foreign pickle
-                return load(path, *args, **kwargs)
+            for path in paths:
+                read_checkpoint(Path(path))
+            with warnings.catch_warnings(action="ignore"):
+                return load(files, *args, **kwargs)
         except UserError as error:
-            raise _refusal(error) from None
-        except Exception as error:  # as many kinds as there are foreign files
-            if whole and not isinstance(error, (MemoryError, OSError)):
-                why = f"{type(error).__name__}: {error}"
-                raise _refusal(f"fairseq cannot load {file}, which is whole: {why}") from error
-            raise _refusal(why_unreadable(file, error)) from None
+            raise ErrorExit(error) from None
+        except (Exception, ErrorExit) as error:  # options and weights of every kind
+            why = error.message if isinstance(error, ErrorExit) else repr(error)
+            raise ErrorExit(f"cannot load {', '.join(map(str, paths))}: {why}") from error
 
-    def built_in_one_line(load: Any, filenames: Any, *args: Any, **kwargs: Any) -> Any:
-        made_of = f"no model can be made of {', '.join(map(str, filenames))}"
-        try:
-            return load(filenames, *args, **kwargs)
-        except (UserError, ErrorExit) as error:
-            why = error.message if isinstance(error, ErrorExit) else str(error)
-            named = any(str(name) in why for name in filenames)
-            raise _refusal(why if named else f"{made_of}: {why}") from None
-        except Exception as error:  # options and weights of every kind
-            raise _refusal(f"{made_of}: {type(error).__name__}: {error}") from error
-
-    _wrap(checkpoint_utils, "load_checkpoint_to_cpu", in_one_line)
-    _wrap(checkpoint_utils, "load_model_ensemble_and_task", built_in_one_line)
-
-
-def _refusal(message: object) -> ErrorExit | UserError:
-    """The end of a command of fairseq's; in a host program, an error that it can catch."""
-    return ErrorExit(message) if "fairseq_cli" in sys.modules else UserError(message)
-
-
-#: fairseq's modules that give options to Python's eval.
-EVALUATING = (
-    *("criterions.ctc", "data.audio.raw_audio_dataset", "data.codedataset", "models.fconv"),
-    *("models.fconv_lm", "models.fconv_self_att", "models.hubert.hubert", "models.lightconv_lm"),
-    *("models.multires_hubert.multires_hubert", "models.speech_to_text.s2t_wav_transformer"),
-    *("models.transformer_lm", "models.wav2vec.wav2vec", "models.wav2vec.wav2vec2"),
-    *("optim.adafactor", "optim.adam", "optim.adamax", "optim.cpu_adam", "optim.fused_lamb"),
-    "utils",
-)
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    _replace(checkpoint_utils, "load_checkpoint_to_cpu", in_one_line)
+    _replace(checkpoint_utils, "load_model_ensemble_and_task", in_one_line)
 
 
 def _read_options_without_running_them() -> None:
-    """Give those an ``eval`` that reads Python literals and runs no code: options may be a
-    checkpoint's. It can go when fairseq calls ``ast.literal_eval``.
+    """Give fairseq's modules an ``eval`` that reads Python literals and runs no code.
+
+    fairseq evaluates options, which may come from a checkpoint. It can go when fairseq calls
+    ``ast.literal_eval``.
     """
 
     def evaluate(text: str) -> Any:
         try:
             return ast.literal_eval(text)
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-            raise _refusal(
-                f"{text!r:.60} is no number, list or other plain value, and is not run as code"
-            ) from None
+            raise ErrorExit(f"{text!r:.60} is no number, list or other plain value") from None
 
-    for name in EVALUATING:
-        module = sys.modules.get(f"fairseq.{name}")
-        if module is not None:
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fairseq."):
             vars(module)["eval"] = evaluate
-
-
-def _name_damaged_data() -> None:
-    """Name the file of binary data, or the dictionary, that cannot be read, in one line."""
-    from fairseq.data import Dictionary, data_utils
-
-    advice = "prepare the data again"
-
-    def with_name(load: Any, path: str, *args: Any, **kwargs: Any) -> Any:
-        try:
-            found = load(path, *args, **kwargs)
-        except Exception as error:  # as many kinds as there are damages
-            raise _refusal(f"cannot read {path}.idx and .bin: {error}; {advice}") from error
-        if found is None and Path(f"{path}.idx").exists():
-            raise _refusal(f"{path}.idx and .bin are no whole data; {advice}")
-        return found
-
-    def add_from_file(dictionary: Dictionary, file: Any) -> None:
-        try:
-            read(dictionary, file)
-        except Exception as error:
-            if isinstance(file, str):  # else called for an open file by itself
-                raise _refusal(f"cannot read {file}: {error}; {advice}") from error
-            raise
-
-    _wrap(data_utils, "load_indexed_dataset", with_name)
-    read = Dictionary.add_from_file
-    if read.__module__ != __name__:
-        Dictionary.add_from_file = add_from_file
-
-
-def _name_the_architecture(flags: set[str]) -> None:
-    """Say in one line that an option of ours needs an architecture of ours.
-
-    fairseq prints some pages on the usage of its command. ``flags``: such as ``--attention``.
-    """
-    from fairseq import options
-
-    def checked(parse: Any, parser: Any, input_args: Any = None, **kwargs: Any) -> Any:
-        words = [*(sys.argv[1:] if input_args is None else input_args), ""]
-        arch = next((after for word, after in pairwise(words) if word in ("--arch", "-a")), "")
-        ours = sorted(flags.intersection(word.split("=")[0] for word in words))
-        if ours and arch and "_mhe" not in arch:
-            raise _refusal(
-                f"{ours[0]} needs an architecture of fairseq_mhe, such as --arch "
-                f"transformer_mhe_base, not --arch {arch}"
-            )
-        return parse(parser, input_args, **kwargs)
-
-    _wrap(options, "parse_args_and_arch", checked)
 
 
 def _keep_the_last_batch() -> None:
@@ -201,7 +112,7 @@ def _keep_the_last_batch() -> None:
         kept = sum(len(batch) for batch in batches)
         return [*batches, indices[kept:]] if kept < len(indices) else batches
 
-    _wrap(data_utils, "batch_by_size", with_last_batch)
+    _replace(data_utils, "batch_by_size", with_last_batch)
 
 
 def _number_checkpoints_at_an_epochs_end() -> None:
@@ -215,8 +126,7 @@ def _number_checkpoints_at_an_epochs_end() -> None:
 
     def with_number(save: Any, cfg: Any, trainer: Any, epoch_itr: Any, val_loss: Any) -> Any:
         updates, interval = trainer.get_num_updates(), cfg.save_interval_updates
-        due = interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch()
-        if due and not cfg.write_checkpoints_asynchronously:
+        if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
             # As within an epoch, where it is written before all others: a kill cannot part them.
             within = SimpleNamespace(
                 epoch=epoch_itr.epoch, state_dict=epoch_itr.state_dict, end_of_epoch=lambda: False
@@ -226,112 +136,50 @@ def _number_checkpoints_at_an_epochs_end() -> None:
                 return saved
         return save(cfg, trainer, epoch_itr, val_loss)
 
-    _wrap(checkpoint_utils, "save_checkpoint", with_number)
-
-
-def _mask_whole_words() -> None:
-    """Let ``--mask-whole-words`` work in masked_lm, which reads options that its task has not.
-
-    Where words begin is asked of the dictionary, whose pieces say so if SentencePiece made them,
-    instead of a subword model that the task could not name. It can go when MaskedLMTask has
-    ``args``.
-    """
-    from fairseq.tasks import masked_lm
-
-    def of_the_dictionary(original: Any, args: Any, dictionary: Any) -> torch.Tensor:
-        begins = [symbol.startswith("\N{LOWER ONE EIGHTH BLOCK}") for symbol in dictionary.symbols]
-        if not any(begins):
-            raise ErrorExit(
-                "--mask-whole-words wants pieces of SentencePiece, which say where words begin, "
-                "and the dictionary has none: leave it out"
-            )
-        begins[: dictionary.nspecial] = [True] * dictionary.nspecial
-        return torch.tensor(begins, dtype=torch.uint8)  # (vocabulary,)
-
-    _wrap(masked_lm, "get_whole_word_mask", of_the_dictionary)
-    if not hasattr(masked_lm.MaskedLMTask, "args"):
-        masked_lm.MaskedLMTask.args = None
-
-
-def _name_numpys_long() -> None:
-    """Give two of fairseq's modules a numpy with ``compat.long``, which numpy 2 has no more.
-
-    Without it --sample-break-mode eos, and buckets of translation, end in an AttributeError. It can
-    go when fairseq says ``np.int64``.
-    """
-    from fairseq.data import language_pair_dataset, token_block_dataset
-
-    if not hasattr(np, "compat"):
-        older = SimpleNamespace(**vars(np), compat=SimpleNamespace(long=np.int64))
-        for module in (language_pair_dataset, token_block_dataset):
-            vars(module)["np"] = older
+    _replace(checkpoint_utils, "save_checkpoint", with_number)
 
 
 def _keep_full_precision() -> None:
     """Let checkpoints of ``--bf16`` have the weights that the optimizer works on, in float32.
 
-    fairseq saves the model's, which are rounded to 8 bits, and begins again from them: a training
-    that was stopped goes on as another one than it was. (``--fp16`` on GPUs has its float32 weights
-    in one flat tensor, and stays as fairseq has it.) It can go when a checkpoint of fairseq's with
-    --bf16 has float32 weights.
+    fairseq saves the model's, which are rounded to 8 bits, and resumes from them: a resumed
+    training differs from one that was never stopped. (``--fp16`` on GPUs has its float32 weights
+    in one flat tensor, and stays as in fairseq.) It can go when a checkpoint of fairseq with --bf16
+    has float32 weights.
     """
     from fairseq.trainer import Trainer
 
-    if hasattr(Trainer.state_dict, "__wrapped__"):
-        return
-    as_state, load = Trainer.state_dict, Trainer.load_checkpoint
-
-    @functools.wraps(as_state)
-    def state_dict(trainer: Trainer) -> dict[str, Any]:
-        state = as_state(trainer)
+    def state_dict(as_state: Any, trainer: Trainer) -> dict[str, Any]:
+        state: dict[str, Any] = as_state(trainer)
         for name, full, _ in _full_precision(trainer):
             state["model"][name] = full.data
         return state
 
-    @functools.wraps(load)
-    def load_checkpoint(trainer: Trainer, filename: str, *args: Any, **kwargs: Any) -> Any:
-        found = load(trainer, filename, *args, **kwargs)
-        every = list(_full_precision(trainer)) if Path(filename).exists() else []
-        if every:
-            saved = read_checkpoint(Path(filename))["model"]
-            for name, full, rounded in every:
-                # Layers may have been pruned and heads replaced on the way.
-                value = saved.get(name)
-                if value is not None and torch.equal(value.to(rounded), rounded):
-                    full.data.copy_(value)
-        return found
+    def load_checkpoint(load: Any, trainer: Trainer, filename: str, *args: Any, **kw: Any) -> Any:
+        extra_state = load(trainer, filename, *args, **kw)
+        weights = list(_full_precision(trainer)) if Path(filename).exists() else []
+        saved = read_checkpoint(Path(filename))["model"] if weights else {}
+        for name, full, rounded in weights:
+            # A head may have been replaced when it was loaded.
+            value = saved.get(name)
+            if value is not None and torch.equal(value.to(rounded), rounded):
+                full.data.copy_(value)
+        return extra_state
 
-    Trainer.state_dict, Trainer.load_checkpoint = state_dict, load_checkpoint
+    _replace(Trainer, "state_dict", state_dict)
+    _replace(Trainer, "load_checkpoint", load_checkpoint)
 
 
 def _full_precision(trainer: Any) -> Iterator[tuple[str, torch.Tensor, torch.Tensor]]:
-    """The float32 weights beside those of a model in low precision, by all of their names, and
-    those.
-    """
+    """Name, float32 weight and low-precision weight of each parameter; nothing in float32."""
     optimizer = trainer.optimizer
-    every = getattr(optimizer, "fp32_params", None)
-    if not isinstance(every, list):
+    weights = getattr(optimizer, "fp32_params", None)
+    if not isinstance(weights, list):
         return
-    full = dict(zip(map(id, optimizer.fp16_params), every, strict=True))
+    full = dict(zip(map(id, optimizer.fp16_params), weights, strict=True))
     for name, parameter in trainer.get_model().named_parameters(remove_duplicate=False):
         if id(parameter) in full:
             yield name, full[id(parameter)], parameter
-
-
-def _keep_layers_of_the_other_side() -> None:
-    """Let ``--encoder-layers-to-keep`` or ``--decoder-layers-to-keep`` be given alone.
-
-    fairseq drops all layers of the other side then. It can go when it keeps them.
-    """
-    from fairseq import checkpoint_utils
-
-    def of_both_sides(prune: Any, state_dict: dict[str, Any], model_cfg: Any) -> dict[str, Any]:
-        sides = ("encoder", "decoder")
-        whole = tuple(s for s in sides if not getattr(model_cfg, f"{s}_layers_to_keep", None))
-        left = {name: state_dict[name] for name in state_dict if name.startswith(whole)}
-        return {**left, **prune(state_dict, model_cfg)}
-
-    _wrap(checkpoint_utils, "prune_state_dict", of_both_sides)
 
 
 def bf16_is_not_tpu(args: argparse.Namespace) -> None:
@@ -346,16 +194,8 @@ def bf16_is_not_tpu(args: argparse.Namespace) -> None:
 def fp16_without_gpu(args: argparse.Namespace) -> None:
     """Let ``--fp16`` train on a CPU, where fairseq asks CUDA for a device for the gradients.
 
-    It can go when fairseq makes them where the parameters are.
+    It can go when fairseq allocates them where the parameters are.
     """
     on_cpu = getattr(args, "cpu", False) or not torch.cuda.is_available()
     if getattr(args, "fp16", False) and on_cpu:
         args.fp16_no_flatten_grads = True
-
-
-def _wrap(module: Any, name: str, replacement: Any) -> None:
-    """Replace a function of fairseq's, once, by one that gets it as its first argument."""
-    original = getattr(module, name)
-    if not hasattr(original, "__wrapped__"):
-        replaced = functools.partial(replacement, original)
-        setattr(module, name, functools.update_wrapper(replaced, original))

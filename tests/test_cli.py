@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -24,10 +25,15 @@ def test_commands_without_a_model_import_neither_torch_nor_fairseq(words: list[s
     assert not imported & {"torch", "fairseq", "matplotlib"}
 
 
-def test_alone_it_prints_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 0
+def test_alone_it_lists_all_commands_the_main_ones_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([])
     overview = capsys.readouterr().out
-    assert all(name in overview for name in cli.SUBCOMMANDS)
+    listed = re.findall(r"^    ([a-z0-9-]+)", overview, re.MULTILINE)
+    assert listed[:6] == ["quickstart", "prepare", "train", "run-table", "table", "translate"]
+    assert listed == list(cli.SUBCOMMANDS)
 
 
 def test_an_unknown_option_is_answered_by_the_subcommand(

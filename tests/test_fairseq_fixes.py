@@ -6,34 +6,28 @@ Where fairseq has mended a bug itself, the test says which fix to remove.
 from __future__ import annotations
 
 import argparse
-import logging
 import os
-import re
+import pickle
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock, Mock
 
-import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
 import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.data import Dictionary, data_utils, indexed_dataset, token_block_dataset
+from fairseq.data import data_utils
 from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.fp16_optimizer import FP16Optimizer
-from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf
 
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.build import build, make_task
-from tests.fixtures import checkpoints
-from tests.fixtures.models import make_model
-from tests.fixtures.processes import python
 
 
 @pytest.mark.parametrize("fixed_shapes", [None, np.array([[2, 10], [3, 20]])])
@@ -70,38 +64,25 @@ class Payload:
 
 
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
-    torch.save(
-        {"model": {}, "cfg": None, "payload": Payload(tmp_path / "ran")}, tmp_path / "bad.pt"
-    )
+    path, trace = tmp_path / "bad.pt", tmp_path / "ran"
+    torch.save({"model": {}, "cfg": None, "payload": Payload(trace)}, path)
     with pytest.raises(SystemExit, match=r"bad.pt holds pickled objects other than") as caught:
-        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "bad.pt"))
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "ran").exists()
-
-
-def test_a_whole_checkpoint_that_fairseq_cannot_load_is_not_called_damaged(tmp_path: Path) -> None:
-    """Such as one from which a part was taken to make it smaller."""
-    path = checkpoints.save(tmp_path / "small.pt", make_model(attention="mha"), attention="mha")
-    state = torch.load(path)
-    del state["optimizer_history"]
-    torch.save(state, path)
-    with pytest.raises(SystemExit, match=r"cannot load .*small.pt, which is whole: KeyError"):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert "\n" not in str(caught.value)
+    assert not trace.exists()
 
 
 def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
-    from omegaconf import OmegaConf  # noqa: F401 - what fairseq makes of "cfg"
-
-    torch.save(
-        {"model": {}, "args": argparse.Namespace(arch="transformer"), "cfg": None},
-        tmp_path / "stock.pt",
-    )
-    assert torch.load(tmp_path / "stock.pt")["args"].arch == "transformer"
-    script = "import sys; from fairseq import checkpoint_utils as c; c.load_checkpoint_to_cpu"
-    without = python(f"{script}(sys.argv[1])", tmp_path / "stock.pt")
-    assert "UnpicklingError" in without.stderr, (
-        "fairseq loads its own checkpoints again: remove _load_checkpoints_safely's safe globals"
-    )
+    path, args = str(tmp_path / "stock.pt"), argparse.Namespace(arch="transformer")
+    torch.save({"model": {}, "args": args, "cfg": None}, path)
+    assert torch.load(path)["args"].arch == "transformer"
+    allowed = torch.serialization.get_safe_globals()
+    torch.serialization.clear_safe_globals()
+    try:
+        with pytest.raises(pickle.UnpicklingError):  # else: remove add_safe_globals
+            checkpoint_utils.load_checkpoint_to_cpu.__wrapped__(path)
+    finally:
+        torch.serialization.add_safe_globals(allowed)
 
 
 @pytest.mark.parametrize(
@@ -110,95 +91,56 @@ def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:
 def test_a_checkpoint_at_an_epochs_end_has_its_number(
     tmp_path: Path, updates: int, ends: bool, numbered: bool
 ) -> None:
-    """fairseq's function is called with a trainer that only writes a file, with the fix or not."""
-    written = {}
-    for folder, save in (
-        ("with", checkpoint_utils.save_checkpoint),
-        ("without", checkpoint_utils.save_checkpoint.__wrapped__),
-    ):
+    """fairseq's function with a trainer that only notes names, with the fix and without."""
+    with_fix = checkpoint_utils.save_checkpoint
+    names = []
+    for save in (with_fix, with_fix.__wrapped__):
         cfg = OmegaConf.structured(
-            CheckpointConfig(save_dir=str(tmp_path / folder), save_interval_updates=10)
+            CheckpointConfig(save_dir=str(tmp_path), save_interval_updates=10)
         )
         cfg.no_epoch_checkpoints = True
-        trainer = FakeTrainer(updates)
-        save(cfg, trainer, FakeIterator(ends), None)
-        written[folder] = Path(trainer.first).name
-    names = {
-        folder: {path.name for path in (tmp_path / folder).iterdir()} - {"checkpoint_best.pt"}
-        for folder in ("with", "without")
-    }
-    last, number = "checkpoint_last.pt", f"checkpoint_3_{updates}.pt"
-    assert names["with"] == ({last, number} if numbered else {last})
-    assert written["with"] == (number if numbered else last), "a kill may leave the first one only"
-    if ends:
-        assert names["without"] == {last}, (
-            "fairseq numbers checkpoints at an epoch's end now: remove this fix"
-        )
+        trainer, iterator = MagicMock(checkpoint_suffix="", data_parallel_rank=0), MagicMock()
+        trainer.get_num_updates.return_value = updates
+        trainer.save_checkpoint.side_effect = _touch
+        iterator.epoch, iterator.end_of_epoch.return_value = 3, ends
+        save(cfg, trainer, iterator, None)
+        names.append({path.name for path in tmp_path.iterdir()} - {"checkpoint_best.pt"})
+        first = Path(trainer.save_checkpoint.call_args_list[0].args[0]).name
+        if save is with_fix:
+            number = f"checkpoint_3_{updates}.pt"
+            assert (number in names[0]) == (first == number) == numbered, (
+                "a kill may leave the first"
+            )
+        for path in tmp_path.iterdir():
+            path.unlink()
+    assert "checkpoint_last.pt" in names[0]
+    assert not ends or names[1] == {"checkpoint_last.pt"}, (
+        "fairseq numbers checkpoints at an epoch's end now: remove this fix"
+    )
 
 
-class FakeTrainer:
-    """What ``save_checkpoint`` asks of a trainer."""
-
-    task = None
-    data_parallel_rank = 0
-    checkpoint_suffix = ""
-    should_save_checkpoint_on_current_rank = True
-
-    def __init__(self, updates: int) -> None:
-        self.updates = updates
-        self.first = ""
-
-    def get_num_updates(self) -> int:
-        return self.updates
-
-    def consolidate_optimizer(self) -> None:
-        pass
-
-    def save_checkpoint(self, filename: str, extra_state: object) -> str:
-        Path(filename).write_text("weights")
-        self.first = self.first or filename
-        return filename
+def _touch(filename: str, *_: object) -> str:
+    Path(filename).touch()
+    return filename
 
 
-class FakeIterator:
-    """What ``save_checkpoint`` asks of the epoch's iterator."""
-
-    epoch = 3
-
-    def __init__(self, ends: bool) -> None:
-        self.ends = ends
-
-    def end_of_epoch(self) -> bool:
-        return self.ends
-
-    def state_dict(self) -> dict[str, int]:
-        return {}
-
-
-def bf16_trainer(*more: str) -> Trainer:
-    """Of a small model; ``more`` of fairseq-train's words."""
+def bf16_trainer() -> Trainer:
+    """Of a small model."""
     words = ["data", "--arch", "transformer_mhe_tiny", "--optimizer", "adam", "--lr", "0.01"]
     words += ["--share-all-embeddings", "--bf16", "--cpu", "--required-batch-size-multiple", "1"]
-    args = options.parse_args_and_arch(options.get_training_parser(), [*words, *more])
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
     cfg, task = convert_namespace_to_omegaconf(args), make_task(20)
     model = build(cfg.model, task, seed=3)
     return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))
 
 
-def stepped() -> Trainer:
-    """One after a step, ready to be saved."""
-    trainer = bf16_trainer()
-    trainer.optimizer.backward(sum(parameter.sum() for parameter in trainer.model.parameters()))
-    trainer.optimizer.step()
-    trainer.consolidate_optimizer()
-    return trainer
-
-
 def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
     """A step in bf16, saved and loaded with the fix and without: the optimizer's own weights."""
-    first = stepped()
-    extra = {"train_iterator": {"epoch": 1}}
-    first.save_checkpoint(str(tmp_path / "with.pt"), extra)
+    first = bf16_trainer()
+    first.optimizer.backward(sum(parameter.sum() for parameter in first.model.parameters()))
+    first.optimizer.step()
+    first.consolidate_optimizer()
+    first.save_checkpoint(str(tmp_path / "with.pt"), {"train_iterator": {"epoch": 1}})
     saved = read_checkpoint(tmp_path / "with.pt")["model"]
     weight = saved["encoder.layers.0.fc1.weight"]
     assert not torch.equal(weight, weight.bfloat16().float()), "they are not rounded"
@@ -214,41 +156,6 @@ def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
     assert same(again)
     Trainer.load_checkpoint.__wrapped__(without, str(tmp_path / "with.pt"))
     assert not same(without), "fairseq keeps full precision itself: remove _keep_full_precision"
-
-
-@pytest.mark.parametrize(("side", "other"), [("encoder", "decoder"), ("decoder", "encoder")])
-def test_one_side_alone_is_pruned(side: str, other: str) -> None:
-    weights = {f"{s}.layers.{n}.fc1.weight": f"{s} {n}" for s in (side, other) for n in range(3)}
-    weights |= {f"{side}.layer_norm.weight": "norm", f"{other}.embed": "e"}
-    expected = {
-        **{name: what for name, what in weights.items() if not name.startswith(f"{side}.layers")},
-        f"{side}.layers.0.fc1.weight": f"{side} 0",
-        f"{side}.layers.1.fc1.weight": f"{side} 2",
-    }
-
-    def asked() -> argparse.Namespace:
-        return argparse.Namespace(arch="transformer", **{f"{side}_layers_to_keep": "0,2"})
-
-    prune = checkpoint_utils.prune_state_dict
-    assert prune(weights, asked()) == expected
-    assert prune(weights, None) == prune(weights, argparse.Namespace(arch="any")) == weights
-    without = prune.__wrapped__(weights, asked())
-    assert f"{other}.layers.0.fc1.weight" not in without, (
-        "fairseq leaves the other side alone now: remove _keep_layers_of_the_other_side"
-    )
-
-
-def test_a_host_program_can_catch_what_fairseqs_loaders_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only a command of fairseq's is ended by it."""
-    monkeypatch.delitem(sys.modules, "fairseq_cli")
-    for load, names in (
-        (checkpoint_utils.load_checkpoint_to_cpu, str(tmp_path / "none.pt")),
-        (checkpoint_utils.load_model_ensemble_and_task, [str(tmp_path / "none.pt")]),
-    ):
-        with pytest.raises((UserError, OSError), match=r"none\.pt"):
-            load(names)
 
 
 def test_bf16_keeps_the_gpu() -> None:
@@ -269,14 +176,11 @@ def test_fp16_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert args.fp16_no_flatten_grads
     parameters = [torch.nn.Parameter(torch.ones(2, 3, dtype=torch.float16))]
     with monkeypatch.context() as without_gpu:
-        without_gpu.setattr(torch.cuda, "current_device", _no_gpu)
+        no_gpu = Mock(side_effect=RuntimeError("there is no GPU"))
+        without_gpu.setattr(torch.cuda, "current_device", no_gpu)
         FP16Optimizer.build_fp32_params(args, parameters, flatten=False)
         with pytest.raises(RuntimeError, match="no GPU"):  # else: remove fp16_without_gpu
             FP16Optimizer.build_fp32_params(args, parameters, flatten=True)
-
-
-def _no_gpu() -> int:
-    raise RuntimeError("there is no GPU")
 
 
 #: Runs each script in a fork of a process that has loaded torch and sklearn, which take longest;
@@ -316,73 +220,3 @@ def test_logging_is_left_as_it_was_and_nothing_is_printed() -> None:
 def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-c", script, *arguments]
     return subprocess.run(words, capture_output=True, text=True, check=False)
-
-
-def masked_lm_task(folder: Path, symbols: list[str], *words: str) -> MaskedLMTask:
-    """A masked_lm task over 40 lines of all symbols in turn, in blocks of 16."""
-    dictionary = Dictionary()
-    for symbol in symbols:
-        dictionary.add_symbol(symbol)
-    dictionary.save(str(folder / "dict.txt"))
-    builder = indexed_dataset.make_builder(str(folder / "train.bin"), "mmap", vocab_size=100)
-    for _ in range(40):
-        builder.add_item(torch.tensor([*(dictionary.index(s) for s in symbols), dictionary.eos()]))
-    builder.finalize(str(folder / "train.idx"))
-    parser = options.get_training_parser("masked_lm")
-    line = [str(folder), "--task", "masked_lm", "--arch", "roberta_mhe_tiny", *words]
-    line += ["--tokens-per-sample", "16", "--sample-break-mode", "eos", "--batch-size", "8"]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, line))
-    return MaskedLMTask.setup_task(cfg.task)
-
-
-def test_whole_words_are_masked(tmp_path: Path) -> None:
-    pieces = ["▁one", "▁tw", "o", "▁th", "re", "e"]
-    task = masked_lm_task(tmp_path, pieces, "--mask-whole-words", "--mask-prob", "0.4")
-    task.load_dataset("train")
-    dataset = task.dataset("train")
-    masked = [dataset[index]["target"].ne(task.source_dictionary.pad()) for index in range(40)]
-    parts = 0
-    for _, one, tw, o, th, r, ee, _ in (row.tolist() for row in masked):
-        assert tw == o
-        assert th == r == ee
-        parts += one != tw
-    assert parts, "every word was masked, or none"
-    del MaskedLMTask.args
-    with pytest.raises(AttributeError):  # else fairseq has mended it: remove this fix
-        task.load_dataset("train")
-    MaskedLMTask.args = None
-
-
-def test_lines_are_blocks_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = masked_lm_task(tmp_path, ["▁a", "▁b"])  # --sample-break-mode eos
-    task.load_dataset("train")
-    assert len(task.dataset("train")) == 40
-    monkeypatch.setattr(token_block_dataset, "np", np)
-    assert not hasattr(np, "compat")
-    with pytest.raises(AttributeError, match="compat"):  # else numpy or fairseq has mended it
-        task.load_dataset("train")
-
-
-def test_only_modules_that_evaluate_options_have_another_eval() -> None:
-    folder = Path(checkpoint_utils.__file__).parent
-    names = {
-        ".".join(path.relative_to(folder).with_suffix("").parts)
-        for path in folder.rglob("*.py")
-        if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8"))
-    }
-    assert {name for name in names if not name.startswith("examples.")} == set(
-        fairseq_fixes.EVALUATING
-    )
-    evaluate = vars(sys.modules["fairseq.utils"])["eval"]
-    changed = {name for name, module in sys.modules.items() if vars(module).get("eval") is evaluate}
-    assert changed <= {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}
-
-
-def test_biases_that_do_not_exist_are_not_called_shared(caplog: pytest.LogCaptureFixture) -> None:
-    log = logging.getLogger("fairseq.trainer")
-    with caplog.at_level(logging.INFO, logger="fairseq.trainer"):
-        for first, second in (("a.k_proj.bias", "a.v_proj.bias"), ("a.weight", "b.weight")):
-            log.info(f"detected shared parameter: {first} <- {second}")
-    assert [record.getMessage() for record in caplog.records] == [
-        "detected shared parameter: a.weight <- b.weight"
-    ]

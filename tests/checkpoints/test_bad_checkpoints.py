@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import ErrorExit
@@ -91,24 +88,6 @@ def without(part: str) -> Callable[[State], None]:
         state["model"] = {name: w for name, w in state["model"].items() if part not in name}
 
     return change
-
-
-@pytest.mark.parametrize(
-    ("damaged", "content"),
-    [("train.en-de.en.idx", b""), ("train.en-de.de.bin", None), ("dict.de.txt", b"\xff\xfe 1\n")],
-)
-def test_damaged_data_are_named(
-    damaged: str, content: bytes | None, data: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(data, tmp_path / "data")
-    (tmp_path / "data" / damaged).unlink()
-    if content is not None:
-        (tmp_path / "data" / damaged).write_bytes(content)
-    config = TranslationConfig(data=str(tmp_path / "data"), source_lang="en", target_lang="de")
-    config.dataset_impl, config.required_seq_len_multiple = None, 1
-    with pytest.raises(ErrorExit, match="prepare the data again") as refused:
-        TranslationTask.setup_task(config).load_dataset("train")
-    assert damaged.removesuffix(".idx").removesuffix(".bin") in str(refused.value)
 
 
 #: How a checkpoint is changed -> what the line says then.

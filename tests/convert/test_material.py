@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from fairseq_mhe.convert.material import (
     text_batches,
 )
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
-from fairseq_mhe.prepare.data_folder import DataFolder, load_task, open_data, open_text
+from fairseq_mhe.prepare.data_folder import load_task, open_data, open_text
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.report.attention_map import encode, language_map
 from tests.checkpoints.test_language_checkpoints import save_language_model
@@ -165,15 +164,6 @@ def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
     made = batches(task, "test", pairs)
     assert sorted(i for batch in made for i in batch["id"].tolist()) == list(range(20))
     assert len(sentence_pairs(task, "valid", 10_000, make_model())) == SENTENCES
-
-
-def test_a_damaged_dictionary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Another test of this process may have imported fairseq's commands, which exit instead.
-    monkeypatch.delitem(sys.modules, "fairseq_cli", raising=False)
-    for lang in ("en", "de"):
-        (tmp_path / f"dict.{lang}.txt").write_text("no count\n")
-    with pytest.raises(UserError, match="cannot read"):
-        load_task(DataFolder(tmp_path, ("en", "de")))
 
 
 def test_a_split_that_is_not_there(data: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +62,11 @@ def test_a_folder_without_a_description_is_no_bundle(tmp_path: Path) -> None:
         open_bundle(tmp_path)
 
 
-def test_damaged_weights_are_refused_in_one_line(
-    exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Another test of this process may have imported fairseq's commands, which exit instead.
-    monkeypatch.delitem(sys.modules, "fairseq_cli", raising=False)
+def test_damaged_weights_are_refused_in_one_line(exported: Path, tmp_path: Path) -> None:
     from fairseq_mhe.deploy.translator import Translator
 
     damaged = Path(shutil.copytree(exported, tmp_path / "damaged"))
     whole = (damaged / "model.safetensors").read_bytes()
     (damaged / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match=r"damaged cannot be read .*get the bundle again"):
-        Translator.load(damaged)
-    (damaged / "dict.de.txt").unlink()
-    (damaged / "model.safetensors").write_bytes(whole)
-    with pytest.raises(UserError, match=r"cannot read .*dict\.de\.txt"):
         Translator.load(damaged)

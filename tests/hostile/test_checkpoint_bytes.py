@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-import fairseq_cli  # noqa: F401 - as in its commands, which our errors end in one line
 import pytest
 import torch
 from fairseq import checkpoint_utils

@@ -4,18 +4,14 @@ data is read.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 from fairseq import options
 
 import fairseq_mhe
-from fairseq_mhe.common.errors import ErrorExit, UserError
-from tests.fixtures.processes import PYTHON
+from tests.fixtures.processes import fairseq
 
-USER_DIR = Path(fairseq_mhe.__file__).parent
 #: A data folder that is not there: whoever looked for it would fail in another way.
 NO_DATA = "/no such folder/bin"
 
@@ -62,12 +58,6 @@ def test_bad_options_stop_the_parser_in_one_line(words: str, message: str) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_an_option_of_ours_for_an_architecture_of_fairseqs() -> None:
-    words = [NO_DATA, "--arch", "transformer", "--attention", "mhe_mul"]
-    with pytest.raises((ErrorExit, UserError), match="--attention needs an architecture of"):
-        options.parse_args_and_arch(options.get_training_parser(), input_args=words)
-
-
 @pytest.mark.parametrize("words", GOOD)
 def test_options_at_their_limits_are_accepted(words: str) -> None:
     parse(words)
@@ -76,16 +66,10 @@ def test_options_at_their_limits_are_accepted(words: str) -> None:
 def test_fairseq_train_itself() -> None:
     """The real command: one line, a failing exit status, nothing about the data, no traceback."""
     words, message = BAD[0]
-    command = [PYTHON, "-m", "fairseq_cli.train", NO_DATA, "--user-dir", str(USER_DIR)]
-    done = subprocess.run(
-        [*command, "--arch", "transformer_mhe_base", *words.split()],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        timeout=120,
-        check=False,
-    )
+    user_dir = str(Path(fairseq_mhe.__file__).parent)
+    line = ["--user-dir", user_dir, "--arch", "transformer_mhe_base", *words.split()]
+    done = fairseq("train", NO_DATA, *line)
     assert done.returncode != 0
-    (line,) = [line for line in done.stderr.split("\n") if line]
-    assert line.startswith(f"fairseq-mhe: error: {message}")
+    assert done.stderr.strip().startswith(f"fairseq-mhe: error: {message}")
+    assert done.stderr.count("\n") == 1
     assert NO_DATA not in done.stdout
