@@ -121,7 +121,7 @@ def _translate(
         source, target = translator.languages
         say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
     done = 0
-    chunks = _arriving(_lines(paths, 1)) if total is None else _of_size(_lines(paths, 1000), CHUNK)
+    chunks = _arriving(_lines(paths)) if total is None else _of_size(_lines(paths), CHUNK)
     is_shown = total is not None and total > CHUNK // 10 and not stream.isatty()
     with Board("lines") if is_shown else contextlib.nullcontext() as board:
         for chunk in chunks:
@@ -154,9 +154,9 @@ def _rows(number: int, translations: list[Translation], nbest: int | None) -> It
         yield f"{number}\t{each.score:.4f}\t{each.text}\n" if nbest else f"{each.text}\n"
 
 
-def _lines(paths: Iterable[Path], at_once: int) -> Iterator[Line]:
+def _lines(paths: Iterable[Path]) -> Iterator[Line]:
     for path in paths:
-        for number, text in enumerate(read_lines(path, at_once), 1):
+        for number, text in enumerate(read_lines(path), 1):
             yield Line(path, number, text)
 
 

@@ -1,7 +1,7 @@
 """The form that fairseq-train reads, with one dictionary for all languages.
 
-In place of fairseq-preprocess, at 7.5 times its speed (CPU time, 200,000 lines); a test
-holds each file equal to its.
+It replaces fairseq-preprocess, which takes 7.5 times as long (CPU time, 200,000 lines); a test
+compares all files with those of fairseq-preprocess.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from fairseq_mhe.prepare.text import Piece, text_pieces
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
+
+    Numbers = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK_BYTES = 1 << 21
 # Not an argument of `_number_text`: forked processes have it without its being sent to them.
@@ -44,15 +46,16 @@ def binarise(
 
     out.mkdir()
     dictionary = Dictionary()
-    counted = [text for text in texts.values() if text.stem == "train"]
-    for word, count in count_words(counted, workers).items():
+    train = [text for text in texts.values() if text.stem == "train"]
+    for word, count in count_words(train, workers).items():
         dictionary.add_symbol(word, count)
     dictionary.finalize()
     for name in dictionaries:
         dictionary.save(str(out / name))
-    lines = [f"{len(dictionary)} types"]
-    lines += [binarise_with(dictionary, text, out / name, workers) for name, text in texts.items()]
-    write_text(log, "".join(f"{line}\n" for line in lines))
+    lines = [f"{len(dictionary)} types\n"]
+    for name, text in texts.items():
+        lines.append(f"{binarise_with(dictionary, text, out / name, workers)}\n")
+    write_text(log, "".join(lines))
     return len(dictionary) - dictionary.nspecial
 
 
@@ -62,37 +65,30 @@ def binarise_with(dictionary: Dictionary, text: Path, prefix: Path, workers: int
     Returns:
         How many lines, tokens and unknown tokens there are.
     """
-    from fairseq.data.indexed_dataset import (
-        MMapIndexedDataset,
-        best_fitting_int_dtype,
-        data_file_path,
-        index_file_path,
-    )
+    from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 
     global _dictionary
     _dictionary = dictionary
     dtype = best_fitting_int_dtype(len(dictionary))
+    number = partial(_number_text, dtype=dtype)
     lengths: list[int] = []
     unknown = 0
-    with Path(data_file_path(str(prefix))).open("wb") as data:
-        number = partial(_number_text, dtype=dtype)
+    with Path(f"{prefix}.bin").open("wb") as data:
         for numbers, line_lengths in ordered_map(number, text_pieces(text, BLOCK_BYTES), workers):
             data.write(numbers.tobytes())
             lengths += line_lengths
             unknown += int(np.count_nonzero(numbers == dictionary.unk()))
-    with MMapIndexedDataset.Index.writer(index_file_path(str(prefix)), dtype) as index:
+    with MMapIndexedDataset.Index.writer(f"{prefix}.idx", dtype) as index:
         index.write(lengths)
     return f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown"
 
 
-def _number_text(
-    piece: Piece, dtype: type[np.integer[Any]]
-) -> tuple[np.ndarray[Any, np.dtype[Any]], list[int]]:
+def _number_text(piece: Piece, dtype: type[np.integer[Any]]) -> tuple[Numbers, list[int]]:
     """The numbers of whole lines one after another, and how many each line has."""
     known, unknown, end = _dictionary.indices, _dictionary.unk(), _dictionary.eos()
     numbers: list[int] = []
     lengths: list[int] = []
-    for line in piece.read().removesuffix("\n").split("\n"):
+    for line in piece.lines():
         words = line.split()
         numbers.extend(map(known.get, words, repeat(unknown)))
         numbers.append(end)

@@ -1,8 +1,9 @@
 """What to prepare and how, checked before anything is written."""
 
+import math
 import re
 from argparse import ArgumentTypeError
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,13 @@ from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
-from fairseq_mhe.prepare.text import SUFFIXES, ZSTD, existing_text, side_path
+from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
 
 SPLITS = ("train", "valid", "test")
 ORIGINAL = "original"  # folder of the output for what the scripts of known corpora fetch
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _MIN_HOLD_OUT = 3  # valid, test and at least one pair for train
-_TEXT = "PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, .gz, .xz or .bz2"
 #: Split -> its corpora, each the files of both sides, or the one file that has both.
 Inputs = dict[str, list[tuple[Path, ...]]]
 
@@ -31,29 +31,21 @@ def vocabulary(default: int) -> Any:
     return option(default, help, type=positive, metavar="N")
 
 
-def percent(text: str) -> float:
-    """A number from 0 to 100."""
-    value = number(text)
-    if not 0 <= value <= 100:
-        raise ArgumentTypeError(f"{text!r} is no percentage from 0 to 100")
-    return value
+def between(least: float, most: float) -> Callable[[str], float]:
+    """The type of an option: a number from ``least`` to ``most``."""
 
+    def convert(text: str) -> float:
+        value = number(text)
+        if not least <= value <= most:
+            raise ArgumentTypeError(f"{text!r} is no number from {least} to {most}")
+        return value
 
-def ratio(text: str) -> float:
-    """A number of 1 or more."""
-    value = number(text)
-    if value < 1:
-        raise ArgumentTypeError(f"{text!r} is no ratio of 1 or more")
-    return value
+    return convert
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubwordOptions:
-    """The options of subwords, which every corpus has.
-
-    ``vocab_size`` is the number of merges for BPE (as "32K BPE" means) and of pieces for
-    SentencePiece. ``workers`` has no influence on the result.
-    """
+    """The options of subwords, which every corpus has."""
 
     subword: str = option(
         "",
@@ -84,37 +76,95 @@ class PairOptions(SubwordOptions):
         choices=TOKENIZERS,
     )
     max_dropped: float = option(
-        50.0, "refuse if cleaning drops more than X%% of a text's pairs", type=percent, metavar="X"
+        50.0,
+        "refuse if cleaning drops more than X%% of a text's pairs",
+        type=between(0, 100),
+        metavar="X",
     )
 
 
-@dataclass(frozen=True)
-class PrepareConfig(PairOptions):
+@dataclass(frozen=True, kw_only=True)
+class Splits:
+    """Train, valid and test text, of which the latter may be held out of train."""
+
+    train: tuple[Path, ...] = option(
+        MISSING,
+        "training text, plain, .gz, .xz or .bz2; several are joined",
+        type=Path,
+        nargs="+",
+        metavar="TEXT",
+    )
+    valid: Path | None = option(None, "valid text, in the same forms", type=Path, metavar="TEXT")
+    test: Path | None = option(None, "test text, in the same forms", type=Path, metavar="TEXT")
+    hold_out: int | None = option(
+        None,
+        "without --valid: every Nth clean pair (or document) of train is valid; without --test: "
+        "the one after it is test",
+        type=int,
+        metavar="N",
+    )
+    out: Path = option(None, "folder to make", type=Path, required=True, metavar="DATA")
+
+    def texts(self) -> dict[str, tuple[Path, ...]]:
+        """Split -> its texts, if any is named."""
+        others = {"valid": self.valid, "test": self.test}
+        return {"train": self.train} | {name: (path,) for name, path in others.items() if path}
+
+    @property
+    def held_out(self) -> dict[str, int]:
+        """Split without a text -> its place in every ``hold_out`` parts of train."""
+        given = self.texts()
+        return {split: place for place, split in enumerate(SPLITS[1:]) if split not in given}
+
+    def split_of(self, number: int) -> str:
+        """The split of a part of train."""
+        if self.hold_out:
+            for split, place in self.held_out.items():
+                if number % self.hold_out == place:
+                    return split
+        return "train"
+
+    def check_splits(self, part: str) -> None:
+        """See that each split has a text, or is held out of train, and not both.
+
+        ``part``: what is held out ("train pair").
+
+        Raises:
+            UserError: a split has no text, nothing is to be held out, or fairseq cannot read
+                ``out``.
+        """
+        no_colon(self.out.resolve())
+        if self.held_out and (self.hold_out or 0) < _MIN_HOLD_OUT:
+            raise UserError(
+                f"no text for {' and '.join(self.held_out)} is named; name one, or hold out every "
+                f"Nth {part}, N at least {_MIN_HOLD_OUT}"
+            )
+        if self.hold_out is not None and not self.held_out:
+            raise UserError("valid and test text are both named: leave --hold-out away")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareConfig(PairOptions, Splits):
     """What to prepare, and how.
 
-    ``train`` (one or more corpora, joined), ``valid`` and ``test`` are prefixes: PREFIX.LANG is a
-    side's file, plain or compressed; or they are files with both sides, NAME.tsv. With ``hold_out``
-    N, every Nth clean train pair becomes valid if ``valid`` is None, and the pair after it test if
-    ``test`` is None. Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to
-    ``max_ratio`` times as many on one side as on the other (None: any); valid and test pairs are
-    dropped only if a side is empty or too long. Without a tokeniser, and for languages without
-    spaces, characters count: up to eight for a token, and compared with the usual ratio of the
-    text. ``punctuation``: quotes, dashes and the like are written in one way in the model's text;
-    the plain text keeps them, since translations are scored against it. ``lowercase`` changes both.
+    Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to ``max_ratio`` times
+    as many on one side as on the other (None: any); valid and test pairs are dropped only if a side
+    is empty or too long. Without a tokeniser, and for languages without spaces, characters count:
+    up to eight for a token, and compared with the usual ratio of the text. ``punctuation`` changes
+    the model's text only, since translations are scored against the plain text; ``lowercase``
+    changes both.
     """
 
     train: tuple[Path, ...] = option(
         MISSING,
-        f"training text: {_TEXT}; several are joined",
+        "training text: PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, "
+        ".gz, .xz or .bz2; several are joined",
         type=Path,
         nargs="+",
-        metavar="PREFIX",
+        metavar="TEXT",
     )
-    valid: Path | None = option(None, "valid text, in the same forms", type=Path, metavar="PREFIX")
-    test: Path | None = option(None, "test text, in the same forms", type=Path, metavar="PREFIX")
     source_lang: str = option("", "source language, as en", required=True, metavar="LANG")
     target_lang: str = option("", "target language, as de", required=True, metavar="LANG")
-    out: Path = option(None, "folder to make", type=Path, required=True, metavar="DATA")
     max_tokens: int = option(
         250,
         "drop pairs with a side of more than N tokens (without tokens: 8 N characters)",
@@ -124,25 +174,23 @@ class PrepareConfig(PairOptions):
     max_ratio: float | None = option(
         1.5,
         "drop train pairs with over X times as many tokens on one side as on the other",
-        type=ratio,
+        type=between(1, math.inf),
         metavar="X",
     )
     punctuation: bool = option(
         False, "write quotes, dashes and spaces around punctuation in one way, for the model"
     )
     lowercase: bool = option(False, "everything in small letters")
-    hold_out: int | None = option(
-        None,
-        "without --valid: every Nth clean training pair is valid; without --test: the pair after "
-        "it is test",
-        type=int,
-        metavar="N",
-    )
 
     @property
     def langs(self) -> tuple[str, str]:
         """Source and target."""
         return self.source_lang, self.target_lang
+
+    @property
+    def unspaced(self) -> bool:
+        """Whether a language has no spaces between words."""
+        return not all(map(has_spaces, self.langs))
 
     @property
     def counts_characters(self) -> bool:
@@ -154,24 +202,6 @@ class PrepareConfig(PairOptions):
         """The folder of the text that subwords are made of: the plain text, if nothing changes."""
         return "raw" if self.tokenizer == "none" and not self.punctuation else "tokenised"
 
-    @property
-    def unspaced(self) -> bool:
-        """Whether a language has no spaces between words."""
-        return not all(map(has_spaces, self.langs))
-
-    def prefixes(self, split: str) -> tuple[Path, ...]:
-        """The prefixes of a split's text."""
-        if split == "train":
-            return self.train
-        path = self.valid if split == "valid" else self.test
-        return () if path is None else (path,)
-
-    @property
-    def held_out(self) -> dict[str, int]:
-        """Split without a text -> its place in every ``hold_out`` train pairs."""
-        places = {"valid": 0, "test": 1}
-        return {split: place for split, place in places.items() if not self.prefixes(split)}
-
 
 def check(config: PrepareConfig) -> None:
     """Refuse options that cannot work, before anything is written.
@@ -179,8 +209,7 @@ def check(config: PrepareConfig) -> None:
     Raises:
         UserError: an option is wrong.
     """
-    no_colon(config.out.resolve())
-    check_hold_out(config.held_out, config.hold_out, "train pair")
+    config.check_splits("train pair")
     if config.source_lang == config.target_lang:
         raise UserError(
             f"source and target language are both {config.source_lang!r}; they must differ"
@@ -207,38 +236,22 @@ def with_defaults(config: PrepareConfig) -> PrepareConfig:
     return replace(config, tokenizer=tokenizer, subword=subword)
 
 
-def check_hold_out(held_out: Collection[str], hold_out: int | None, part: str) -> None:
-    """See that each split has a text, or is held out of train, and not both.
-
-    Args:
-        held_out: the splits without a text.
-        hold_out: every so many parts of train are held out.
-        part: "train pair", say.
-
-    Raises:
-        UserError: a split has no text, or nothing is to be held out.
-    """
-    if held_out and (hold_out is None or hold_out < _MIN_HOLD_OUT):
-        raise UserError(
-            f"no text for {' and '.join(held_out)} is named; name one, or hold out every "
-            f"Nth {part}, N at least {_MIN_HOLD_OUT}"
-        )
-    if hold_out is not None and not held_out:
-        raise UserError("valid and test text are both named: leave --hold-out away")
-
-
 def input_files(config: PrepareConfig) -> Inputs:
     """The files that ``config`` names.
 
     Raises:
         UserError: a file is missing, empty, or would be overwritten.
     """
+    tables = tuple(f".tsv{suffix}" for suffix in SUFFIXES)
     files: Inputs = {}
-    for split in SPLITS:
-        for prefix in config.prefixes(split):
-            sides = _corpus_files(prefix, config.langs)
-            files.setdefault(split, []).append(sides)
-            for path in sides:
+    for split, prefixes in config.texts().items():
+        for prefix in prefixes:
+            if prefix.name.endswith(tables):
+                paths: tuple[Path, ...] = (existing_text(prefix),)
+            else:
+                paths = tuple(side_path(prefix, lang) for lang in config.langs)
+            files.setdefault(split, []).append(paths)
+            for path in paths:
                 check_outside(path, config.out)
     return files
 
@@ -252,10 +265,3 @@ def check_outside(path: Path, out: Path) -> None:
     inside, folder = path.resolve(), out.resolve()
     if inside.is_relative_to(folder) and not inside.is_relative_to(folder / ORIGINAL):
         raise UserError(f"{path} lies inside the output folder {out}; choose another --out")
-
-
-def _corpus_files(prefix: Path, langs: tuple[str, str]) -> tuple[Path, ...]:
-    """Both sides of a corpus, or the one file with tabs that has both."""
-    if any(prefix.name.endswith(f".tsv{suffix}") for suffix in (*SUFFIXES, ZSTD)):
-        return (existing_text(prefix),)
-    return tuple(side_path(prefix, lang) for lang in langs)

@@ -4,6 +4,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, read_json, sha256_of_all, write_json
 from fairseq_mhe.common.folder_version import FOLDER_VERSION, check_folder_version
 from fairseq_mhe.common.steps import WORK_PREFIX, only_one
+from fairseq_mhe.prepare.progress import Report, silent
 
 MANIFEST = "manifest.json"
-_PREPARE_AGAIN = "prepare it again, into a new folder"
 #: The "form" of a manifest; that of parallel text has none.
 TEXT, TASK = "text", "task"
 #: The heading of a folder of files as they are published.
@@ -33,21 +34,17 @@ def read_manifest(data: Path) -> dict[str, Any]:
     """The manifest of a prepared data folder.
 
     Raises:
-        UserError: the manifest is missing, damaged, of another version, or names files outside of
-            the folder, which a repeated step would delete.
+        UserError: the manifest is missing, damaged or of another version.
     """
     path = data / MANIFEST
     if not path.exists():
         raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare")
     manifest: dict[str, Any] = read_json(path)
-    check_folder_version(data, manifest, _PREPARE_AGAIN)
-    for step in manifest["steps"].values():
-        for name in map(Path, step["files"]):
-            if name.is_absolute() or ".." in name.parts:
-                raise UserError(f"{path} names {name}, outside of its folder: {_PREPARE_AGAIN}")
+    check_folder_version(data, manifest, "prepare it again, into a new folder")
     return manifest
 
 
+@dataclass
 class Manifest:
     """The steps of a data folder under construction; open it with `open_manifest`.
 
@@ -55,34 +52,15 @@ class Manifest:
     sizes and SHA-256.
     """
 
-    def __init__(self, folder: Path, heading: Mapping[str, Any], workers: int = 1) -> None:
-        """``heading``: the manifest's keys above its steps; ``workers``: cores that hash files.
-
-        Raises:
-            UserError: the folder holds something of another form, which would be overwritten.
-        """
-        self.folder = folder
-        self._workers = workers
-        steps: dict[str, Any] = {}
-        if (folder / MANIFEST).exists():
-            before = read_manifest(folder)
-            form, steps = before.get("form"), before["steps"]
-            if form != heading.get("form"):
-                raise UserError(f"{folder} holds {CONTENT.get(form, form)}: name another --out")
-        version = {"folder_version": FOLDER_VERSION}
-        self.content = {**version, "state": "unfinished", **heading, "steps": steps}
+    folder: Path
+    content: dict[str, Any]
+    workers: int
+    report: Report
 
     def checksums(self, step: str, folder: str = "") -> dict[str, str]:
-        """File -> SHA-256 of what ``step`` has made in ``folder``."""
-        return {name: entry["sha256"] for name, entry in self._files(step, folder).items()}
-
-    def size(self, step: str, folder: str = "") -> int:
-        """The bytes of what ``step`` has made in ``folder``."""
-        return sum(entry["bytes"] for entry in self._files(step, folder).values())
-
-    def _files(self, step: str, folder: str = "") -> dict[str, dict[str, Any]]:
+        """File -> SHA-256 of what ``step`` has written in ``folder``."""
         files = self.content["steps"][step]["files"]
-        return {name: entry for name, entry in files.items() if name.startswith(folder)}
+        return {name: entry["sha256"] for name, entry in files.items() if name.startswith(folder)}
 
     def run(
         self,
@@ -90,6 +68,7 @@ class Manifest:
         made_from: Mapping[str, Any],
         action: Callable[[Path], Counts],
         room: float = 0,
+        total: int | None = None,
     ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
@@ -100,15 +79,20 @@ class Manifest:
             action: writes files under the folder that it is given, which move to the same paths in
                 the data folder when it returns the step's counts.
             room: the bytes that it will write, roughly.
+            total: lines, for the report of beginning and end.
 
         Raises:
             UserError: the disk has less room.
         """
+        if total is not None:
+            self.report(step, 0, total)
         if not self._done(step, made_from):
             check_room(self.folder, int(room), f"step {step!r}")
             with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
                 counts = action(Path(work))
                 self._finish(step, made_from, counts, Path(work))
+        if total is not None:
+            self.report(step, total, total)
         result: Counts = self.content["steps"][step]["counts"]
         return result
 
@@ -117,7 +101,7 @@ class Manifest:
         record = self.content["steps"].get(step)
         if record is None or record["made_from"] != made_from:
             return False
-        for name, entry in self._files(step).items():
+        for name, entry in record["files"].items():
             path = self.folder / name
             if not path.is_file() or path.stat().st_size != entry["bytes"]:
                 return False
@@ -125,12 +109,10 @@ class Manifest:
 
     def _finish(self, step: str, made_from: Mapping[str, Any], counts: Counts, work: Path) -> None:
         """Move the files of a step to their places and record them."""
-        checksums = sha256_of_all(
-            [path for path in work.rglob("*") if path.is_file()], self._workers
-        )
+        paths = sorted(path for path in work.rglob("*") if path.is_file())
         files = {
             str(path.relative_to(work)): {"bytes": path.stat().st_size, "sha256": checksum}
-            for path, checksum in sorted(checksums.items())
+            for path, checksum in sha256_of_all(paths, self.workers).items()
         }
         # The old record goes first: killed while files are moved, the step counts as not done.
         stale = self.content["steps"].pop(step, {"files": {}})
@@ -152,20 +134,38 @@ class Manifest:
         """Write the manifest, unless the file is the same already."""
         self.content["state"] = state
         path = self.folder / MANIFEST
-        if not path.exists() or read_manifest(self.folder) != self.content:
+        if not path.exists() or read_json(path) != self.content:
             write_json(path, self.content)
 
 
 @contextlib.contextmanager
-def open_manifest(data: Path, heading: Mapping[str, Any], workers: int = 1) -> Iterator[Manifest]:
-    """Make or reopen the data folder, for one process at a time; ``workers`` as `Manifest`'s.
+def open_manifest(
+    data: Path, heading: Mapping[str, Any], workers: int = 1, report: Report = silent
+) -> Iterator[Manifest]:
+    """Make or reopen the data folder, for one process at a time.
+
+    Args:
+        data: the folder.
+        heading: the manifest's keys above its steps.
+        workers: processes for the steps, and cores that hash files.
+        report: called with the progress.
 
     Raises:
-        UserError: the folder cannot be written, the disk is full, or another process is at work.
+        UserError: the folder holds something of another form, cannot be written, the disk is full,
+            or another process is at work.
     """
     try:
         with only_one(data):
-            yield Manifest(data, heading, workers)
+            steps: dict[str, Any] = {}
+            if (data / MANIFEST).exists():
+                before = read_manifest(data)
+                steps = before["steps"]
+                if before.get("form") != heading.get("form"):
+                    raise UserError(
+                        f"{data} holds {CONTENT[before.get('form')]}: name another --out"
+                    )
+            top = {"folder_version": FOLDER_VERSION, "state": "unfinished"}
+            yield Manifest(data, {**top, **heading, "steps": steps}, workers, report)
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or data}: {error.strerror or error}"

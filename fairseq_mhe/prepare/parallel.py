@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def _leave_with_parent() -> None:
+def _end_with_parent() -> None:
     """In a worker: leave Ctrl-C to the parent, and end when the parent has been killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_after_parent, daemon=True).start()
@@ -35,27 +35,24 @@ def ordered_map(
 ) -> Iterator[Result]:
     """``function`` of every item, in order, computed by ``workers`` processes.
 
-    One, or one item: by this process.
-
-    At most ``2 * workers`` items are under way, so that a corpus larger than the memory streams
-    through.
+    A single item, or one worker, needs no process. At most ``2 * workers`` items are under way, so
+    that a corpus larger than the memory streams through.
 
     Raises:
         UserError: a process was killed, as the system does when memory runs out.
     """
     items = iter(items)
     first = list(islice(items, 2))
-    if workers == 1 or len(first) < 2:  # processes would take longer to start
-        yield from map(function, chain(first, items))
+    items = chain(first, items)
+    if workers == 1 or len(first) < 2:
+        yield from map(function, items)
         return
-    # Forked: importing torch and fairseq again in each process would take longer than a small
-    # corpus does.
-    executor = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("fork"), initializer=_leave_with_parent
-    )
+    # Forked: to import torch and fairseq in each process takes longer than a small corpus does.
+    fork = multiprocessing.get_context("fork")
+    executor = ProcessPoolExecutor(workers, mp_context=fork, initializer=_end_with_parent)
     pending: deque[Future[Result]] = deque()
     try:
-        for item in chain(first, items):
+        for item in items:
             pending.append(executor.submit(function, item))
             if len(pending) > 2 * workers:
                 yield pending.popleft().result()

@@ -1,10 +1,9 @@
 """The steps that all text shares: learn subwords, segment the text, make it binary."""
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare import subword
@@ -12,14 +11,11 @@ from fairseq_mhe.prepare.binarise import binarise
 from fairseq_mhe.prepare.config import SubwordOptions
 from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.progress import Report
-from fairseq_mhe.prepare.subword import SubwordModel
+from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
 from fairseq_mhe.prepare.text import read_lines, text_pieces
 
 SEGMENT_BYTES = 1 << 20
-# Bytes that a step writes for each byte that it reads, with some to spare: ids have two bytes where
-# subwords have about five.
-_ROOM = {"segment": 1.6, "binarise": 1.0}
+_ROOM = 1.6  # bytes that a step writes for each byte that it reads, with some to spare
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -28,97 +24,109 @@ def versions(*packages: str) -> dict[str, str]:
     return {"python": platform.python_version(), **installed(packages)}
 
 
-def _subword_version(manifest: Manifest, kind: str) -> dict[str, str]:
-    """The package that learns and applies subwords of a kind, and its version."""
-    package = "sentencepiece" if kind == "sentencepiece" else "subword-nmt"
-    return {package: manifest.content["versions"][package]}
+def make_subwords(
+    manifest: Manifest,
+    options: SubwordOptions,
+    texts: Mapping[str, str],
+    dictionaries: Iterable[str],
+    lines: Mapping[str, int],
+    most: int | None = None,
+) -> None:
+    """Learn subwords of the clean train texts, segment all texts, and make them binary.
+
+    Args:
+        manifest: that of the folder, after its step "clean".
+        options: of subwords.
+        texts: fairseq's name of each text -> its clean file in the data folder (raw/train.en).
+        dictionaries: names of the dictionary's files.
+        lines: split -> the lines of each of its texts.
+        most: subwords of a line; longer ones are split.
+    """
+    model = _learn(manifest, options, texts.values(), lines["train"])
+    _segment(manifest, model, texts.values(), lines, most)
+    segmented = {name: f"subword/{Path(text).name}" for name, text in texts.items()}
+    make_binary(manifest, segmented, dictionaries)
 
 
-def learn(
-    manifest: Manifest, options: SubwordOptions, texts: Sequence[Path], lines: int, report: Report
-) -> SubwordModel:
-    """The subword model of clean training texts, which have ``lines`` in all: subword/."""
-    kind = options.subword
-    learnt = {
-        "subword": kind,
-        "vocab_size": options.vocab_size,
-        "model_type": options.model_type if kind == "sentencepiece" else None,
-    }
-    names = [str(text.relative_to(manifest.folder)) for text in texts]
+def _checksums_and_version(
+    manifest: Manifest, texts: Iterable[str], kind: str
+) -> dict[str, str | None]:
+    """Clean texts, and the package that learns and applies subwords of a kind."""
     checksums = manifest.checksums("clean")
-    inputs = {name: checksums[name] for name in sorted(names)}
-    made_from = {"inputs": inputs, "options": learnt, **_subword_version(manifest, kind)}
+    package = "sentencepiece" if kind == "sentencepiece" else "subword-nmt"
+    version = {package: manifest.content["versions"][package]}
+    return {**{name: checksums[name] for name in texts}, **version}
+
+
+def _learn(
+    manifest: Manifest, options: SubwordOptions, texts: Iterable[str], lines: int
+) -> SubwordModel:
+    """The subword model of the train texts, each of which has ``lines``: subword/."""
+    kind, size, model_type = options.subword, options.vocab_size, options.model_type
+    train = [name for name in texts if Path(name).stem == "train"]
+    paths = [manifest.folder / name for name in train]
+    made_from = {
+        "inputs": _checksums_and_version(manifest, train, kind),
+        "options": [kind, size, model_type if kind == "sentencepiece" else None],
+    }
 
     def action(work: Path) -> Counts:
-        path = work / "subword" / subword.MODEL_NAMES[kind]
-        path.parent.mkdir()
+        model = work / "subword" / MODEL_NAMES[kind]
+        model.parent.mkdir()
         if kind == "sentencepiece":
-            text = (line for path in texts for line in read_lines(path) if line)
-            size, model_type = options.vocab_size, options.model_type
-            subword.learn_sentencepiece(text, lines, size, model_type, path)
+            text = (line for path in paths for line in read_lines(path) if line)
+            subword.learn_sentencepiece(text, len(paths) * lines, size, model_type, model)
         else:
-            words = subword.count_words(texts, options.cores)
-            subword.learn_bpe_model(words, options.vocab_size, path)
+            subword.learn_bpe_model(subword.count_words(paths, manifest.workers), size, model)
         return {}
 
-    report("learn", 0, lines)
-    manifest.run("learn", made_from, action)
-    report("learn", lines, lines)
+    manifest.run("learn", made_from, action, total=len(paths) * lines)
     ((name, checksum),) = manifest.checksums("learn").items()
     return SubwordModel(kind, manifest.folder / name, checksum)
 
 
-def segment(
+def _segment(
     manifest: Manifest,
-    texts: Sequence[Path],
     model: SubwordModel,
-    workers: int,
-    report: Report,
-    most: int | None = None,
+    texts: Iterable[str],
+    lines: Mapping[str, int],
+    most: int | None,
 ) -> None:
-    """Clean texts in subwords, in lines of at most ``most`` subwords: subword/."""
-    folder = f"{texts[0].parent.relative_to(manifest.folder)}/"
-    made_from: dict[str, Any] = {
-        "inputs": manifest.checksums("clean", folder),
-        "model": model.checksum,
-        **_subword_version(manifest, model.kind),
-    }
-    if most:
-        made_from["most"] = most
-    counts = manifest.content["steps"]["clean"]["counts"]
-    total = sum(counts[text.stem]["kept"] for text in texts)
+    """Clean texts in subwords: subword/."""
+    paths = [manifest.folder / name for name in texts]
+    total = sum(lines[path.stem] for path in paths)
+    inputs = _checksums_and_version(manifest, texts, model.kind)
+    made_from = {"inputs": inputs, "model": model.checksum, "most": most}
 
     def action(work: Path) -> Counts:
-        done, result = 0, {}
         apply = partial(subword.segment_text, model=model, most=most)
         subword.segment([], model)  # reads the model, once for all processes
         (work / "subword").mkdir()
-        for text in texts:
-            tally = result[text.name] = {"lines": 0, "tokens": 0, "longest": 0}
-            pieces = text_pieces(text, SEGMENT_BYTES)
-            with (work / "subword" / text.name).open("wb") as stream:
-                for part in ordered_map(apply, pieces, workers):
-                    stream.write(part.text)
-                    tally["lines"] += part.lines
-                    tally["tokens"] += part.tokens
-                    tally["longest"] = max(tally["longest"], part.longest)
-                    done += part.read
-                    report("segment", min(done, total - 1), total)
-        return result
+        done, counts = 0, {}
+        for path in paths:
+            lengths: list[int] = []
+            pieces = text_pieces(path, SEGMENT_BYTES)
+            with (work / "subword" / path.name).open("wb") as stream:
+                for text, text_lengths in ordered_map(apply, pieces, manifest.workers):
+                    stream.write(text)
+                    lengths += text_lengths
+                    manifest.report("segment", min(done + len(lengths), total - 1), total)
+            done += len(lengths)
+            sizes = {"lines": len(lengths), "tokens": sum(lengths), "longest": max(lengths)}
+            counts[path.name] = sizes
+        return counts
 
-    room = _ROOM["segment"] * manifest.size("clean", folder)
-    manifest.run("segment", made_from, action, room)
-    report("segment", total, total)
+    manifest.run("segment", made_from, action, _ROOM * total_size(paths), total)
 
 
-def make_binary(
-    manifest: Manifest,
-    texts: Mapping[str, Path],
-    dictionaries: Iterable[str],
-    workers: int,
-    report: Report,
-) -> None:
+def total_size(paths: Iterable[Path]) -> int:
+    """The bytes of some files."""
+    return sum(path.stat().st_size for path in paths)
+
+
+def make_binary(manifest: Manifest, texts: Mapping[str, str], dictionaries: Iterable[str]) -> None:
     """fairseq's binary form of texts in subwords, by the names of the results: bin/."""
+    paths = {name: manifest.folder / text for name, text in texts.items()}
     versions = manifest.content["versions"]
     made_from = {
         "inputs": manifest.checksums("segment", "subword/"),
@@ -128,8 +136,6 @@ def make_binary(
 
     def action(work: Path) -> Counts:
         log = manifest.folder / "logs" / "binarise.log"
-        return {"dictionary": binarise(texts, dictionaries, work / "bin", workers, log)}
+        return {"dictionary": binarise(paths, dictionaries, work / "bin", manifest.workers, log)}
 
-    report("binarise", 0, len(texts))
-    manifest.run("binarise", made_from, action, _ROOM["binarise"] * manifest.size("segment"))
-    report("binarise", len(texts), len(texts))
+    manifest.run("binarise", made_from, action, _ROOM * total_size(paths.values()), len(texts))

@@ -52,8 +52,8 @@ class TextProcessing:
 
         What is empty, or white space only, is empty.
         """
-        tokens = model_text(self.languages[side], self.tokenizer, self.punctuation, self.lowercase)
-        return segment([tokens(normalise(line)) for line in lines], self.model)
+        text = model_text(self.languages[side], self.tokenizer, self.punctuation, self.lowercase)
+        return segment(text([normalise(line) for line in lines]), self.model)
 
     def plain(self, lines: Iterable[str], side: int = 1) -> list[str]:
         """Subwords as text that a person writes."""

@@ -70,7 +70,7 @@ def make_sample(
     lines = []
     for side, lang in enumerate(text.languages):
         tokens = model_text(lang, tokenizer, False, lowercase)
-        lines += [tokens(normalise(line)) for line in sides(corpus, side)]
+        lines += tokens([normalise(line) for line in sides(corpus, side)])
     if kind == "bpe":
         (folder / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         learn_bpe_model(count_words([folder / "text"], 1), 300, nothing.path)

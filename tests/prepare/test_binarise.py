@@ -66,7 +66,7 @@ def test_the_files_are_those_of_fairseq_preprocess(
     assert len(theirs) == 14
     for workers in (1, 2):
         out, log = tmp_path / f"ours {workers}", tmp_path / "logs" / f"binarise {workers}.log"
-        binarise(pair_texts(text, LANGS), DICTIONARIES, out, workers, log)
+        binarise(texts_in(text), DICTIONARIES, out, workers, log)
         assert contents(out) == theirs
         for line in log.read_text().splitlines()[1:]:
             name, sentences, tokens, unknown = re.fullmatch(  # type: ignore[union-attr]
@@ -74,6 +74,11 @@ def test_the_files_are_those_of_fairseq_preprocess(
             ).groups()
             percent = f"{100 * int(unknown) / int(tokens):.3}"
             assert f"{name}: {sentences} sents, {tokens} tokens, {percent}% replaced" in said
+
+
+def texts_in(folder: Path) -> dict[str, Path]:
+    texts = pair_texts(LANGS, "").items()
+    return {name: Path(f"{folder}{text}") for name, text in texts}
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -93,7 +98,7 @@ def test_the_dictionary_is_fairseqs(
         path = str(folder / f"train.{lang}")
         Dictionary.add_file_to_dictionary(path, theirs, tokenize_line, 1)
     theirs.finalize()
-    binarise(pair_texts(folder, LANGS), DICTIONARIES, folder / "bin", 1, folder / "log")
+    binarise(texts_in(folder), DICTIONARIES, folder / "bin", 1, folder / "log")
     ours = Dictionary.load(str(folder / "bin" / "dict.en.txt"))
     assert ours.symbols == theirs.symbols
     assert ours.count[ours.nspecial :] == theirs.count[theirs.nspecial :]
