@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.task_files import BAD_ROW, bad_row, text
+from fairseq_mhe.prepare.task_files import BAD_ROW, bad_row
 from fairseq_mhe.prepare.text import read_whole
 
 
@@ -39,7 +39,7 @@ def read_squad(path: Path) -> list[Paragraph]:
     try:
         for number, article in enumerate(json.loads(read_whole(path))["data"]):
             for paragraph in article["paragraphs"]:
-                context = text(paragraph["context"])
+                context = paragraph["context"]
                 questions = tuple(_question(context, row) for row in paragraph["qas"])
                 paragraphs.append(Paragraph(number, context, questions))
     except BAD_ROW as error:
@@ -54,8 +54,8 @@ def read_squad(path: Path) -> list[Paragraph]:
 def _question(context: str, row: dict[str, Any]) -> Question:
     answers = []
     for answer in row["answers"]:
-        words, start = text(answer["text"]), answer["answer_start"]
+        words, start = answer["text"], answer["answer_start"]
         if start < 0 or not context.startswith(words, start):
             raise ValueError(f"question {row['id']}: its answer {words!r:.60} is not at {start}")
         answers.append((words, start))
-    return Question(text(row["id"]), text(row["question"]), tuple(answers))
+    return Question(row["id"], row["question"], tuple(answers))

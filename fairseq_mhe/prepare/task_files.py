@@ -4,9 +4,9 @@ In tables a quotation mark is an ordinary character.
 """
 
 import json
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,6 @@ from fairseq_mhe.prepare.tasks import Example, Task
 from fairseq_mhe.prepare.text import SUFFIXES, read_lines
 
 Row = Mapping[str, Any]
-#: What JSON can hold and a text file cannot: NUL, and half of a character.
-_NO_TEXT = re.compile("[\0\ud800-\udfff]")
 #: In the names of SQuAD's files.
 _VERSIONS = {"squad1": "-v1.1", "squad2": "-v2.0"}
 #: Raised by rows that are not of their task.
@@ -34,24 +32,20 @@ def task_file(task: Task, folder: Path, split: str) -> Path:
     Raises:
         UserError: there is none.
     """
-    official = official_name(task, split).removesuffix(task.suffix)
-    names = {official: None, split: None} | ({"dev": None} if split == "val" else {})
+    official = official_name(task, split)
+    names = (f"{task.folder}/{official}", official, f"{task.name}.{split}{task.suffix}")
     for name in names:
-        for place in (f"{task.folder}/{name}", name, f"{task.name}.{name}"):
-            for packed in SUFFIXES:
-                path = folder / f"{place}{task.suffix}{packed}"
-                if path.is_file():
-                    return path
-    raise UserError(
-        f"{folder} has no {task.folder}/{official}{task.suffix} (nor {task.name}.{split}"
-        f"{task.suffix}, nor compressed): unpack the official archive there"
-    )
+        for packed in SUFFIXES:
+            path = folder / f"{name}{packed}"
+            if path.is_file():
+                return path
+    raise UserError(f"{folder} has no {' nor '.join(names)}: unpack the official archive there")
 
 
 def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
     """The examples of a file with labels, in its order, and how many incomplete ones were dropped.
 
-    An example is incomplete if a text is empty or its row lacks columns. QQP's train has such rows.
+    An example is incomplete if a text or its label is missing or empty. QQP's train has such rows.
 
     Args:
         task: the task of the file.
@@ -64,18 +58,27 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
     examples: list[Example] = []
     dropped = 0
     parse = _PARSERS.get(task.name, _classified)
-    for number, row in _rows(task, path):
+    lines = enumerate(read_lines(path), start=1)
+    columns = task.header
+    if task.suffix == ".tsv" and not columns:
+        columns = tuple(next(lines, (1, ""))[1].split("\t"))
+    for number, line in lines:
         where = f"{path}, line {number}"
         try:
-            parsed = list(parse(task, row)) if row is not None else []
+            if task.suffix == ".tsv":
+                row = dict(zip_longest(columns, line.split("\t"), fillvalue=""))
+            else:
+                row = json.loads(line)
+            for example in parse(task, row):
+                if all(text.strip() for text in (*example.texts, example.label)):
+                    _check_label(task, example.label)
+                    examples.append(example)
+                elif drop:
+                    dropped += 1
+                else:
+                    raise ValueError("a text or a label is missing; every example needs all")
         except BAD_ROW as error:
             raise UserError(f"{where} is no row of {task.name}: {bad_row(error)}") from None
-        whole = [example for example in parsed if all(text.strip() for text in example.texts)]
-        incomplete = len(parsed) - len(whole) if row is not None else 1
-        if incomplete and not drop:
-            raise UserError(f"{where}: a text or a column is missing; every example needs all")
-        dropped += incomplete
-        examples += whole
     if not examples:
         raise UserError(f"{path} has no examples")
     return examples, dropped
@@ -83,59 +86,24 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
 
 def bad_row(error: Exception) -> str:
     """Why a row is not of its task, in one line."""
-    if isinstance(error, KeyError):
-        return f"there is no {error}"
-    if isinstance(error, ValueError):
-        return str(error)
-    return f"a value has the wrong type: {error}"
-
-
-def _rows(task: Task, path: Path) -> Iterator[tuple[int, Row | None]]:
-    """Number and values of each row; None if a column is missing."""
-    lines = enumerate(read_lines(path), start=1)
-    if task.suffix == ".jsonl":
-        for number, line in lines:
-            try:
-                yield number, json.loads(line)
-            except ValueError as error:
-                raise UserError(f"{path}, line {number} is no JSON: {error}") from None
-        return
-    columns: tuple[str, ...] = task.header
-    for number, line in lines:
-        values = line.split("\t")
-        if number == 1 and (not columns or values == list(columns)):
-            columns = tuple(values)
-        elif len(values) > len(columns):
-            raise UserError(
-                f"{path}, line {number}: {len(values)} columns instead of {len(columns)}"
-            )
-        else:
-            whole = len(values) == len(columns)
-            yield number, dict(zip(columns, values, strict=True)) if whole else None
-
-
-def text(value: Any) -> str:
-    """A text that can be written to a file; raises ValueError for anything else."""
-    if not isinstance(value, str) or _NO_TEXT.search(value):
-        raise ValueError(f"{value!r:.60} is no text")
-    return value
+    return f"there is no {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _label(task: Task, row: Row) -> str:
-    """The label, if it is one of the task's, or a number if a number is predicted."""
-    label = row[task.label]
-    label = str(label).lower() if isinstance(label, bool) else str(label)
+    """The label as text; those of JSON may be true and false, or numbers."""
+    return str(row[task.label]).lower()
+
+
+def _check_label(task: Task, label: str) -> None:
+    """Raise ValueError unless the label is one of the task's, or a number if one is predicted."""
     if task.labels is None:
-        if not math.isfinite(float(label)):
-            raise ValueError(f"{label!r} is no number")
+        float(label)
     elif label not in task.labels:
-        labels = ", ".join(task.labels)
-        raise ValueError(f"{task.name} has no label {label!r:.40}; it has {labels}")
-    return label
+        raise ValueError(f"there is no label {label!r:.40}, only {', '.join(task.labels)}")
 
 
 def _classified(task: Task, row: Row) -> Iterator[Example]:
-    yield Example(tuple(text(row[column]) for column in task.columns), _label(task, row))
+    yield Example(tuple(row[column] for column in task.columns), _label(task, row))
 
 
 def _answers(task: Task, row: Row) -> Iterator[Example]:
@@ -143,9 +111,9 @@ def _answers(task: Task, row: Row) -> Iterator[Example]:
     passage = row["passage"]
     for question in passage["questions"]:
         for answer in question["answers"]:
-            answered = f"{text(question['question'])} {text(answer['text'])}"
+            answered = f"{question['question']} {answer['text']}"
             group = f"{row['idx']}.{question['idx']}"
-            yield Example((text(passage["text"]), answered), _label(task, answer), group)
+            yield Example((passage["text"], answered), _label(task, answer), group)
 
 
 #: COPA's questions about the premise, as SuperGLUE's baselines (jiant) have them.
@@ -154,40 +122,24 @@ _QUESTIONS = {"cause": "What was the cause of this?", "effect": "What happened a
 
 def _choice(task: Task, row: Row) -> Iterator[Example]:
     """COPA: the premise with a question, and the two choices."""
-    question = _QUESTIONS[row["question"]]
-    premise, first, second = (text(row[column]) for column in task.columns)
-    premise = premise.strip() and f"{premise} {question}"
-    yield Example((premise, first, second), _label(task, row))
+    premise, *choices = (row[column] for column in task.columns)
+    yield Example((f"{premise} {_QUESTIONS[row['question']]}", *choices), _label(task, row))
 
 
 def _word_in_context(task: Task, row: Row) -> Iterator[Example]:
     """WiC: two sentences, and the place of the word in each, in characters."""
-    texts = tuple(text(row[column]) for column in task.columns)
-    spans = tuple(
-        (index, *_within(line, row[f"start{index + 1}"], row[f"end{index + 1}"]))
-        for index, line in enumerate(texts)
-    )
-    yield Example(texts, _label(task, row), spans=spans)
-
-
-def _within(line: str, begin: int, end: int) -> tuple[int, int]:
-    """The two ends of a stretch of a text; raises ValueError if it is outside."""
-    if not 0 <= begin < end <= len(line) or not line[begin:end].strip():
-        raise ValueError(f"{begin} to {end} is outside of a text of {len(line)} characters")
-    return begin, end
+    spans = ((0, row["start1"], row["end1"]), (1, row["start2"], row["end2"]))
+    yield Example((row["sentence1"], row["sentence2"]), _label(task, row), spans=spans)
 
 
 def _coreference(task: Task, row: Row) -> Iterator[Example]:
     """WSC: a text and two spans of it, by the number of their first word and their text."""
-    line = text(row["text"])
+    line, target = row["text"], row["target"]
     words = list(re.finditer(r"\S+", line))
     spans = []
     for name in ("span1", "span2"):
-        phrase, first = text(row["target"][f"{name}_text"]), row["target"][f"{name}_index"]
-        count = len(phrase.split())
-        if not (count and 0 <= first <= len(words) - count):
-            raise ValueError(f"{name} {phrase!r:.40} is outside of a text of {len(words)} words")
-        begin, end = words[first].start(), words[first + count - 1].end()
+        phrase, first = target[f"{name}_text"], target[f"{name}_index"]
+        begin, end = words[first].start(), words[first + len(phrase.split()) - 1].end()
         # The last word without a comma. Official files name other words at times: then the place.
         if line[begin:].lower().startswith(phrase.lower()):
             end = begin + len(phrase)
@@ -195,30 +147,23 @@ def _coreference(task: Task, row: Row) -> Iterator[Example]:
     yield Example((line,), _label(task, row), spans=tuple(spans))
 
 
-_GAP, _HIGHLIGHT, _BINARY = "@placeholder", "@highlight", ("0", "1")
-
-
 def _gap(task: Task, row: Row) -> Iterator[Example]:
     """ReCoRD: an example for each entity of a passage in each query's gap, grouped by query.
 
     An entity that occurs twice is one candidate; it is right if its text is an answer's.
     """
-    passage = text(row["passage"]["text"])
-    candidates: dict[str, None] = {}  # in their order
-    for entity in row["passage"]["entities"]:
-        begin, end = _within(passage, entity["start"], entity["end"] + 1)
-        candidates[passage[begin:end]] = None
+    passage = row["passage"]["text"]
+    entities = (
+        passage[entity["start"] : entity["end"] + 1] for entity in row["passage"]["entities"]
+    )
+    candidates = dict.fromkeys(entities)  # each once, in their order
     for query in row["qas"]:
-        if _GAP not in query["query"]:
-            raise ValueError(f"a query has no {_GAP}: {query['query']!r:.60}")
-        right = {text(answer["text"]) for answer in query["answers"]}
-        if not right or not right <= candidates.keys():
-            raise ValueError(f"the answers {sorted(right)!r:.60} are no entities of the passage")
+        right = {answer["text"] for answer in query["answers"]}
         for candidate in candidates:
-            filled = text(query["query"]).replace(_GAP, candidate)
-            texts = passage.replace(_HIGHLIGHT, " "), filled
-            label, group = _BINARY[candidate in right], str(query["idx"])
-            yield Example(texts, label, group, candidate=candidate)
+            filled = query["query"].replace("@placeholder", candidate)
+            texts = (passage.replace("@highlight", " "), filled)
+            label = "1" if candidate in right else "0"
+            yield Example(texts, label, str(query["idx"]), candidate=candidate)
 
 
 _PARSERS: Mapping[str, Callable[[Task, Row], Iterator[Example]]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,7 @@ class TaskFolder:
     @property
     def subsets(self) -> dict[str, str]:
         """fairseq's name of each scored set -> the official one."""
-        return dict(zip(("valid", "valid1"), self.task.scored, strict=False))
+        return _subsets(self.task)
 
     def examples(self, subset: str) -> dict[str, Any]:
         """Labels, groups and candidates of a scored set, in order; of SQuAD, `Inputs.facts`."""
@@ -66,6 +66,10 @@ class TaskFolder:
     def official(self, subset: str) -> Path:
         """The official file of a scored set of SQuAD, unpacked."""
         return self.folder / "raw" / f"{subset}.{_OFFICIAL}"
+
+
+def _subsets(task: Task) -> dict[str, str]:
+    return dict(zip(("valid", "valid1"), task.scored, strict=False))
 
 
 def open_task(folder: Path) -> TaskFolder:
@@ -116,20 +120,10 @@ def prepare_task(
     Raises:
         UserError: a file is missing or bad, or the folder cannot be written.
     """
-    if block < 8:
-        raise UserError(f"--block is {block}; it must be at least 8")
-    stride = stride or max(1, block // 3)
-    if stride > block - 4 - block // 6:
-        raise UserError(
-            f"--stride {stride} leaves subwords between windows of {block - 4 - block // 6}: "
-            "lower it"
-        )
     data = open_text(text)
-    files = {TRAIN: task_file(task, source, TRAIN)}
-    names = ("valid", "valid1")
-    files |= {
-        n: task_file(task, source, split) for n, split in zip(names, task.scored, strict=False)
-    }
+    splits = {TRAIN: TRAIN, **_subsets(task)}
+    files = {name: task_file(task, source, split) for name, split in splits.items()}
+    stride = stride or max(1, block // 3)
     heading = {
         "form": TASK,
         "task": task.name,
@@ -141,86 +135,54 @@ def prepare_task(
         "inputs": {name: sha256(path) for name, path in files.items()},
         "text": data.fingerprint,
         "block": block,
+        "stride": stride,
     }
-    if task.form == ANSWERS:
-        made_from["stride"] = stride
     with open_manifest(out, heading) as manifest:
         action = partial(_binarise, task, files, data, block, stride)
         counts = manifest.run("binarise", made_from, action)
         manifest.complete(lines={name: count["examples"] for name, count in counts.items()})
     for name, count in counts.items():
-        say(f"{task.name} {name}: {_summary(count, block)}")
+        say(f"{task.name} {name}: " + ", ".join(f"{n:,} {what}" for what, n in count.items() if n))
     return out
-
-
-def _summary(count: Mapping[str, int], block: int) -> str:
-    """The examples of a set, and what of them was dropped or cut."""
-    parts = [f"{count['examples']:,} examples"]
-    if "questions" in count:
-        parts = [f"{count['questions']:,} questions", f"{count['examples']:,} windows"]
-    if dropped := count.get("dropped"):
-        parts.append(f"{dropped:,} incomplete ones dropped")
-    if count["truncated"]:
-        to = f"to {block} tokens" if "questions" not in count else "questions to a sixth of that"
-        parts.append(f"{count['truncated']:,} truncated {to}")
-    if lost := count.get("answers in no window"):
-        parts.append(f"{lost:,} answers whole in no window")
-    return ", ".join(parts)
 
 
 def _binarise(
     task: Task, files: dict[str, Path], data: TextFolder, block: int, stride: int, work: Path
 ) -> Counts:
-    counts: dict[str, Any] = {}
-    inputs = [f"input{index}" for index in range(len(task.columns))]
-    (work / "raw").mkdir()
+    dictionaries = _dictionaries(task, data)
+    for name, dictionary in dictionaries.items():
+        (work / "bin" / name).mkdir(parents=True)
+        dictionary.save(str(work / "bin" / name / "dict.txt"))
+    raw = work / "raw"
+    raw.mkdir()
     processing = data.processing()
-    sets = {
-        split: read_inputs(task, path, processing, block, stride, split == TRAIN)
-        for split, path in files.items()
-    }
-    texts = {(split, name): work / "raw" / f"{split}.{name}" for split in files for name in inputs}
-    for split, examples in sets.items():
-        for name, lines in zip(inputs, examples.columns, strict=True):
-            write_lines(texts[split, name], lines)
-    words, labels = _dictionaries(task, data, work / "bin")
-    for (split, name), text in texts.items():
-        binarise_with(words, text, work / "bin" / name / split)
-    for split, examples in sets.items():
-        _write_labels(task, examples.labels, labels, work, split)
-        if examples.spans:
+    counts: dict[str, Any] = {}
+    for split, path in files.items():
+        inputs = read_inputs(task, path, processing, block, stride, split == TRAIN)
+        counts[split] = inputs.counts
+        lines = (*inputs.columns, inputs.labels)
+        for (name, dictionary), column in zip(dictionaries.items(), lines, strict=True):
+            if name == "label" and (task.labels is None or task.form == CHOICE):
+                # fairseq reads numbers as text
+                write_lines(work / "bin" / name / f"{split}.label", column)
+            else:
+                write_lines(raw / f"{split}.{name}", column)
+                binarise_with(dictionary, raw / f"{split}.{name}", work / "bin" / name / split)
+        if inputs.spans:
             (work / "bin" / SPANS).mkdir(exist_ok=True)
-            write_lines(work / "bin" / SPANS / f"{split}.{SPANS}", examples.spans)
-        counts[split] = examples.counts
+            write_lines(work / "bin" / SPANS / f"{split}.{SPANS}", inputs.spans)
         if split != TRAIN:
-            write_json(work / "raw" / f"{split}.{_EXAMPLES}", examples.facts)
-            if task.form == ANSWERS:
-                official = read_whole(files[split])
-                (work / "raw" / f"{split}.{_OFFICIAL}").write_text(official, "utf-8")
+            write_json(raw / f"{split}.{_EXAMPLES}", inputs.facts)
+        if split != TRAIN and task.form == ANSWERS:
+            (raw / f"{split}.{_OFFICIAL}").write_text(read_whole(path), "utf-8")
     return counts
 
 
-def _dictionaries(task: Task, data: TextFolder, out: Path) -> tuple[Dictionary, Dictionary]:
-    """The language model's dictionary and that of the labels, written for fairseq."""
+def _dictionaries(task: Task, data: TextFolder) -> dict[str, Dictionary]:
+    """The dictionaries of the texts, which is the language model's, and of the labels."""
     from fairseq.data import Dictionary
 
     words, labels = Dictionary.load(str(data.dictionary())), Dictionary()
     for label in task.labels or ():
         labels.add_symbol(label)
-    for index in range(len(task.columns)):
-        (out / f"input{index}").mkdir(parents=True)
-        words.save(str(out / f"input{index}" / "dict.txt"))
-    (out / "label").mkdir()
-    labels.save(str(out / "label" / "dict.txt"))
-    return words, labels
-
-
-def _write_labels(
-    task: Task, lines: Sequence[str], labels: Dictionary, work: Path, split: str
-) -> None:
-    if task.labels is None or task.form == CHOICE:  # fairseq reads numbers as text
-        write_lines(work / "bin" / "label" / f"{split}.label", lines)
-        return
-    written = work / "raw" / f"{split}.label"
-    write_lines(written, lines)
-    binarise_with(labels, written, work / "bin" / "label" / split)
+    return {f"input{index}": words for index in range(len(task.columns))} | {"label": labels}

@@ -9,7 +9,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.alignment import Aligned, aligned
 from fairseq_mhe.prepare.squad import Question, read_squad
 from fairseq_mhe.prepare.task_files import read_task
-from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, Example, Task
+from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Example, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 
@@ -48,42 +48,33 @@ def read_inputs(
     if task.form == ANSWERS:
         return _windows(task, path, processing, block, stride)
     examples, dropped = read_task(task, path, drop=train)
-    if any(example.spans for example in examples):
-        inputs = _with_spans(examples, processing, block)
-    else:
-        inputs = _without_spans(examples, processing, block, task.form == CHOICE)
-    if dropped:
-        inputs.counts["dropped"] = dropped
-    return inputs
-
-
-def _without_spans(
-    examples: Sequence[Example], processing: TextProcessing, block: int, choice: bool
-) -> Inputs:
-    segmented = [
-        processing.segment(column)
-        for column in zip(*(example.texts for example in examples), strict=True)
-    ]
-    whole = [[text.split() for text in texts] for texts in zip(*segmented, strict=True)]
-    cut = [_fitting(texts, block, choice) for texts in whole]
-    return _inputs(examples, whole, cut)
-
-
-def _inputs(
-    examples: Sequence[Example],
-    whole: Sequence[list[list[str]]],
-    cut: Sequence[list[list[str]]],
-    spans: list[str] | None = None,
-) -> Inputs:
-    """Examples with the subwords of their texts, ``whole`` and cut to a block."""
-    columns = [[" ".join(part) for part in parts] for parts in zip(*cut, strict=True)]
-    truncated = sum(parts != texts for parts, texts in zip(cut, whole, strict=True))
+    columns = zip(*(example.texts for example in examples), strict=True)
+    segmented = [map(str.split, processing.segment(list(column))) for column in columns]
+    whole = list(zip(*segmented, strict=True))  # an example's texts in subwords
+    cut = [_fitting(texts, block, task.form == CHOICE) for texts in whole]
     labels = [example.label for example in examples]
     facts = {"labels": labels, "groups": [example.group for example in examples]}
-    if any(example.candidate for example in examples):
+    if task.form == CANDIDATES:
         facts["candidates"] = [example.candidate for example in examples]
-    counts = {"examples": len(examples), "truncated": truncated}
-    return Inputs(columns, labels, facts, counts, spans or [])
+    truncated = sum(list(texts) != parts for texts, parts in zip(whole, cut, strict=True))
+    counts = {"examples": len(examples), "dropped": dropped, "truncated": truncated}
+    lines = [[" ".join(part) for part in parts] for parts in zip(*cut, strict=True)]
+    spans = []
+    if task.form == WORDS:
+        pairs = zip(examples, cut, strict=True)
+        spans = [_marked(example, parts, processing) for example, parts in pairs]
+    return Inputs(lines, labels, facts, counts, spans)
+
+
+def _marked(example: Example, parts: Sequence[list[str]], processing: TextProcessing) -> str:
+    """The first and last token of both spans; a span that is cut off is its text's last subword."""
+    places = []
+    for index, begin, end in example.spans:
+        ahead = 1 if index == 0 else len(parts[0]) + 3  # <s>, and first </s> </s>
+        last = len(parts[index]) - 1
+        ends = aligned(processing, example.texts[index]).covering(begin, end)
+        places += [str(ahead + min(at, last)) for at in ends]
+    return " ".join(places)
 
 
 def _fitting(parts: Sequence[list[str]], block: int, choice: bool) -> list[list[str]]:
@@ -110,23 +101,6 @@ def shortened(parts: Sequence[list[str]], most: int) -> list[list[str]]:
     return [left[:first], right[0][:second]]
 
 
-def _with_spans(examples: Sequence[Example], processing: TextProcessing, block: int) -> Inputs:
-    """Texts with two spans marked; a span that is cut off is its text's last subword."""
-    whole, cut, spans = [], [], []
-    for example in examples:
-        texts = [aligned(processing, text) for text in example.texts]
-        whole.append([text.subwords for text in texts])
-        parts = _fitting(whole[-1], block, choice=False)
-        cut.append(parts)
-        places = []
-        for index, begin, end in example.spans:
-            ahead = 1 if index == 0 else len(parts[0]) + 3  # <s>, and first </s> </s>
-            for at in texts[index].covering(begin, end):
-                places.append(ahead + min(at, len(parts[index]) - 1))
-        spans.append(" ".join(map(str, places)))
-    return _inputs(examples, whole, cut, spans)
-
-
 def _windows(task: Task, path: Path, processing: TextProcessing, block: int, stride: int) -> Inputs:
     """Questions with windows over their contexts: <s> question </s> </s> window </s>.
 
@@ -140,14 +114,16 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int, str
     counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
     for paragraph in read_squad(path):
         context = aligned(processing, paragraph.context)
-        if not context.subwords:
-            raise UserError(f"{path}: a context of article {paragraph.article + 1} is empty")
         facts["contexts"].append(
             {"text": paragraph.context, "begins": context.begins, "ends": context.ends}
         )
         asked = processing.segment([question.text for question in paragraph.questions])
         for question, words in zip(paragraph.questions, map(str.split, asked), strict=True):
-            _check_question(task, path, question, words)
+            if task.name == "squad1" and not question.answers:
+                raise UserError(
+                    f"{path}, question {question.identity} has no answer, which every question of "
+                    "SQuAD 1.1 has: for SQuAD 2.0 name the task squad2"
+                )
             cut = words[: block // 6]
             counts["truncated"] += cut != words
             answered = False
@@ -164,16 +140,6 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int, str
             facts["articles"].append(paragraph.article)
     counts |= {"examples": len(labels), "questions": len(facts["questions"])}
     return Inputs(columns, labels, facts, counts)
-
-
-def _check_question(task: Task, path: Path, question: Question, words: list[str]) -> None:
-    if not words:
-        raise UserError(f"{path}, question {question.identity}: the question is empty")
-    if task.name == "squad1" and not question.answers:
-        raise UserError(
-            f"{path}, question {question.identity}: it has no answer, which every question of "
-            "SQuAD 1.1 has: is this SQuAD 2.0? then name the task squad2"
-        )
 
 
 def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:

@@ -5,6 +5,7 @@ and 2018 (1806.03822).
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 # What a task asks for.
 CLASSES = "classes"  #: a class, or a number, of one or two texts
@@ -35,9 +36,9 @@ class Example:
 class Task:
     """One task.
 
-    ``folder``: its name in the official archive; ``columns``: of its texts; ``label``: column;
-    ``labels``: all that there are, in the order of classes, or None where a number is predicted;
-    ``metrics``: names of `runs.metrics`, the mean of which is the task's score; ``scored``: the
+    ``folder``: its name in the official archive; ``columns``: of its texts; ``labels``: all that
+    there are, in the order of classes, or None where a number is predicted; ``metrics``: names of
+    `runs.metrics`, the mean of which is the task's score; ``label``: column; ``scored``: the
     official names of the sets that are scored; ``header``: columns of a file without a header;
     ``form``: what is asked for.
     """
@@ -45,9 +46,9 @@ class Task:
     name: str
     folder: str
     columns: tuple[str, ...]
-    label: str
     labels: tuple[str, ...] | None
-    metrics: tuple[str, ...]
+    metrics: tuple[str, ...] = ("accuracy",)
+    label: str = "label"
     scored: tuple[str, ...] = ("dev",)
     header: tuple[str, ...] = ()
     suite: str = "glue"
@@ -59,75 +60,43 @@ class Task:
         return {"superglue": ".jsonl", "squad": ".json"}.get(self.suite, ".tsv")
 
 
-def _superglue(
-    name: str,
-    folder: str,
-    columns: tuple[str, ...],
-    labels: tuple[str, ...],
-    metrics: tuple[str, ...] = ("accuracy",),
-    form: str = CLASSES,
-) -> Task:
-    """A task of SuperGLUE."""
-    return Task(
-        name, folder, columns, "label", labels, metrics, ("val",), suite="superglue", form=form
-    )
-
-
 _BINARY, _TRUE = ("0", "1"), ("false", "true")
 _ENTAILS = ("not_entailment", "entailment")
-_PAIR = ("sentence1", "sentence2")
 _THREE = ("contradiction", "neutral", "entailment")
+_INTEGRATIONS = (
+    *("home_connect", "knx", "midea", "miele", "mqtt"),
+    *("roborock", "sofar", "teslemetry", "victron_gx", "zha"),
+)
+_SENTENCE, _PAIR, _PREMISE = ("sentence",), ("sentence1", "sentence2"), ("premise", "hypothesis")
+_COLA = ("source", "label", "mark", "sentence")
+_MATCHED = ("dev_matched", "dev_mismatched")
+_F1 = ("f1", "accuracy")
+_superglue = partial(Task, suite="superglue", scored=("val",))
+_squad = partial(Task, folder="SQuAD", columns=("question", "context"), suite="squad", form=ANSWERS)
 _TASKS = (
-    Task(
-        "cola",
-        "CoLA",
-        ("sentence",),
-        "label",
-        _BINARY,
-        ("matthews",),
-        header=("source", "label", "mark", "sentence"),
-    ),
-    Task("sst2", "SST-2", ("sentence",), "label", _BINARY, ("accuracy",)),
-    Task("mrpc", "MRPC", ("#1 String", "#2 String"), "Quality", _BINARY, ("f1", "accuracy")),
-    Task("qqp", "QQP", ("question1", "question2"), "is_duplicate", _BINARY, ("f1", "accuracy")),
-    Task("stsb", "STS-B", _PAIR, "score", None, ("pearson", "spearman")),
-    Task(
-        "mnli",
-        "MNLI",
-        _PAIR,
-        "gold_label",
-        _THREE,
-        ("accuracy",),
-        scored=("dev_matched", "dev_mismatched"),
-    ),
-    Task("qnli", "QNLI", ("question", "sentence"), "label", _ENTAILS, ("accuracy",)),
-    Task("rte", "RTE", _PAIR, "label", _ENTAILS, ("accuracy",)),
-    Task("wnli", "WNLI", _PAIR, "label", _BINARY, ("accuracy",)),
+    Task("cola", "CoLA", _SENTENCE, _BINARY, ("matthews",), header=_COLA),
+    Task("sst2", "SST-2", _SENTENCE, _BINARY),
+    Task("mrpc", "MRPC", ("#1 String", "#2 String"), _BINARY, _F1, "Quality"),
+    Task("qqp", "QQP", ("question1", "question2"), _BINARY, _F1, "is_duplicate"),
+    Task("stsb", "STS-B", _PAIR, None, ("pearson", "spearman"), "score"),
+    Task("mnli", "MNLI", _PAIR, _THREE, label="gold_label", scored=_MATCHED),
+    Task("qnli", "QNLI", ("question", "sentence"), _ENTAILS),
+    Task("rte", "RTE", _PAIR, _ENTAILS),
+    Task("wnli", "WNLI", _PAIR, _BINARY),
     _superglue("boolq", "BoolQ", ("passage", "question"), _TRUE),
-    _superglue("cb", "CB", ("premise", "hypothesis"), _THREE, ("macro_f1", "accuracy")),
+    _superglue("cb", "CB", _PREMISE, _THREE, ("macro_f1", "accuracy")),
     _superglue("copa", "COPA", ("premise", "choice1", "choice2"), _BINARY, form=CHOICE),
     _superglue("multirc", "MultiRC", ("passage", "answer"), _BINARY, ("f1", "exact_groups")),
-    _superglue("record", "ReCoRD", ("passage", "query"), _BINARY, ("f1", "exact"), CANDIDATES),
-    _superglue("superglue_rte", "RTE", ("premise", "hypothesis"), _ENTAILS),
+    _superglue("record", "ReCoRD", ("passage", "query"), _BINARY, ("f1", "exact"), form=CANDIDATES),
+    _superglue("superglue_rte", "RTE", _PREMISE, _ENTAILS),
     _superglue("wic", "WiC", _PAIR, _TRUE, form=WORDS),
     _superglue("wsc", "WSC", ("text",), _TRUE, form=WORDS),
     # The score is F1, as in the paper's table.
-    *(
-        Task(name, "SQuAD", ("question", "context"), "", None, ("f1",), suite="squad", form=ANSWERS)
-        for name in ("squad1", "squad2")
-    ),
+    _squad("squad1", labels=None, metrics=("f1",)),
+    _squad("squad2", labels=None, metrics=("f1",)),
     # Of the embedded corpus, for a first look (`corpora.home_assistant_language`).
     Task(
-        "integration",
-        "integration",
-        ("message",),
-        "integration",
-        (
-            *("home_connect", "knx", "midea", "miele", "mqtt"),
-            *("roborock", "sofar", "teslemetry", "victron_gx", "zha"),
-        ),
-        ("accuracy",),
-        suite="home_assistant",
+        "integration", "", ("message",), _INTEGRATIONS, label="integration", suite="home_assistant"
     ),
 )
 TASKS = {task.name: task for task in _TASKS}

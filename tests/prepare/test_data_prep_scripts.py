@@ -1,7 +1,4 @@
-"""The scripts own_corpus, iwslt14 and multi30k on miniatures, and what each says of bad input.
-
-WMT14's script has tests of its own, and the experiments' tests run on what it makes.
-"""
+"""The scripts of data-prep/: each has help; bad input ends in one line."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import re
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,131 +15,101 @@ import pytest
 from fairseq_mhe.common.steps import WORK_PREFIX
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
 from fairseq_mhe.prepare.manifest import read_manifest
-from tests.fixtures.miniature import serve, write_archive
+from tests.fixtures.miniature import write_archive
 from tests.fixtures.text import Pairs
-from tests.prepare.corpora.test_iwslt14 import members as iwslt14_members
+from tests.prepare.corpora.test_iwslt14 import members
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "data-prep"
-#: File -> content, what a script takes.
-Files = dict[str, bytes]
-#: Script -> the file of train's German side.
-TRAIN = {
-    "own_corpus.sh": "train.de",
-    "iwslt14_de_en.sh": iwslt14.TRAIN.format(lang="de"),
-    "multi30k_en_de.sh": "train.de",
-}
+FOLDER = Path(__file__).resolve().parents[2] / "data-prep"
+SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh") if path.name != "prepare.sh")
 
 
-@pytest.fixture
-def inputs(corpus: dict[str, Pairs]) -> Callable[[str], Files]:
-    """The files that a script takes, of the embedded corpus."""
-
-    def make(script: str) -> Files:
-        if script == "iwslt14_de_en.sh":
-            return {name: text.encode() for name, text in iwslt14_members(corpus["train"]).items()}
-        names = (
-            multi30k.NAMES
-            if script == "multi30k_en_de.sh"
-            else {name: name for name in multi30k.NAMES}
-        )
-        return {
-            f"{name}.{lang}": "".join(f"{pair[side]}\n" for pair in corpus[split][:60]).encode()
-            for split, name in names.items()
-            for side, lang in enumerate(("en", "de"))
-        }
-
-    return make
+def run_here(script: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
+    """What the script runs, here, where everything is imported already; the exit status."""
+    started = re.search(r'prepare.sh" (\S+) ?(\w*) "\$@"', (FOLDER / script).read_text())
+    assert started
+    module, first = started.groups()
+    monkeypatch.setattr(sys, "argv", [script, *first.split(), *words])
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(SystemExit) as caught:
+        runpy.run_module(module, run_name="__main__")
+    return caught.value.code
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
-    """The address of a server of what lies in ``served``."""
-    (tmp_path / "served").mkdir()
-    with serve(tmp_path / "served") as server:
-        yield server.url
-
-
-def words(script: str, files: Files, folder: Path, server: str) -> list[str]:
-    """Put the files where the script will take them, and return its options."""
-    common = ["--out", str(folder / "the data"), "--vocab-size", "100", "--workers", "1"]
-    if script == "iwslt14_de_en.sh":
-        write_archive(folder / "served" / "de-en.tgz", files)
-        return [*common, "--mirror", server]
-    (folder / "text").mkdir()
-    for name, content in files.items():
-        if script == "multi30k_en_de.sh":
-            (folder / "text" / f"{name}.gz").write_bytes(gzip.compress(content))
-        else:
-            (folder / "text" / name).write_bytes(content)
-    if script == "multi30k_en_de.sh":
-        return [*common, "--folder", str(folder / "text")]
-    texts = [
-        word
-        for split in ("train", "valid", "test")
-        for word in (f"--{split}", str(folder / "text" / split))
-    ]
-    return [*common, *texts, "--source-lang", "en", "--target-lang", "de"]
-
-
-@pytest.mark.parametrize("script", TRAIN)
-def test_a_miniature_becomes_a_data_folder(
-    script: str, inputs: Callable[[str], Files], tmp_path: Path, served: str
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_every_script_explains_itself(
+    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = ["bash", str(SCRIPTS / script), *words(script, inputs(script), tmp_path, served)]
+    assert run_here(script, ["--help"], monkeypatch) == 0
+    assert "--out" in capsys.readouterr().out
+
+
+def test_bash_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -> None:
+    data = tmp_path / "my data"
+    words = ["--out", data, "--limit", "50", "--vocab-size", "200", "--workers", "1"]
     done = subprocess.run(
-        line,
+        ["bash", FOLDER / "home_assistant_en_de.sh", *words],
         env={**os.environ, "PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,
     )
-    data = tmp_path / "the data"
     assert (done.returncode, done.stdout) == (0, f"{data}\n"), done.stderr
-    manifest = read_manifest(data)
-    assert manifest["state"] == "complete"
-    pair = f"{manifest['source_lang']}-{manifest['target_lang']}"
-    assert pair == ("de-en" if script == "iwslt14_de_en.sh" else "en-de")
-    assert all(count > 0 for count in manifest["lines"].values())
-    assert all(
-        (data / "bin" / f"{split}.{pair}.{lang}.bin").stat().st_size
-        for split in manifest["lines"]
-        for lang in ("en", "de")
-    )
-    assert ("known are" in done.stderr) == (script != "own_corpus.sh")
+    assert read_manifest(data)["lines"] == {"train": 50, "valid": 5, "test": 5}
 
 
-def run_here(script: str, line: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
-    """What the script runs, here, where everything is imported already; the exit status."""
-    started = re.search(r'prepare.sh" (\S+) ?(\w*) "\$@"', (SCRIPTS / script).read_text())
-    assert started
-    module, first = started.groups()
-    monkeypatch.setattr(sys, "argv", [script, *first.split(), *line])
-    with (
-        pytest.raises(SystemExit) as caught,
-        pytest.warns(RuntimeWarning, match="found in sys.modules"),
-    ):
-        runpy.run_module(module, run_name="__main__")
-    return caught.value.code
+def put_own(folder: Path, pairs: Pairs) -> list[str]:
+    names = {"train": "train", "valid": "valid", "test": "test"}
+    put_sides(folder, names, pairs)
+    texts = [word for name in names for word in (f"--{name}", str(folder / name))]
+    return [*texts, "--source-lang", "en", "--target-lang", "de"]
 
 
-@pytest.mark.parametrize("script", TRAIN)
-def test_bad_input_is_one_line_and_leaves_nothing(
+def put_iwslt14(folder: Path, pairs: Pairs) -> list[str]:
+    files = members(pairs)
+    train = iwslt14.TRAIN.format(lang="de")
+    files[train] = files[train].rsplit("\n", 2)[0] + "\n"
+    write_archive(folder / "de-en.tgz", files)
+    return ["--archives", str(folder)]
+
+
+def put_multi30k(folder: Path, pairs: Pairs) -> list[str]:
+    put_sides(folder, multi30k.NAMES, pairs)
+    return ["--folder", str(folder)]
+
+
+def put_sides(folder: Path, names: dict[str, str], pairs: Pairs) -> None:
+    """Both sides of every split, compressed; train's German side lacks its last line."""
+    for split, name in names.items():
+        for side, lang in enumerate(("en", "de")):
+            short = split == "train" and lang == "de"
+            text = "".join(f"{pair[side]}\n" for pair in pairs[: 59 if short else 60])
+            (folder / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "put"),
+    [
+        ("own_corpus.sh", "fairseq-mhe prepare", put_own),
+        ("iwslt14_de_en.sh", "iwslt14_de_en.sh", put_iwslt14),
+        ("multi30k_en_de.sh", "multi30k_en_de.sh", put_multi30k),
+    ],
+)
+def test_a_side_that_lacks_a_line_is_one_line_and_leaves_nothing(
     script: str,
-    inputs: Callable[[str], Files],
+    name: str,
+    put: object,
+    corpus: dict[str, Pairs],
     tmp_path: Path,
-    served: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """One side lacks its last line."""
-    files, train = inputs(script), TRAIN[script]
-    files[train] = b"".join(files[train].splitlines(keepends=True)[:-1])
-    assert run_here(script, words(script, files, tmp_path, served), monkeypatch) == 2
+    data = tmp_path / "the data"
+    assert callable(put)
+    words = [*put(tmp_path, corpus["train"]), "--out", str(data), "--workers", "1"]
+    assert run_here(script, words, monkeypatch) == 2
     printed = capsys.readouterr()
-    name = "fairseq-mhe prepare" if script == "own_corpus.sh" else script
     message = r"has \d+ lines, .* has \d+: the sides of a parallel text must be aligned"
     assert re.fullmatch(rf"{name}: error: .*{message}.*", printed.err.strip().splitlines()[-1])
     assert printed.out == ""
-    data = tmp_path / "the data"
     assert not any((data / name).exists() for name in ("raw", "tokenised", "subword", "bin"))
     assert not list(data.rglob(f"{WORK_PREFIX}*"))

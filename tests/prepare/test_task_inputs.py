@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fairseq.data import Dictionary
@@ -141,80 +139,46 @@ def test_answers_are_where_the_label_says(block: int, language_text: Path, tmp_p
     assert bool(found.counts["truncated"]) == (block == 48)
 
 
-def spoil(row: Any, *path: Any, to: Any = None) -> None:
-    """Set, or without ``to`` delete, a value within another."""
-    *above, name = path
+QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("copa", ("choice2",), None, "line 1 is no row of copa: there is no 'choice2'"),
+        ("copa", ("question",), "why", "there is no 'why'"),
+        ("copa", ("choice1",), " ", "a text or a label is missing"),
+        ("copa", ("label",), 2, "there is no label '2', only 0, 1"),
+        ("wic", ("sentence1",), 3, "line 1 is no row of wic"),
+        ("wsc", ("target", "span2_index"), 99, "list index out of range"),
+        ("squad1", (*QUESTION, "id"), None, "article 1: there is no 'id'"),
+        ("squad1", (*QUESTION, "answers", 0, "answer_start"), 3, "0-0: its answer .* is not at 3"),
+        ("squad1", (*QUESTION, "answers"), [], "0-0 has no answer, .* name the task squad2"),
+        ("squad1", ("data",), [], "has no questions"),
+    ],
+)
+def test_bad_files_end_in_one_line(
+    name: str,
+    place: tuple[str | int, ...],
+    value: object,
+    message: str,
+    language_text: Path,
+    tmp_path: Path,
+) -> None:
+    """A value of the first line is another one, or missing."""
+    folder = put_task(tmp_path / "in", name, LONG, 2)
+    path = folder / f"{name}.{TASKS[name].scored[0]}{TASKS[name].suffix}"
+    first, *others = path.read_text().split("\n")
+    whole = row = json.loads(first)
+    *above, last = place
     for step in above:
         row = row[step]
-    if to is None:
-        del row[name]
+    if value is None:
+        del row[last]
     else:
-        row[name] = to
-
-
-QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
-BAD: list[tuple[str, Callable[[Any], None], str]] = [
-    ("copa", lambda row: spoil(row, "choice2"), "line 1 is no row of copa: there is no 'choice2'"),
-    ("copa", lambda row: spoil(row, "question", to="why"), "there is no 'why'"),
-    ("copa", lambda row: spoil(row, "premise", to=" "), "line 1: a text or a column is missing"),
-    ("copa", lambda row: spoil(row, "label", to=2), "copa has no label '2'"),
-    ("wic", lambda row: spoil(row, "end1", to=999), "0 to 999 is outside of a text of"),
-    ("wic", lambda row: spoil(row, "start1", to="x"), "a value has the wrong type"),
-    ("wsc", lambda row: spoil(row, "target", "span2_index", to=99), "outside of a text of 9 words"),
-    ("wsc", lambda row: spoil(row, "target"), "there is no 'target'"),
-    ("record", lambda row: spoil(row, "passage", "entities", 0, "end", to=999), "outside of"),
-    (
-        "record",
-        lambda row: spoil(row, "qas", 0, "answers", 0, "text", to="nobody"),
-        r"answers \['nobody'\] are no entities",
-    ),
-    ("record", lambda row: spoil(row, "qas", 0, "query", to="no gap"), "has no @placeholder"),
-    ("copa", lambda row: spoil(row, "choice1", to="half \ud83d"), r"'half \\ud83d' is no text"),
-    (
-        "squad1",
-        lambda row: spoil(row, *QUESTION, "question", to="\ud83d?"),
-        r"article 1: '\\ud83d\?' is no text",
-    ),
-    ("squad1", lambda row: spoil(row, *QUESTION, "id", to="\0"), r"'\\x00' is no text"),
-    ("squad1", lambda row: spoil(row, *QUESTION, "id"), "article 1: there is no 'id'"),
-    (
-        "squad1",
-        lambda row: spoil(row, *QUESTION, "answers", 0, "answer_start", to=3),
-        "question 0-0: its answer .* is not at 3",
-    ),
-    (
-        "squad1",
-        lambda row: spoil(row, *QUESTION, "answers", to=[]),
-        "question 0-0: it has no answer, .* name the task squad2",
-    ),
-    ("squad1", lambda row: spoil(row, *QUESTION, "question", to=" "), "the question is empty"),
-    ("squad1", lambda row: spoil(row, "data", to=[]), "has no questions"),
-    (
-        "squad1",
-        lambda row: spoil(row, "data", 0, "paragraphs", 0, "context"),
-        "article 1: there is no 'context'",
-    ),
-]
-
-
-@pytest.mark.parametrize(("name", "change", "message"), BAD)
-def test_bad_files_end_in_one_line(
-    name: str, change: Callable[[Any], None], message: str, language_text: Path, tmp_path: Path
-) -> None:
-    folder = put_task(tmp_path / "in", name, LONG, 2)
-    path = folder / f"{name}.dev{TASKS[name].suffix}"
-    first, *others = path.read_text().split("\n")
-    row = json.loads(first)
-    change(row)
-    path.write_text("\n".join([json.dumps(row), *others]))
+        row[last] = value
+    path.write_text("\n".join([json.dumps(whole), *others]))
     with pytest.raises(UserError, match=message) as caught:
         prepare_task(TASKS[name], folder, language_text, tmp_path / "out", block=64)
     assert str(path) in str(caught.value)
     assert not (tmp_path / "out" / "bin").exists()
-
-
-def test_a_stride_that_leaves_gaps_is_refused(language_text: Path, tmp_path: Path) -> None:
-    folder = put_task(tmp_path / "in", "squad1", LONG)
-    with pytest.raises(UserError, match="--stride 60 leaves subwords between windows of 50"):
-        prepare_task(TASKS["squad1"], folder, language_text, tmp_path / "out", 64, stride=60)
-    assert not (tmp_path / "out").exists()

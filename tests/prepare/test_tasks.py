@@ -123,7 +123,7 @@ def test_truncated_examples_are_counted_and_said(
     assert len(fairseqs(out, "valid")) == 4
     told = capsys.readouterr().err
     assert "rte valid: 4 examples, " in told
-    assert "truncated to 12 tokens" in told
+    assert "3 truncated" in told
 
 
 def test_the_longer_text_is_cut() -> None:
@@ -135,18 +135,13 @@ def test_the_longer_text_is_cut() -> None:
 
 BAD = [
     ("rte", "index\tsentence1\tlabel\n0\ta\tentailment\n", "line 2 is no row of rte: there is no"),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n", "rte has no label 'maybe'"),
+    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n", "there is no label 'maybe'"),
     ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n", "has no examples"),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\t \tentailment\n", "has no examples"),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n", "has no examples"),
-    ("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\tnan\n", "'nan' is no number"),
-    ("boolq", '{"question": "a"\n', "line 1 is no JSON"),
-    (
-        "boolq",
-        '{"question": "a", "passage": 3, "label": true}\n',
-        "1 is no row of boolq: 3 is no text",
-    ),
-    ("multirc", '{"passage": "text"}\n', "multirc: a value has the wrong type"),
+    ("rte", "", "has no examples"),
+    ("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\tx\n", "could not convert .* 'x'"),
+    ("boolq", '{"question": "a"\n', "line 1 is no row of boolq: Expecting"),
+    ("boolq", '{"question": "a", "passage": 3, "label": true}\n', "1 is no row of boolq: 'int'"),
+    ("multirc", '{"passage": "text"}\n', "line 1 is no row of multirc"),
 ]
 
 
@@ -159,9 +154,9 @@ def test_incomplete_rows_of_train_are_dropped_and_counted(
     source = put(tmp_path / "in", "rte", {"train": torn, "dev": whole})
     out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=200)
     assert fairseqs(out, "train") == fairseqs(out, "valid")
-    assert "rte train: 4 examples, 2 incomplete ones dropped" in capsys.readouterr().err
+    assert "rte train: 4 examples, 2 dropped" in capsys.readouterr().err
     source = put(tmp_path / "bad", "rte", {"train": whole, "dev": torn})
-    with pytest.raises(UserError, match="line 6: a text or a column is missing"):
+    with pytest.raises(UserError, match=r"line 6 .* a text or a label is missing"):
         prepare_task(TASKS["rte"], source, language_text, tmp_path / "other", block=200)
 
 
@@ -200,7 +195,7 @@ def test_a_task_has_one_folder(language_text: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_told(language_text: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no RTE/train.tsv \(nor rte.train.tsv, nor"):
+    with pytest.raises(UserError, match=r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
     with pytest.raises(UserError, match="is running text, not a task"):
         open_task(language_text)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least, option
-from fairseq_mhe.prepare.config import SPLITS, vocabulary
+from fairseq_mhe.prepare.config import SPLITS, Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, default_out, run_corpus
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import write_lines
@@ -33,15 +33,16 @@ class HomeAssistant(Corpus):
 
     def prepare(self, report: Report = silent) -> Path:
         """As `Corpus.prepare`."""
+        files: Inputs = {}
         with tempfile.TemporaryDirectory() as place:
-            train, valid, test = (Path(place) / f"{split}.tsv" for split in SPLITS)
-            for path, pairs in zip((train, valid, test), read_corpus().values(), strict=True):
-                most = self.limit
-                if most is not None and path != train:
-                    most //= _HELD_OUT_PART
+            for split, pairs in read_corpus().items():
+                part = 1 if split == "train" else _HELD_OUT_PART
+                most = self.limit and self.limit // part
+                path = Path(place) / f"{split}.tsv"
                 write_lines(path, map("\t".join, pairs[:most]))
+                files[split] = [(path,)]
             # The table is clean; a German compound may well stand for five English words.
-            return self.make(report, [train], valid, test, max_ratio=None)
+            return self.make(files, report, max_ratio=None)
 
 
 def read_corpus(path: Path = CORPUS) -> dict[str, list[tuple[str, str]]]:

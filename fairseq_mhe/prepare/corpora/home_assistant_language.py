@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from fairseq_mhe.prepare.clean import normalise
+from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.home_assistant import read_rows
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
@@ -19,6 +20,7 @@ from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text import write_lines
 
 _TASK = TASKS["integration"]
+_TASK_COLUMNS = ("message", "integration")
 _HELD_OUT = 10  # every 10th message
 #: Split, integration, message.
 Row = tuple[str, str, str]
@@ -72,16 +74,15 @@ def prepare_language(
         UserError: as `prepare_text` and `prepare_task`.
     """
     rows = read_messages()
-    task = examples(rows)
-    left_out = {message.lower() for message, _ in task["dev"]}
+    sets = examples(rows)
+    held_out = {message.lower() for message, _ in sets["dev"]}
     with tempfile.TemporaryDirectory() as place:
-        texts = {split: Path(place) / f"{split}.txt" for split in ("train", "valid", "test")}
+        texts = {split: Path(place) / f"{split}.txt" for split in SPLITS}
         for split, path in texts.items():
-            write_lines(path, documents(rows, split, left_out))
-        for split, pairs in task.items():
-            lines = (f"{message}\t{integration}" for message, integration in pairs)
+            write_lines(path, documents(rows, split, held_out))
+        for split, pairs in sets.items():
             path = Path(place) / f"{_TASK.name}.{split}.tsv"
-            write_lines(path, ["message\tintegration", *lines])
+            write_lines(path, map("\t".join, [_TASK_COLUMNS, *pairs]))
         config = TextConfig(
             train=(texts["train"],),
             valid=texts["valid"],

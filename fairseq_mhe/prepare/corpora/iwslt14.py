@@ -1,28 +1,26 @@
-"""IWSLT14 German-English (TED talks; Cettolo et al. 2014), prepared as by fairseq's recipe, as a
-data folder."""
+"""IWSLT14 German-English (TED talks; Cettolo et al. 2014), prepared as by fairseq's recipe."""
 
 import re
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.config import vocabulary
+from fairseq_mhe.prepare.config import ORIGINAL, Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest
+from fairseq_mhe.prepare.manifest import Counts
 from fairseq_mhe.prepare.progress import Report, silent
-from fairseq_mhe.prepare.text import aligned_lines, read_lines, write_lines
+from fairseq_mhe.prepare.text import read_lines, write_lines
 
-_MAX_TOKENS = 175
-_HOLD_OUT = 23  # every 23rd clean training pair is valid
-_LINES = {"train": 160_239, "valid": 7283, "test": 6750}
 TRAIN = "de-en/train.tags.de-en.{lang}"
 TEST = tuple(
     f"de-en/IWSLT14.{name}.de-en.{{lang}}.xml"
     for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 )
+_LINES = {"train": 160_239, "valid": 7283, "test": 6750}
 # Its checksum is not published: that of the download is recorded, and counts of lines are compared.
 _ARCHIVE = RemoteFile("http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz")
 _NO_TEXT = ("<url>", "<talkid>", "<keywords>")
@@ -32,7 +30,7 @@ _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 
 @dataclass(frozen=True, kw_only=True)
 class Iwslt14(Downloads, Corpus):
-    """The talks of the archive ``file``."""
+    """The talks of the archive ``file``: small letters, every 23rd clean training pair is valid."""
 
     script = "iwslt14_de_en.sh"
     langs = ("de", "en")
@@ -43,47 +41,35 @@ class Iwslt14(Downloads, Corpus):
 
     def prepare(self, report: Report = silent) -> Path:
         """As `Corpus.prepare`."""
-
-        def action(work: Path) -> Counts:
-            (archive,) = self.obtained([self.file], self.original, report)
-            self._extract(archive, work)
-            return {"sha256": sha256(archive)}
-
-        made_from = {"archive": self.file.name, "sha256": self.file.sha256}
-        with open_manifest(self.original, {**DOWNLOADED, "corpus": "iwslt14"}) as manifest:
-            extracted = manifest.run("extract", made_from, action)
-            manifest.complete()
+        counts = self.unpacked("iwslt14", [self.file], self.out, _unpack, report)
         source = {
             "corpus": "iwslt14",
-            "archives": {self.file.name: extracted["sha256"]},
+            "archives": {self.file.name: counts["sha256"]},
             "known_lines": _LINES,
         }
-        train, test = (self.original / name for name in ("train", "test"))
-        return self.make(
-            report,
-            [train],
-            None,
-            test,
-            source,
-            max_tokens=_MAX_TOKENS,
-            lowercase=True,
-            hold_out=_HOLD_OUT,
-        )
+        files: Inputs = {
+            split: [tuple(self.out / ORIGINAL / f"{split}.{lang}" for lang in self.langs)]
+            for split in ("train", "test")
+        }
+        return self.make(files, report, source, max_tokens=175, lowercase=True, hold_out=23)
 
-    def _extract(self, archive: Path, work: Path) -> None:
-        """Put the plain text, train and test, into the folder ``work``."""
-        names = (TRAIN, *TEST)
-        members = [name.format(lang=lang) for name in names for lang in self.langs]
-        extract(archive, members, work / "de-en")
-        for lang in self.langs:
-            train, *tests = [work / "de-en" / name.format(lang=lang) for name in names]
-            write_lines(work / f"train.{lang}", training_sentences(read_lines(train)))
-            test = (line for path in tests for line in test_sentences(read_lines(path)))
-            write_lines(work / f"test.{lang}", test)
-            for path in (train, *tests):
-                path.unlink()
-        for name in ("train", "test"):
-            aligned_lines(*(work / f"{name}.{lang}" for lang in self.langs))
+
+def _unpack(archives: list[Path], work: Path) -> Counts:
+    """Put the plain text, train and test, into the folder ``work``."""
+    (archive,) = archives
+    tagged = work / "tagged"
+    extract(
+        archive,
+        [name.format(lang=lang) for name in (TRAIN, *TEST) for lang in Iwslt14.langs],
+        tagged,
+    )
+    for lang in Iwslt14.langs:
+        train, *tests = [tagged / name.format(lang=lang) for name in (TRAIN, *TEST)]
+        write_lines(work / f"train.{lang}", training_sentences(read_lines(train)))
+        test = (line for path in tests for line in test_sentences(read_lines(path)))
+        write_lines(work / f"test.{lang}", test)
+    shutil.rmtree(tagged)
+    return {"sha256": sha256(archive)}
 
 
 def training_sentences(lines: Iterable[str]) -> Iterator[str]:

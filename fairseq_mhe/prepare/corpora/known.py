@@ -13,11 +13,9 @@ from fairseq_mhe.common.arguments import Parser, add_options, from_options, opti
 from fairseq_mhe.common.errors import exit_status
 from fairseq_mhe.prepare.config import ORIGINAL, Inputs, PairOptions, PrepareConfig
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
-from fairseq_mhe.prepare.manifest import read_manifest
+from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.progress import Report, shown_progress, silent
-
-ARCHIVES = "archives"
 
 
 def default_out(default: str) -> Any:
@@ -34,23 +32,56 @@ class Downloads:
     )
     archives: Path | None = option(
         None,
-        f"folder of the downloads (default: DATA/{ORIGINAL}/{ARCHIVES})",
+        "folder of the downloads (default: DATA/original/archives)",
         type=Path,
         metavar="FOLDER",
     )
 
-    def obtained(self, files: Sequence[RemoteFile], original: Path, report: Report) -> list[Path]:
-        """The verified files, downloaded if they are missing, into a folder of ``original``.
+    def obtained(self, files: Sequence[RemoteFile], out: Path, report: Report) -> list[Path]:
+        """The verified files of the data folder ``out``, downloaded if they are missing.
 
         Raises:
             UserError: as `obtain_all`.
         """
-        return obtain_all(files, self.archives or original / ARCHIVES, report, self.mirror)
+        folder = self.archives or out / ORIGINAL / "archives"
+        return obtain_all(files, folder, report, self.mirror)
+
+    def unpacked(
+        self,
+        corpus: str,
+        files: Sequence[RemoteFile],
+        out: Path,
+        unpack: Callable[[list[Path], Path], Counts | None],
+        report: Report,
+        room: float = 0,
+    ) -> Counts:
+        """The text of ``files`` below OUT/original, downloaded and unpacked unless it is there.
+
+        Args:
+            corpus: its name, for the manifest.
+            files: what to download.
+            out: the data folder.
+            unpack: writes the text of the downloads into a folder, and may return counts.
+            report: called with the progress.
+            room: the bytes of the text, roughly.
+
+        Raises:
+            UserError: as `obtain_all`, or an archive is damaged or lacks a member.
+        """
+
+        def action(work: Path) -> Counts:
+            return unpack(self.obtained(files, out, report), work) or {}
+
+        checksums = {file.name: file.sha256 for file in files}
+        with open_manifest(out / ORIGINAL, {**DOWNLOADED, "corpus": corpus}) as manifest:
+            counts = manifest.run("extract", checksums, action, room)
+            manifest.complete()
+        return counts
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus(PairOptions, ABC):
-    """A known parallel corpus, whose subclass has its facts, and gets its text in ``prepare``."""
+    """A known parallel corpus; the subclass has its facts, and gets its text in ``prepare``."""
 
     script: ClassVar[str]
     langs: ClassVar[tuple[str, str]] = ("en", "de")
@@ -65,31 +96,19 @@ class Corpus(PairOptions, ABC):
             UserError: as `parallel_text.prepare`; or the text cannot be had or is another one.
         """
 
-    @property
-    def original(self) -> Path:
-        """The folder for the text that is fetched."""
-        return self.out / ORIGINAL
-
     def make(
-        self,
-        report: Report,
-        train: Sequence[Path],
-        valid: Path | None,
-        test: Path,
-        source: Mapping[str, Any] | None = None,
-        files: Inputs | None = None,
-        **recipe: Any,
+        self, files: Inputs, report: Report, source: Mapping[str, Any] | None = None, **recipe: Any
     ) -> Path:
-        """The data folder of the text that ``prepare`` has got.
+        """The data folder of ``files``.
 
-        ``source`` and ``files`` as in `parallel_text.prepare`; ``recipe``: further fields of
-        `PrepareConfig`.
+        ``source`` as in `parallel_text.prepare`; ``recipe``: further fields of `PrepareConfig`.
         """
         shared = {each.name: getattr(self, each.name) for each in fields(PairOptions)}
+        splits = {split: corpora[0][0] for split, corpora in files.items()}
         config = PrepareConfig(
-            train=tuple(train),
-            valid=valid,
-            test=test,
+            train=(splits["train"],),
+            valid=splits.get("valid"),
+            test=splits["test"],
             source_lang=self.langs[0],
             target_lang=self.langs[1],
             out=self.out,

@@ -15,8 +15,6 @@ NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}  # split 
 _LINES = {"train": 29_000, "valid": 1014, "test": 1000}
 _COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 _PLACE = f"https://raw.githubusercontent.com/multi30k/dataset/{_COMMIT}/data/task1/raw"
-
-
 _SIZES_AND_CHECKSUMS = """
 train.en.gz            568929 d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f
 train.de.gz            637044 726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6
@@ -51,13 +49,10 @@ class Multi30k(Downloads, Corpus):
     def prepare(self, report: Report = silent) -> Path:
         """As `Corpus.prepare`."""
         if self.folder is None:
-            paths = self.obtained(self.files, self.original, report)
+            paths = self.obtained(self.files, self.out, report)
         else:
-            paths = [
-                side_path(self.folder / name, lang)
-                for name in NAMES.values()
-                for lang in self.langs
-            ]
+            prefixes = [self.folder / name for name in NAMES.values()]
+            paths = [side_path(prefix, lang) for prefix in prefixes for lang in self.langs]
         source = {
             "corpus": "multi30k",
             "archives": {path.name: sha256(path) for path in paths},
@@ -66,9 +61,7 @@ class Multi30k(Downloads, Corpus):
         sides = zip(paths[::2], paths[1::2], strict=True)
         files: Inputs = {split: [pair] for split, pair in zip(NAMES, sides, strict=True)}
         recipe = {"max_ratio": None, "punctuation": True, "lowercase": self.lowercase}
-        place = paths[0].parent
-        train, valid, test = (place / name for name in NAMES.values())
-        return self.make(report, [train], valid, test, source, files, **recipe)
+        return self.make(files, report, source, **recipe)
 
 
 if __name__ == "__main__":

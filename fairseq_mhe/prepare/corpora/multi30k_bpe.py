@@ -12,7 +12,7 @@ from fairseq_mhe.prepare.text import SUFFIXES
 
 #: Split -> the name of its files, and how many lines they have.
 NAMES = {"train": "train", "valid": "valid", "test": "test.2016"}
-LINES = {"train": 29_000, "valid": 1014, "test": 1000}
+_LINES = {"train": 29_000, "valid": 1014, "test": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class Multi30kBpe:
 
     folder: Path = option(
         None,
-        f"where {{{','.join(NAMES.values())}}}.{{en,de}} lie, lower-cased, tokenised and split by "
-        "BPE (plain or compressed), and the file code of its merges, if there is one",
+        "where {train,valid,test.2016}.{en,de} lie, lower-cased, tokenised and split by BPE (plain "
+        "or compressed), and the file code of its merges, if there is one",
         type=Path,
         required=True,
     )
@@ -43,7 +43,7 @@ class Multi30kBpe:
             self.out,
             codes=next((path for path in codes if path.is_file()), None),
             lowercase=True,
-            source={"corpus": "multi30k-bpe", "known_lines": LINES},
+            source={"corpus": "multi30k-bpe", "known_lines": _LINES},
             report=report,
         )
 

@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.corpora.known import default_out, run_corpus
 from fairseq_mhe.prepare.corpora.published_text import PublishedText
+from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import FILES
 
 
@@ -13,10 +15,15 @@ class PennTreebank(PublishedText):
     """One document a split. It is not downloaded, since its licence is not free."""
 
     script = "ptb.sh"
-    names = (("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"),)
+    names = ("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt")
     documents = FILES
 
+    folder: Path = option(None, "where ptb.{train,valid,test}.txt are", type=Path, required=True)
     out: Path = default_out("runs/ptb-data")
+
+    def prepare(self, report: Report = silent) -> Path:
+        """Make the data folder, or what of it is missing; raises UserError as `prepare_text`."""
+        return self.make(self.folder, report)
 
 
 if __name__ == "__main__":

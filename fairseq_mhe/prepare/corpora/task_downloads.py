@@ -5,13 +5,13 @@ the same files (Hugging Face's datasets 2.x, TensorFlow Datasets).
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import ORIGINAL
 from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest
 from fairseq_mhe.prepare.progress import Report
 from fairseq_mhe.prepare.task_files import official_name
 from fairseq_mhe.prepare.tasks import Task
@@ -82,34 +82,26 @@ def obtain_task(
     Raises:
         UserError: one cannot be had, or is another one.
     """
-    original = out / ORIGINAL
-
-    def action(work: Path) -> Counts:
-        paths = downloads.obtained(files[task.name], original, report)
-        if task.name == "mrpc":
-            _split_mrpc(paths[0], paths[1], work)
-        elif task.suite == "squad":
-            for path in paths:
-                (work / path.name).write_bytes(path.read_bytes())
-        else:
-            splits = ("train", *task.scored)
-            names = [f"{task.folder}/{official_name(task, split)}" for split in splits]
-            extract(paths[0], names, work)
-        return {}
-
-    made_from = {file.name: file.sha256 for file in files[task.name]}
-    with open_manifest(original, {**DOWNLOADED, "corpus": task.name}) as manifest:
-        manifest.run("extract", made_from, action)
-        manifest.complete()
-    return original
+    if task.suite == "squad":
+        return downloads.obtained(files[task.name], out, report)[0].parent
+    unpack = _split_mrpc if task.name == "mrpc" else partial(_unpack, task)
+    downloads.unpacked(task.name, files[task.name], out, unpack, report)
+    return out / ORIGINAL
 
 
-def _split_mrpc(whole: Path, identifiers: Path, work: Path) -> None:
-    """Split MRPC's training file into GLUE's train and dev, the pairs of ``identifiers``."""
-    held_out = set(read_lines(identifiers))
-    header, *rows = read_lines(whole)
-    parts: dict[bool, list[str]] = {True: [header], False: [header]}
+def _unpack(task: Task, archives: list[Path], work: Path) -> None:
+    splits = ("train", *task.scored)
+    names = [f"{task.folder}/{official_name(task, split)}" for split in splits]
+    extract(archives[0], names, work)
+
+
+def _split_mrpc(paths: list[Path], work: Path) -> None:
+    """Split MRPC's file into GLUE's train and dev; the second file names the pairs of dev."""
+    held_out = set(read_lines(paths[1]))
+    header, *rows = read_lines(paths[0])
+    parts: dict[str, list[str]] = {"train": [header], "dev": [header]}
     for row in rows:
-        parts["\t".join(row.split("\t")[1:3]) in held_out].append(row)
-    write_lines(work / "train.tsv", parts[False])
-    write_lines(work / "dev.tsv", parts[True])
+        pair = "\t".join(row.split("\t")[1:3])
+        parts["dev" if pair in held_out else "train"].append(row)
+    for split, lines in parts.items():
+        write_lines(work / f"{split}.tsv", lines)

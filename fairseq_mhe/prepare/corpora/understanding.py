@@ -8,20 +8,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import add_options, from_options, positive
+from fairseq_mhe.common.arguments import add_options, at_least, from_options, positive
 from fairseq_mhe.prepare.corpora.known import Downloads, run_script
 from fairseq_mhe.prepare.corpora.task_downloads import obtain_task
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
-
-#: The usual windows of SQuAD: 384, with a stride of 128.
-_BLOCK = {"squad": 384}
-_EXAMPLE = {
-    "glue": "CoLA/train.tsv, or FOLDER/cola.train.tsv.gz",
-    "superglue": "CB/train.jsonl, or FOLDER/cb.train.jsonl.gz",
-    "squad": "train-v1.1.json, or FOLDER/squad1.train.json.gz",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
@@ -29,17 +21,17 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
     names = [task.name for task in TASKS.values() if task.suite == suite]
     add = parser.add_argument
     add("task", choices=names, metavar="TASK", help=", ".join(names))
-    add(
-        "--folder",
-        type=Path,
-        help=f"its official files, unpacked: FOLDER/{_EXAMPLE[suite]}; nothing is downloaded",
+    help = (
+        "its official files, unpacked, as CoLA/train.tsv, train.tsv or cola.train.tsv.gz; nothing "
+        "is downloaded"
     )
+    add("--folder", type=Path, help=help)
     add("--text", type=Path, required=True, metavar="DATA", help="the language model's data folder")
     add("--out", type=Path, metavar="DIR", help="folder to make (default: runs/TASK-data)")
     add(
         "--block",
-        type=positive,
-        default=_BLOCK.get(suite, 512),
+        type=at_least(8),
+        default=384 if suite == "squad" else 512,
         metavar="N",
         help="longest example in subwords: at most the model's positions (default: %(default)s)",
     )
@@ -52,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
 def run(args: argparse.Namespace) -> None:
     """Prepare the task."""
     out = args.out or Path(f"runs/{args.task}-data")
-    task, stride = TASKS[args.task], getattr(args, "stride", None)
-    folder = args.folder
+    task, folder = TASKS[args.task], args.folder
     if folder is None:
         with shown_progress() as report:
             folder = obtain_task(task, from_options(Downloads, args), out, report)
+    stride = getattr(args, "stride", None)
     print(prepare_task(task, folder, args.text, out, args.block, stride))
 
 

@@ -9,8 +9,7 @@ from fairseq_mhe.prepare.config import ORIGINAL
 from fairseq_mhe.prepare.corpora.known import Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.corpora.published_text import PublishedText
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest
-from fairseq_mhe.prepare.progress import Report
+from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import TITLES
 
 #: At its author's site; the first address is gone. Size and SHA-256 are those of the first one's
@@ -28,34 +27,29 @@ class WikiText103(Downloads, PublishedText):
     """Articles are documents. The text of the archive ``file``, or of ``folder``."""
 
     script = "wikitext103.sh"
-    names = (
-        ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"),
-        ("wiki.train.raw", "wiki.valid.raw", "wiki.test.raw"),
-    )
+    names = ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens")
     documents = TITLES
 
     folder: Path | None = option(
-        None, "where the published files are, unpacked; nothing is downloaded", type=Path
+        None, "where wiki.{train,valid,test}.tokens are; nothing is downloaded", type=Path
     )
     out: Path = default_out("runs/wikitext103-data")
     file: RemoteFile = ARCHIVE
 
-    def place(self, report: Report) -> Path:
-        """The given folder, or the one of the downloaded archive's files."""
-        if self.folder is not None:
-            return self.folder
-        original = self.out / ORIGINAL
+    def prepare(self, report: Report = silent) -> Path:
+        """Make the data folder, or what of it is missing.
 
-        def action(work: Path) -> Counts:
-            (archive,) = self.obtained([self.file], original, report)
-            extract(archive, [f"{_INSIDE}/{name}" for name in self.names[0]], work)
-            return {}
+        Raises:
+            UserError: as `prepare_text`, or the archive cannot be had or is another one.
+        """
+        folder = self.folder
+        if folder is None:
+            self.unpacked("wikitext103", [self.file], self.out, self._unpack, report)
+            folder = self.out / ORIGINAL / _INSIDE
+        return self.make(folder, report)
 
-        with open_manifest(original, {**DOWNLOADED, "corpus": "wikitext103"}) as manifest:
-            made_from = {"archive": self.file.name, "sha256": self.file.sha256}
-            manifest.run("extract", made_from, action)
-            manifest.complete()
-        return original / _INSIDE
+    def _unpack(self, archives: list[Path], work: Path) -> None:
+        extract(archives[0], [f"{_INSIDE}/{name}" for name in self.names], work)
 
 
 if __name__ == "__main__":

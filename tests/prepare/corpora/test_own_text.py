@@ -1,4 +1,4 @@
-"""The command line: options reach the preparation, errors are one line with exit status 2."""
+"""``fairseq-mhe prepare``: every option reaches the preparation."""
 
 from __future__ import annotations
 
@@ -12,59 +12,30 @@ from fairseq_mhe.prepare.corpora import own_text
 from fairseq_mhe.prepare.progress import Report
 
 
-def words(config: PrepareConfig, *more: str) -> list[str]:
-    prefixes = [
-        "--train",
-        *map(str, config.train),
-        "--valid",
-        str(config.valid),
-        "--test",
-        str(config.test),
-    ]
-    return [
-        "prepare",
-        *prefixes,
-        "--source-lang",
-        "en",
-        "--target-lang",
-        "de",
-        "--out",
-        str(config.out),
-        *more,
-    ]
-
-
-@pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[PrepareConfig]:
-    """The configurations that the command hands on; nothing is prepared."""
-    configs: list[PrepareConfig] = []
+def test_every_option_is_handed_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[PrepareConfig] = []
 
     def remember(config: PrepareConfig, report: Report) -> Path:
-        configs.append(config)
+        seen.append(config)
         return config.out
 
     monkeypatch.setattr(own_text, "prepare", remember)
-    return configs
-
-
-def test_every_option_is_handed_on(
-    config: PrepareConfig, seen: list[PrepareConfig], capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = (
-        "--subword sentencepiece --model-type bpe --vocab-size 77 --tokenizer moses --workers 3"
-    )
-    limits = (
+    words = (
+        "prepare --train a b --valid v --test t --source-lang en --target-lang de --out data "
+        "--subword sentencepiece --model-type bpe --vocab-size 77 --tokenizer moses --workers 3 "
         "--max-tokens 99 --max-ratio 2.5 --punctuation --lowercase --hold-out 9 --max-dropped 33"
     )
-    assert cli.main(words(config, *options.split(), *limits.split())) == 0
+    assert cli.main(words.split()) == 0
     assert seen == [
         PrepareConfig(
-            train=config.train,
-            valid=config.valid,
-            test=config.test,
+            train=(Path("a"), Path("b")),
+            valid=Path("v"),
+            test=Path("t"),
             source_lang="en",
             target_lang="de",
-            out=config.out,
+            out=Path("data"),
             subword="sentencepiece",
             vocab_size=77,
             tokenizer="moses",
@@ -78,4 +49,4 @@ def test_every_option_is_handed_on(
             workers=3,
         )
     ]
-    assert capsys.readouterr().out == f"{config.out}\n"
+    assert capsys.readouterr().out == "data\n"

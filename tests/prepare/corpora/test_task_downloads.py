@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.corpora import task_downloads, understanding
 from fairseq_mhe.prepare.corpora.known import Downloads
@@ -54,7 +53,6 @@ def test_every_task_has_its_files() -> None:
     assert len({file.sha256 for file in files}) == len(files)
     assert len({file.name for file in files}) == len(files), "one folder can have them all"
     for file in files:
-        assert file.url.startswith("https://")
         assert re.fullmatch("[0-9a-f]{64}", file.sha256 or "")
         assert file.size
 
@@ -64,16 +62,15 @@ def test_an_archive_becomes_the_official_files(
     name: str, inside: str, tmp_path: Path, server: Server
 ) -> None:
     task = TASKS[name]
-    content = official("boolq" if name == "boolq" else "rte", "")
     names = [f"{inside}/{split}{task.suffix}" for split in ("train", *task.scored)]
-    members = {**dict.fromkeys(names, content), "__MACOSX/x": "-", "../outside": "-"}
+    members = {**dict.fromkeys(names, "content"), "__MACOSX/x": "-", "../outside": "-"}
     files = {name: [put_zip(tmp_path / "served" / f"{name}.zip", members)]}
     downloads = Downloads(mirror=server.url)
     for _ in range(2):
         folder = obtain_task(task, downloads, tmp_path / "out", silent, files)
     assert len(server.requests) == 1
     for split in ("train", *task.scored):
-        assert task_file(task, folder, split).read_text() == content
+        assert task_file(task, folder, split).read_text() == "content"
     assert not list(tmp_path.rglob("outside"))
 
 
@@ -109,20 +106,6 @@ def test_the_script_of_squad_downloads(
         understanding.run_suite("squad")
     assert caught.value.code == 0
     assert open_task(tmp_path / "out").task.name == "squad1"
-
-
-def test_another_file_is_refused(
-    tmp_path: Path, server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = put_zip(tmp_path / "served" / "RTE.zip", {"RTE/train.tsv": "x"})
-    wrong = {"rte": [RemoteFile(file.url, file.size, "0" * 64)]}
-    with pytest.raises(UserError, match=r"the download has the SHA-256 .* it was not kept"):
-        obtain_task(TASKS["rte"], Downloads(mirror=server.url), tmp_path / "a", silent, wrong)
-    with pytest.raises(UserError, match=r"has no RTE/dev.tsv; is it the right archive\?"):
-        obtain_task(
-            TASKS["rte"], Downloads(mirror=server.url), tmp_path / "b", silent, {"rte": [file]}
-        )
-    assert not list((tmp_path / "b" / "original").rglob("*.tsv"))
 
 
 def test_wikitext_is_downloaded_once(tmp_path: Path, server: Server) -> None:
