@@ -12,10 +12,9 @@ from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments.work import work
-from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices, precision
-from fairseq_mhe.runs.finetuning import finetuning, open_pretrained, plan_finetuning, trained_on
+from fairseq_mhe.runs.finetuning import plan_finetuning, trained_on
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.task_scores import score_task
@@ -71,11 +70,10 @@ def plan(
     Raises:
         UserError: the model or task do not fit.
     """
-    source = open_pretrained(_whole(model) if model.is_dir() else model, data)
-    recipe = finetuning(nearest_row(source.options).name, data.task.name, epochs)
+    checkpoint = _whole(model) if model.is_dir() else model
     folder = output_folder(out / run_name(model, data, number))
     numbers = precision.chosen(where.precision, devices.on_gpu(where))
-    return plan_finetuning(folder, source, data, recipe, number, numbers)
+    return plan_finetuning(folder, checkpoint, data, number, epochs, numbers)
 
 
 def _whole(run: Path) -> Path:

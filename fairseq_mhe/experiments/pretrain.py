@@ -15,7 +15,7 @@ from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.runs import devices, precision
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
-from fairseq_mhe.runs.perplexity import nats_of
+from fairseq_mhe.runs.predictions import nats_of
 from fairseq_mhe.runs.recipes import FOLDER, Training, recipe
 
 #: The architectures that have a recipe.

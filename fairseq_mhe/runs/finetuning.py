@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.checkpoints.checkpoint import Source, open_source
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.rows import nearest_row, training_options
-from fairseq_mhe.prepare.data_folder import model_dictionary
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS, Task
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
@@ -70,45 +69,10 @@ _LARGE = ("sst2", "qqp", "mnli", "qnli", "record", "squad1", "squad2")
 def finetuning(row: str, task: str, epochs: int | None = None) -> Finetuning:
     """The recipe of a model's row for a task; ``epochs``: another number than the recipe's."""
     if row == "base":
-        found = _BASE.get(task, _BASE[""])
+        recipe = _BASE.get(task, _BASE[""])
     else:
-        found = Finetuning(0.0003, 32, 3 if task in _LARGE else 10)
-    return replace(found, epochs=epochs or found.epochs)
-
-
-def open_pretrained(checkpoint: Path, data: TaskFolder) -> Source:
-    """The model to fine-tune.
-
-    Raises:
-        UserError: it is no masked language model, has fewer positions than examples may be long, or
-            its vocabulary is not that of the task's data.
-    """
-    source = open_source(checkpoint)
-    if source.family is not ROBERTA:
-        raise UserError(
-            f"{checkpoint} is a {source.family.stock}, not a roberta: fine-tuning starts from a "
-            "masked language model"
-        )
-    positions = _positions(source)
-    if data.block > positions:
-        raise UserError(
-            f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
-            f"positions: prepare the task with --block {positions}"
-        )
-    words = len(model_dictionary(data.binary / "input0" / "dict.txt", masked=True))
-    if source.words != (words,):
-        raise UserError(
-            f"{data.folder} does not belong to {checkpoint}: its dictionary has {words} words with "
-            f"the special ones, the model {source.words[0]}; prepare the task with --text of the "
-            "data that the model was trained on"
-        )
-    return source
-
-
-def _positions(source: Source) -> int:
-    model: Any = source.model
-    found: int = model.max_positions()
-    return found
+        recipe = Finetuning(0.0003, 32, 3 if task in _LARGE else 10)
+    return replace(recipe, epochs=epochs or recipe.epochs)
 
 
 def trained_on(data: TaskFolder) -> dict[str, Any]:
@@ -117,31 +81,47 @@ def trained_on(data: TaskFolder) -> dict[str, Any]:
 
 
 def plan_finetuning(
-    folder: Path, source: Source, data: TaskFolder, recipe: Finetuning, seed: int, precision: str
+    folder: Path, model: Path, data: TaskFolder, seed: int, epochs: int | None, precision: str
 ) -> Job:
-    """The run of a model, task and seed.
+    """The run of a checkpoint, task and seed; ``epochs`` as in `finetuning`.
 
     Raises:
-        UserError: the folder has other settings.
+        UserError: the checkpoint is no masked language model, examples may be longer than it has
+            positions, or the folder has other settings.
     """
-    options = {**training_options(source.options), **_asked(data.task)}
-    options |= {"max_positions": _positions(source), "valid_subset": ",".join(data.subsets)}
+    source = open_source(model)
+    if source.family is not ROBERTA:
+        raise UserError(
+            f"{model} is a {source.family.stock}, not a roberta: fine-tuning starts from a masked "
+            "language model"
+        )
+    built: Any = source.model
+    positions: int = built.max_positions()
+    if data.block > positions:
+        raise UserError(
+            f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
+            f"positions: prepare the task with --block {positions}"
+        )
+    row = nearest_row(source.options).name
+    recipe = finetuning(row, data.task.name, epochs)
+    options = {**training_options(source.options), **_options_of(data.task)}
+    options |= {"max_positions": positions, "valid_subset": ",".join(data.subsets)}
     training = Training({**options, **recipe.options(data.training)}).with_precision(precision)
     attention = {place: source.attention[place] for place in ROBERTA.places}
-    facts = {"task": data.task.name, "start": sha256(source.path)}
-    row = nearest_row(source.options).name
+    facts = {"task": data.task.name, "start": sha256(model)}
     settings = settings_of(row, attention, seed, training, trained_on(data), **facts)
-    return plan_job(
-        folder, settings, {"data": str(data.folder), "start": str(source.path.resolve())}
-    )
+    return plan_job(folder, settings, {"data": str(data.folder), "start": str(model.resolve())})
 
 
-def _asked(task: Task) -> dict[str, Any]:
-    """fairseq's options of what a task asks for."""
-    classes = 2 if task.form == ANSWERS else len(task.labels or "1")
-    options: dict[str, Any] = {"num_classes": classes, "init_token": 0, "separator_token": 2}
-    # The language model's head gets no gradient.
-    options |= {"find_unused_parameters": True, "regression_target": task.labels is None}
+def _options_of(task: Task) -> dict[str, Any]:
+    """fairseq-train's options of a task."""
+    options: dict[str, Any] = {
+        "num_classes": 2 if task.form == ANSWERS else len(task.labels or "1"),
+        "init_token": 0,
+        "separator_token": 2,
+        "find_unused_parameters": True,  # the language model's head gets no gradient
+        "regression_target": task.labels is None,
+    }
     if task.form == CHOICE:
         return {**options, "task": "sentence_ranking", "criterion": "sentence_ranking"}
     by_words = task.form == WORDS

@@ -7,35 +7,46 @@ its best over the right answers; one without any wants an empty answer.
 
 import argparse
 import json
+import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.prepare.squad import read_squad
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
-_PUNCTUATION = set(string.punctuation)
+#: Question -> its right answers, [""] where there is none.
+Right = Mapping[str, Sequence[str]]
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class Answer(NamedTuple):
+    """``odds``: by how much the score of no answer is above that of this one, in logits."""
+
+    text: str
+    odds: float
+    article: int = 0
 
 
 def normalised(text: str) -> str:
     """What of an answer is compared."""
-    letters = "".join(letter for letter in text.lower() if letter not in _PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", letters).split())
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
 
 
-def exact(found: str, right: str) -> float:
+def exact(answer: str, right: str) -> float:
     """1 where both are the same, else 0."""
-    return float(normalised(found) == normalised(right))
+    return float(normalised(answer) == normalised(right))
 
 
-def f1(found: str, right: str) -> float:
+def f1(answer: str, right: str) -> float:
     """The harmonic mean of precision and recall of words; empty answers match empty ones only."""
-    one, other = normalised(found).split(), normalised(right).split()
+    one, other = normalised(answer).split(), normalised(right).split()
     if not one or not other:
         return float(one == other)
     shared = (Counter(one) & Counter(other)).total()
@@ -46,27 +57,27 @@ def f1(found: str, right: str) -> float:
 
 
 def right_answers(path: Path) -> dict[str, list[str]]:
-    """Question -> its right answers, [""] where there is none, from an official file.
+    """The right answers of an official file.
 
     Raises:
-        UserError: the file is no such, or an answer does not stand where it says in its context.
+        UserError: as `read_squad`.
     """
-    found: dict[str, list[str]] = {}
+    right: dict[str, list[str]] = {}
     for paragraph in read_squad(path):
         for question in paragraph.questions:
             # Answers that nothing is left of count as none, officially.
             texts = [text for text, _ in question.answers if normalised(text)]
-            found[question.identity] = texts or [""]
-    return found
+            right[question.identity] = texts or [""]
+    return right
 
 
-def squad_scores(found: Mapping[str, str], right: Mapping[str, Sequence[str]]) -> dict[str, float]:
+def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
     """Exact match and F1 in percent of all questions, of those with and of those without answer.
 
     Raises:
         UserError: a question has no prediction.
     """
-    missing = [question for question in right if question not in found]
+    missing = [question for question in right if question not in answers]
     if missing:
         raise UserError(
             f"{len(missing):,} of {len(right):,} questions have no prediction, {missing[0]} first: "
@@ -78,13 +89,49 @@ def squad_scores(found: Mapping[str, str], right: Mapping[str, Sequence[str]]) -
         " without answer": [question for question in right if right[question] == [""]],
     }
     values: dict[str, float] = {}
-    measures: dict[str, Callable[[str, str], float]] = {"exact": exact, "f1": f1}
-    for words, questions in groups.items():
-        for name, measure in measures.items():
-            best = [max(measure(found[q], answer) for answer in right[q]) for q in questions]
+    for group, questions in groups.items():
+        for measure in (exact, f1):
+            best = [max(measure(answers[q], each) for each in right[q]) for q in questions]
             if best:
-                values[f"{name}{words}"] = 100 * sum(best) / len(best)
+                values[f"{measure.__name__}{group}"] = 100 * sum(best) / len(best)
     return values
+
+
+def threshold(answers: Mapping[str, Answer], right: Right) -> float:
+    """The odds above which no answer is given, so that F1 is highest (as the official evaluation).
+
+    Below all odds where giving none is best; 0 where there are no questions to choose it by.
+    """
+    gained = best = 0.0
+    chosen = -math.inf if answers else 0.0
+    for question, answer in sorted(answers.items(), key=lambda pair: pair[1].odds):
+        if right[question] == [""]:
+            gained -= bool(answer.text)  # which giving none had right
+        else:
+            gained += max(f1(answer.text, one) for one in right[question])
+        if gained > best:
+            best, chosen = gained, answer.odds
+    return chosen
+
+
+def given(answers: Mapping[str, Answer], most: float) -> dict[str, str]:
+    """Question -> its answer, none where the odds are above ``most``."""
+    return {name: "" if answer.odds > most else answer.text for name, answer in answers.items()}
+
+
+def given_by_halves(answers: Mapping[str, Answer], right: Right) -> dict[str, str]:
+    """The same, with each half's threshold chosen on the other half, so that none is its own.
+
+    Halves are of whole articles, every other one; of questions, where there is one article.
+    """
+    articles = sorted({answer.article for answer in answers.values()})
+    halves: tuple[dict[str, Answer], dict[str, Answer]] = {}, {}
+    for number, (name, answer) in enumerate(answers.items()):
+        place = articles.index(answer.article) if len(articles) > 1 else number
+        halves[place % 2][name] = answer
+    thresholds = [threshold(half, right) for half in halves]
+    both = given(halves[0], thresholds[1]) | given(halves[1], thresholds[0])
+    return {name: both[name] for name in answers}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,10 +144,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
-    right, found = right_answers(args.data), read_json(args.predictions)
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+    right, answers = right_answers(args.data), read_json(args.predictions)
+    if not isinstance(answers, dict) or not all(isinstance(text, str) for text in answers.values()):
         raise UserError(f"{args.predictions} is not a JSON object of question id: answer")
-    values = squad_scores(found, right)
+    values = squad_scores(answers, right)
     if args.json:
         print(json.dumps(values, indent=2))
         return

@@ -1,71 +1,60 @@
-"""A fine-tuned run's predictions in official form, and their official scores."""
+"""A fine-tuned model's predictions in official form, and their official scores."""
 
-from collections import Counter, defaultdict
+import statistics
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from fairseq_mhe.common.files import write_json
-from fairseq_mhe.prepare.squad import read_squad
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.runs.answers import Answer, best_answers, said_by, said_by_halves, threshold
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.metrics import scores
-from fairseq_mhe.runs.predictions import Fitted
-from fairseq_mhe.runs.squad_scores import right_answers, squad_scores
+from fairseq_mhe.runs.predictions import LanguageModel, best_answers, labels, spans
+from fairseq_mhe.runs.squad_scores import (
+    given,
+    given_by_halves,
+    right_answers,
+    squad_scores,
+    threshold,
+)
+
+#: Predictions of each scored set (its official name), and metrics in percent.
+Scored = tuple[dict[str, Any], dict[str, float]]
 
 
-def score_task(run: Job, data: TaskFolder, gpu: bool) -> tuple[dict[str, int], dict[str, float]]:
+def score_task(job: Job, data: TaskFolder, gpu: bool) -> tuple[dict[str, int], dict[str, float]]:
     """How many examples of each scored set (official name), and every metric in percent.
 
-    Writes predictions.SET.json: a list of labels or numbers; of questions with answers, an object
-    question: answer, and of SQuAD 2.0 null_odds.SET.json beside it, which the official evaluation
-    takes as --na-prob-file.
-
-    Raises:
-        UserError: the checkpoint cannot be read, or a file of the task's folder.
+    Writes predictions.SET.json: a list of labels or numbers; of questions, an object with answers.
     """
-    fitted = Fitted(run, data, gpu)
-    if data.task.form == ANSWERS:
-        return _answers(run, data, fitted)
-    right = {official: data.examples(subset) for subset, official in data.subsets.items()}
-    found = {official: fitted.labels(subset) for subset, official in data.subsets.items()}
-    counts = {official: len(lines) for official, lines in found.items()}
-    if data.task.form == CANDIDATES:
-        ((official, odds),) = found.items()
-        said, answers = best_candidates(odds, right[official])
-        write_json(run.folder / f"predictions.{official}.json", said)
-        values = squad_scores(said, answers)
-        values = {metric: values[metric] for metric in data.task.metrics}
-        return {official: len(said)}, {"score": _mean(values), **values}
-    for official, lines in found.items():
-        write_json(run.folder / f"predictions.{official}.json", lines)
-    return counts, scores(data.task, found, right)
+    score = {ANSWERS: _score_answers, CANDIDATES: _score_candidates}.get(data.task.form, _score)
+    predictions, values = score(LanguageModel(job.last, data.binary, gpu), data)
+    for official, of_set in predictions.items():
+        write_json(job.folder / f"predictions.{official}.json", of_set)
+    return {official: len(of_set) for official, of_set in predictions.items()}, values
 
 
-def commonest_score(data: TaskFolder) -> float | None:
-    """What always giving the training examples' commonest label scores; of SQuAD 2.0 no answer.
-
-    None of numbers, candidates, and questions that all have answers: nothing is the commonest.
-
-    Raises:
-        UserError: a file of the task's folder cannot be read.
-    """
-    task = data.task
-    if task.name == "squad2":
-        right = right_answers(data.official("valid"))
-        return squad_scores(dict.fromkeys(right, ""), right)["f1"]
-    if task.labels is None or task.form in (ANSWERS, CANDIDATES):
-        return None
-    place = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
-    ((label, _),) = Counter(read_lines(place / "train.label")).most_common(1)
-    facts = {official: data.examples(subset) for subset, official in data.subsets.items()}
-    said = {official: [label] * len(each["labels"]) for official, each in facts.items()}
-    return scores(task, said, facts)["score"]
+def _score(trained: LanguageModel, data: TaskFolder) -> Scored:
+    predictions = {}
+    for subset, official in data.subsets.items():
+        predictions[official] = trained.predictions(subset, partial(labels, data.task))
+    return predictions, scores(data.task, predictions, _right(data))
 
 
-def _mean(values: Mapping[str, float]) -> float:
-    return sum(values.values()) / len(values)
+def _right(data: TaskFolder) -> dict[str, dict[str, Any]]:
+    return {official: data.examples(subset) for subset, official in data.subsets.items()}
+
+
+def _score_candidates(trained: LanguageModel, data: TaskFolder) -> Scored:
+    ((subset, official),) = data.subsets.items()
+    odds = trained.predictions(subset, partial(labels, data.task))
+    answers, right = best_candidates(odds, data.examples(subset))
+    every = squad_scores(answers, right)
+    values = {metric: every[metric] for metric in data.task.metrics}
+    return {official: answers}, {"score": sum(values.values()) / len(values), **values}
 
 
 def best_candidates(
@@ -83,25 +72,34 @@ def best_candidates(
     return {group: candidate for group, (_, candidate) in best.items()}, right
 
 
-def _answers(run: Job, data: TaskFolder, fitted: Fitted) -> tuple[dict[str, int], dict[str, float]]:
+def _score_answers(trained: LanguageModel, data: TaskFolder) -> Scored:
     ((subset, official),) = data.subsets.items()
-    path = data.official(subset)
-    contexts = [paragraph.context for paragraph in read_squad(path)]
-    found = best_answers(fitted.spans(subset), data.examples(subset), contexts)
-    right = right_answers(path)
-    said, further = {name: answer.text for name, answer in found.items()}, {}
-    if data.task.name == "squad2":
-        said, further = said_by_halves(found, right), _best_on_itself(found, right)
-        odds = {name: answer.odds for name, answer in found.items()}
-        write_json(run.folder / f"null_odds.{official}.json", odds)
-    write_json(run.folder / f"predictions.{official}.json", said)
-    values = squad_scores(said, right)
-    return {official: len(said)}, {"score": values["f1"], **values, **further}
+    answers = best_answers(trained.predictions(subset, spans), data.examples(subset))
+    right = right_answers(data.official(subset))
+    if data.task.name == "squad1":
+        texts, further = {name: answer.text for name, answer in answers.items()}, {}
+    else:
+        texts = given_by_halves(answers, right)
+        # The official evaluation's: by the threshold that is best for what is scored.
+        best = squad_scores(given(answers, threshold(answers, right)), right)
+        further = {"f1 by the best threshold": best["f1"]}
+    values = squad_scores(texts, right)
+    return {official: texts}, {"score": values["f1"], **values, **further}
 
 
-def _best_on_itself(
-    found: Mapping[str, Answer], right: Mapping[str, Sequence[str]]
-) -> dict[str, float]:
-    """The official evaluation's best F1: by the threshold that is best for what is scored."""
-    values = squad_scores(said_by(found, threshold(found, right)), right)
-    return {"f1 by the best threshold": values["f1"]}
+def commonest_score(data: TaskFolder) -> float | None:
+    """What always giving the training examples' commonest label scores; of SQuAD 2.0 no answer.
+
+    None of numbers, candidates, and questions that all have answers: nothing is the commonest.
+    """
+    task = data.task
+    if task.name == "squad2":
+        questions = right_answers(data.official("valid"))
+        return squad_scores(dict.fromkeys(questions, ""), questions)["f1"]
+    if task.labels is None or task.form == CANDIDATES:
+        return None
+    place = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
+    commonest = statistics.mode(read_lines(place / "train.label"))
+    right = _right(data)
+    constant = {official: [commonest] * len(facts["labels"]) for official, facts in right.items()}
+    return scores(task, constant, right)["score"]

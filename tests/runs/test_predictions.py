@@ -1,4 +1,4 @@
-"""The best answer of a window, against every span tried."""
+"""The best answer of a window, against every span tried; and over all windows of a question."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from fairseq_mhe.runs import predictions
-from fairseq_mhe.runs.predictions import Fitted
+from fairseq_mhe.runs.predictions import best_answers, spans
+from fairseq_mhe.runs.squad_scores import Answer
 
 BOS, END, PAD = 0, 2, 1
 TOKENS = torch.tensor(
@@ -31,14 +31,11 @@ def test_no_other_span_of_the_passage_is_better(
 ) -> None:
     monkeypatch.setattr(predictions, "_LONGEST", longest)
     logits = torch.randn(*TOKENS.shape, 2, generator=torch.Generator().manual_seed(seed))
-
-    def model(**_: Any) -> tuple[Tensor, None]:
-        return logits, None
-
-    fitted: Any = object.__new__(Fitted)
-    fitted._model = model
-    fitted._task = SimpleNamespace(source_dictionary=SimpleNamespace(eos=lambda: END))
-    found = fitted._best({"net_input": {"src_tokens": TOKENS}})
+    dictionary = SimpleNamespace(eos=lambda: END)
+    language_model: Any = SimpleNamespace(
+        model=lambda **_: (logits, None), task=SimpleNamespace(source_dictionary=dictionary)
+    )
+    found = spans(language_model, {"net_input": {"src_tokens": TOKENS}})
     for row, (begin, length) in enumerate(PASSAGES):
         scores = {
             (first, last): float(logits[row, begin + first, 0] + logits[row, begin + last, 1])
@@ -49,3 +46,16 @@ def test_no_other_span_of_the_passage_is_better(
         assert (first, last) == max(scores, key=lambda span: scores[span])
         assert best == pytest.approx(scores[first, last], abs=1e-6)
         assert none == pytest.approx(float(logits[row, 0].sum()), abs=1e-6)
+
+
+def test_the_best_window_answers_and_the_least_none_counts() -> None:
+    context = {
+        "text": "one two three four five six",
+        "begins": [0, 4, 8, 14, 19, 24],
+        "ends": [3, 7, 13, 18, 23, 27],
+    }
+    windows = [[0, 0, 0, 4], [0, 0, 2, 4], [1, 0, 0, 4], [1, 0, 2, 4]]
+    facts = {"contexts": [context], "questions": ["a", "b"], "articles": [0, 3], "windows": windows}
+    found = [(1.0, 5.0, 0, 1), (3.0, 2.0, 1, 2), (4.0, -1.0, 0, 0), (3.5, 0.5, 0, 3)]
+    answers = {"a": Answer("four five", 2.0 - 3.0, 0), "b": Answer("one", -1.0 - 4.0, 3)}
+    assert best_answers(found, facts) == answers
