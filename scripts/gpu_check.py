@@ -1,77 +1,211 @@
-"""Parity, questions to the device, training and translation on a real GPU, in one table.
+"""Whether fairseq-mhe is right on a GPU, then how fast it is beside stock fairseq.
+
+Parity: every kind of attention in every place and precision against float32 on the CPU. Questions:
+how often a step of beam search waits for the GPU. Learning: short trainings with translation.
+Training and translation: row base with 32,768 words (a smaller dictionary is filled up) on batches
+of real text, so that nearly every batch has a new shape. Stock fairseq runs as its users get it,
+with cuDNN's attention allowed, and once more without. gpu_check.md and .json of --out hold each row
+as soon as it is measured.
 
 Exit status: 0 where all holds, 1 where something does not, 2 where there is no GPU.
 """
 
 import argparse
-import json
+import contextlib
+import itertools
+import os
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
+import fairseq_mhe  # imports fairseq without its messages
+
+# isort: split
+import numpy as np
 import torch
+from fairseq.trainer import Trainer
 from torch import Tensor
 
-from fairseq_mhe.attention import KINDS, Attention, base, build_attention, kernel
+from fairseq_mhe.attention import KINDS, Attention, build_attention
 from fairseq_mhe.attention.kernel import CausalMask
-from fairseq_mhe.bench.benchmark import Settings
+from fairseq_mhe.bench import models
+from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Settings
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.meters import attention_kernel
+from fairseq_mhe.bench.sentences import translation_batch
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError, exit_status
-from fairseq_mhe.common.files import output_folder, write_text
+from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import align
+from fairseq_mhe.convert.fold import folded_parameters
+from fairseq_mhe.convert.to_ctranslate2 import convert_stock, open_translator
+from fairseq_mhe.models.build import make_task
+from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
+from fairseq_mhe.prepare.data_folder import open_data
 
-PROGRAM = "gpu_check.py"
+Row = dict[str, Any]
+Batches = Sequence[dict[str, Any]]
+
 #: The greatest difference from float32, relative to the greatest number there: fp16 keeps 11 bits,
 #: bf16 8.
-TOLERANCES = {
-    "float32": (torch.float32, 1e-4),
-    "fp16": (torch.float16, 5e-3),
-    "bf16": (torch.bfloat16, 3e-2),
-}
+TOLERANCES = {"float32": 1e-4, "fp16": 5e-3, "bf16": 3e-2}
 EMBED_DIM, HEADS, B, T, S = 256, 4, 8, 33, 40
-PLACES = ("encoder", "decoder", "cross")
+#: A beam search in which hypotheses move.
+SEARCH: Row = {"batch": 8, "beam": 5, "length": 20, "source_length": 20, "dtype": "fp16"}
 #: Bits a target token of a model that knows nothing: 4,000 words, all as probable.
 UNTRAINED = 12.0
-#: A search in which hypotheses move: its sentences, beam and steps.
-SEARCH: dict[str, Any] = {"batch": 8, "beam": 5, "length": 20, "source_length": 20, "dtype": "fp16"}
-#: Code that asks where the models do not.
-OURS = Path(base.__file__).parents[1]
-#: check, what, found, holds
-Row = tuple[str, str, str, str]
+#: Models, and whether torch may choose cuDNN's attention for them; ours never take it.
+MODELS = ((STOCK, "allowed"), (STOCK, "off"), ("mha", "never"), ("mhe_mul", "never"))
+IN_CTRANSLATE2 = ((STOCK, "never"), *MODELS[2:])
+#: The column that compares a row with stock fairseq's, by cuDNN's part in that.
+BESIDE = {"allowed": "times stock", "off": "without cuDNN"}
+BEAM = 5
+#: Translated together: so many sentences, or so many tokens.
+SENTENCES, TOKENS = 32, 4096
+#: Updates that the profiler watches.
+PROFILED = 10
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured: on a GPU, unless other values are given."""
+
+    device: str = "cuda"
+    row: str = "base"
+    vocabulary: int = 32_768
+    #: Options of the quickstarts, and their precisions.
+    quickstart: tuple[str, ...] = ("--limit", "3000", "--updates", "200")
+    learned_in: tuple[str, ...] = ("bf16", "fp16")
+    #: Tokens of a training's batches, and precision.
+    trained: tuple[tuple[int, str], ...] = ((4096, "bf16"), (4096, "fp16"), (16_384, "bf16"))
+    warm_up: int = 20
+    updates: int = 100
+    #: Sentences that are translated, their greatest length, and precision.
+    sentences: int = 256
+    longest: int = 100
+    translated_in: str = "fp16"
+
+    @property
+    def settings(self) -> Settings:
+        """Those that all models share."""
+        return Settings(row=self.row, device=self.device, threads=1, vocabulary=self.vocabulary)
+
+    def wait(self) -> None:
+        """Until the GPU has done its work."""
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+
+GPU = Size()
+CPU = Size(
+    device="cpu",
+    row="tiny",
+    vocabulary=10_000,
+    quickstart=("--limit", "200", "--updates", "20", "--cpu"),
+    learned_in=("float32",),
+    trained=((256, "float32"),),
+    warm_up=1,
+    updates=3,
+    sentences=6,
+    longest=8,
+    translated_in="float32",
+)
+
+
+class Results:
+    """The rows of each part, printed and written as they come."""
+
+    def __init__(self, out: Path, size: Size) -> None:
+        self.out, self.size = out, size
+        self.parts: dict[str, list[Row]] = {}
+
+    def measure(self, part: str, by: Callable[[Row], Row], **what: Any) -> None:
+        """Add a row; a failure is a row, too."""
+        try:
+            row = {**what, **by(what)}
+        except Exception as error:  # of CUDA, a compiler or a library
+            note = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            row = {**what, "note": note, "holds": "NO"}
+        for stock in self.parts.setdefault(part, []):
+            alike = all(stock.get(name) == row.get(name) for name in ("tokens", "dtype", "batch"))
+            if alike and stock.get("cuDNN") in BESIDE and "rate" in stock and "rate" in row:
+                row[BESIDE[stock["cuDNN"]]] = row["rate"] / stock["rate"]
+        self.parts[part].append(row)
+        say(f"{part}: " + ", ".join(f"{name} {cell(value)}" for name, value in row.items()))
+        date = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+        facts = {"date": date, **machine(self.size.device), **software()}
+        write_json(self.out / "gpu_check.json", {"facts": facts, **self.parts})
+        lines = [f"- {name}: {value}" for name, value in facts.items()]
+        device = "GPU" if self.size.device == "cuda" else "CPU"
+        text = [f"# Check on a {device}", "", *lines]
+        for part, rows in self.parts.items():
+            names = list(dict.fromkeys(name for row in rows for name in row))
+            cells = [[cell(row.get(name, "")) for name in names] for row in rows]
+            text += ["", f"## {part.capitalize()}", "", align(names, cells)]
+        write_text(self.out / "gpu_check.md", "\n".join(text) + "\n")
+
+
+def cell(value: str | float) -> str:
+    """Words as they are, numbers with three digits at least."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def parity(what: Row, device: str) -> Row:
+    """How far a kind is from float32, at the worst of all places, and the kernel that ran."""
+    found: Row = {}
+    for name in TOLERANCES:
+        worst = max(distance(what["kind"], place, DTYPES[name], device) for place in PLACES)
+        found[name] = f"{worst:.0e}"
+    holds = all(float(found[name]) <= most for name, most in TOLERANCES.items())
+    in_bf16 = partial(distance, what["kind"], "decoder", torch.bfloat16, device)
+    return {**found, "kernel": attention_kernel(in_bf16), "holds": "yes" if holds else "NO"}
 
 
 def distance(kind: str, place: str, dtype: torch.dtype, device: str) -> float:
-    """How far a sublayer on ``device`` in ``dtype`` is from the reference in float32 on the CPU.
+    """How far a sublayer on ``device`` in ``dtype`` is from plain steps in float32 on the CPU.
 
     Of output and gradients, the greatest difference beside the greatest number.
     """
     torch.manual_seed(1)
     options = {"self_attention": place != "cross", "encoder_decoder_attention": place == "cross"}
     layer = build_attention(kind, EMBED_DIM, HEADS, **options)
-    # Rounded first, so that what is compared is the computing.
+    # Rounded first, so that the computing is compared alone.
     layer.to(dtype).float()
     x = torch.randn(T, B, EMBED_DIM).to(dtype).float()
     y = torch.randn(S, B, EMBED_DIM).to(dtype).float() if place == "cross" else x
-    with patch.object(base, "attend", _reference):
-        expected = _output_and_gradients(layer, x, y, place)
+    expected = output_and_gradients(layer, x, y, place, plain=True)
     layer.to(device, dtype)
-    found = _output_and_gradients(layer, x.to(device, dtype), y.to(device, dtype), place)
-    return max(_apart(a, b) for a, b in zip(found, expected, strict=True))
+    found = output_and_gradients(layer, x.to(device, dtype), y.to(device, dtype), place)
+    differences = []
+    for ours, theirs in zip(found, expected, strict=True):
+        error = (ours.float().cpu() - theirs).abs().max() / theirs.abs().max()
+        differences.append(float(error.nan_to_num(float("inf"))))
+    return max(differences)
 
 
-def _output_and_gradients(layer: Attention, x: Tensor, y: Tensor, place: str) -> list[Tensor]:
-    """The output (T, B, C) where no sentence is padded, and its gradients by input and weights."""
+def output_and_gradients(
+    layer: Attention, x: Tensor, y: Tensor, place: str, plain: bool = False
+) -> list[Tensor]:
+    """The output (T, B, C) where no sentence is padded, and its gradients by input and weights.
+
+    ``plain``: ask for the weights too, which takes the steps of the equation one by one.
+    """
     x = x.detach().requires_grad_()
     memory = y if place == "cross" else x
     keys = len(memory)
@@ -82,7 +216,7 @@ def _output_and_gradients(layer: Attention, x: Tensor, y: Tensor, place: str) ->
         memory,
         key_padding_mask=padding.to(x.device),
         attn_mask=CausalMask(T, x.device) if place == "decoder" else None,
-        need_weights=False,
+        need_weights=plain,
     )
     if place != "cross":
         out = out * ~padding.to(x.device).t().unsqueeze(-1)
@@ -93,63 +227,13 @@ def _output_and_gradients(layer: Attention, x: Tensor, y: Tensor, place: str) ->
     return [out.detach(), by_input, torch.cat([weight.flatten() for weight in by_weights])]
 
 
-def _reference(query: Tensor, key: Tensor, value: Tensor, **given: Any) -> tuple[Tensor, Any, Any]:
-    """The plain equation, called as ``attend`` is."""
-    wanted = {name: given[name] for name in ("scale", "key_padding_mask", "attn_mask")}
-    return kernel.attend_reference(query, key, value, **wanted)[0], None, None
-
-
-def _apart(found: Tensor, expected: Tensor) -> float:
-    found = found.float().cpu()
-    if not found.isfinite().all():
-        return float("inf")
-    return float((found - expected).abs().max() / expected.abs().max())
-
-
-def parity(kind: str, device: str) -> tuple[str, bool]:
-    """The three dtypes, the worst of all places, and the kernel of torch's that was there."""
-    found, holds = [], True
-    for name, (dtype, tolerance) in TOLERANCES.items():
-        worst = max(distance(kind, place, dtype, device) for place in PLACES)
-        found.append(f"{name} {worst:.0e}")
-        holds = holds and worst <= tolerance
-    found.append(attention_kernel(lambda: distance(kind, "decoder", torch.bfloat16, device)))
-    return ", ".join(found), holds
-
-
-def questions(kind: str, device: str) -> tuple[str, bool]:
-    """How often a step of beam search waits for the GPU's answer."""
-    steps = SEARCH["length"]
-    small = Settings(row="tiny", device=device, threads=1, vocabulary=1000)
-    search = GenerationBenchmark(kind, small)
+def questions(what: Row, device: str) -> Row:
+    """How often a step of beam search waits for the GPU's answer, by our code and fairseq's."""
+    search = GenerationBenchmark(
+        what["kind"], Settings(row="tiny", device=device, threads=1, vocabulary=1000)
+    )
     search.prepare(SEARCH)
     search.repetition()
-    asking = _asking(search)
-    ours = [place.name for place in asking if OURS in place.parents]
-    places = [f"{name} {count / steps:.2f}" for name, count in Counter(ours).items()]
-    rest = f"fairseq {(len(asking) - len(ours)) / steps:.2f}"
-    return ", ".join([*places, f"{rest} a step"]), len(ours) <= steps
-
-
-def every_kind(check: Callable[[str, str], tuple[str, bool]], device: str) -> Iterator[Row]:
-    """A row for each kind; an error is told in it."""
-    for kind in KINDS:
-        try:
-            found, holds = check(kind, device)
-        except RuntimeError as error:
-            found, holds = str(error).partition("\n")[0], False
-        yield _row(check.__name__, kind, found, holds)
-
-
-def _row(check: str, what: str, found: str, holds: bool) -> Row:
-    """A row of the table, told at once."""
-    row = check, what, found, "yes" if holds else "NO"
-    say(": ".join(row))
-    return row
-
-
-def _asking(search: GenerationBenchmark) -> list[Path]:
-    """The files whose code waited for the GPU in one search; torch warns of each time."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
@@ -157,68 +241,218 @@ def _asking(search: GenerationBenchmark) -> list[Path]:
             search.repetition()
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    return [Path(one.filename) for one in caught if "synchronizing" in str(one.message)]
+    files = [Path(each.filename) for each in caught if "synchronizing" in str(each.message)]
+    package = Path(fairseq_mhe.__file__).parent
+    ours = sum(package in path.parents for path in files)
+    a_step = {"ours": ours / SEARCH["length"], "fairseq": (len(files) - ours) / SEARCH["length"]}
+    return {**a_step, "holds": "yes" if a_step["ours"] <= 1 else "NO"}
 
 
-def trainings(device: str) -> dict[str, list[str]]:
-    """Options of quickstarts that train and translate a little, by precision."""
-    if device == "cpu":
-        return {"float32": ["--limit", "200", "--updates", "20", "--cpu"]}
-    return {name: ["--limit", "3000", "--updates", "200"] for name in ("bf16", "fp16")}
-
-
-def trained(precision: str, words: Sequence[str], out: Path) -> list[Row]:
-    """Run a quickstart in ``out``, where its log goes too: a row for each model."""
-    check, folder = f"training, {precision}", out / precision
-    log = out / f"{precision}.log"
-    command = [sys.executable, "-P", "-m", "fairseq_mhe.cli", "quickstart", *words]
-    command += ["--attention", "mha,mhe_mul", "--precision", precision, "--out", str(folder)]
-    with log.open("w", encoding="utf-8") as file:
-        status = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
-    if status:
-        return [_row(check, "quickstart", f"exit status {status}: see {log}", False)]
-    table = json.loads((folder / "table.json").read_text(encoding="utf-8"))
+def learn(what: Row, results: Results) -> Row:
+    """A quickstart in a process: the loss of each model, and whether all have learned."""
+    folder = results.out / what["dtype"]
+    command = [sys.executable, "-P", "-m", "fairseq_mhe.cli", "quickstart"]
+    command += [*results.size.quickstart, "--attention", "mha,mhe_mul"]
+    command += ["--precision", what["dtype"], "--out", str(folder)]
+    subprocess.check_call(command, stdout=subprocess.DEVNULL)
+    table = read_json(folder / "table.json")
     losses = {model["attention"]: model["valid_loss"] for model in table}
-    return [
-        _row(check, kind, f"valid loss {loss:.2f}", loss < UNTRAINED)
-        for kind, loss in losses.items()
-    ]
+    learned = all(loss < UNTRAINED for loss in losses.values())
+    return {**losses, "holds": "yes" if learned else "NO"}
 
 
-def report(rows: Sequence[Row], device: str) -> str:
-    """The table, and what it was found with."""
-    facts = {"date": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **machine(device), **software()}
-    listed = "\n".join(f"- {name}: {value}" for name, value in facts.items())
-    table = align(["check", "what", "found", "holds"], rows, left=range(4))
-    heading = "# Check on a GPU" if device == "cuda" else "# Check on a GPU: a dry run on the CPU"
-    return f"{heading}\n\n{listed}\n\n{table}\n"
+@contextlib.contextmanager
+def cudnn(allowed: bool) -> Iterator[None]:
+    """torch may choose cuDNN's attention inside, as it does by itself, or not."""
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(allowed)
+    try:
+        yield
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(before)
+
+
+def read_batches(folder: Path, tokens: int, size: Size) -> Batches:
+    """Batches of shuffled training pairs, of ``tokens`` each; they repeat where there are few."""
+    data = open_data(folder)
+    cfg = models.configuration("mha", size.settings, "float32").task
+    cfg.data, (cfg.source_lang, cfg.target_lang) = str(data.binary), data.languages
+    task = make_task(size.vocabulary, config=cfg)
+    task.load_dataset("train")
+    epoch = task.get_batch_iterator(
+        task.dataset("train"), max_tokens=tokens, required_batch_size_multiple=8, seed=1
+    )
+    batches = itertools.cycle(epoch.next_epoch_itr())
+    return list(itertools.islice(batches, size.warm_up + size.updates))
+
+
+def train(what: Row, batches: Batches, size: Size, compiled: bool) -> Row:
+    """Milliseconds of an update, kernels that it starts, and how long the GPU computes in it."""
+    words = ["--max-tokens", str(what["tokens"]), "--save-dir", os.devnull]
+    measured = batches[size.warm_up :]
+    with cudnn(what["cuDNN"] != "off"):
+        cfg = models.configuration(what["model"], size.settings, what["dtype"], words)
+        task, model = models.build(cfg, size.vocabulary)
+        if compiled:
+            # A layer is one of the cases of its class's code, of which there may be 8 otherwise.
+            torch._dynamo.config.recompile_limit = 128
+            for layer in (*model.encoder.layers, *model.decoder.layers):
+                layer.compile(dynamic=True)
+        trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
+        update_times(trainer, batches[: size.warm_up], size)
+        times = update_times(trainer, measured, size)
+        row = profile(trainer, measured[:PROFILED], size)
+    if row:
+        row["waiting"] = 1 - row["busy ms"] / statistics.mean(times[:PROFILED])
+    tokens = sum(batch["ntokens"] for batch in measured)
+    row |= {"ms": statistics.mean(times), "median": statistics.median(times)}
+    return {**row, "rate": 1000 * tokens / sum(times)}
+
+
+def update_times(trainer: Trainer, batches: Batches, size: Size) -> list[float]:
+    """Milliseconds of an update on each batch; the last waits until the GPU is done with all."""
+    times = []
+    size.wait()
+    start = time.perf_counter()
+    for number, batch in enumerate(batches, 1):
+        trainer.train_step([batch])
+        if number == len(batches):
+            size.wait()
+        now = time.perf_counter()
+        times.append(1000 * (now - start))
+        start = now
+    return times
+
+
+def profile(trainer: Trainer, batches: Batches, size: Size) -> Row:
+    """Of an update: kernels that run on the GPU, and milliseconds in which it computes."""
+    if size.device == "cpu":
+        return {}
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
+        update_times(trainer, batches, size)
+    cuda = torch.autograd.DeviceType.CUDA
+    events = [event for event in profiler.events() or () if event.device_type == cuda]
+    busy = sum(event.time_range.elapsed_us() for event in events) / 1000
+    return {"kernels": len(events) / len(batches), "busy ms": busy / len(batches)}
+
+
+def sentences(size: Size) -> dict[str, list[Row]]:
+    """Lengths as of a news test in subwords, in batches of sentences and in batches of tokens."""
+    drawn = 24 * np.exp(0.6 * np.random.default_rng(1).standard_normal(size.sentences))
+    lengths = sorted(np.clip(drawn, 4, size.longest).astype(int).tolist(), reverse=True)
+    found: dict[str, list[Row]] = {}
+    for name, most in ((f"{SENTENCES} sentences", SENTENCES), (f"{TOKENS:,} tokens", len(lengths))):
+        start, found[name] = 0, []
+        while start < len(lengths):
+            length = lengths[start]
+            batch = min(most, len(lengths) - start, max(1, TOKENS // length))
+            shape = {"batch": batch, "length": length, "source_length": length}
+            found[name].append({**shape, "beam": BEAM, "dtype": size.translated_in})
+            start += batch
+    return found
+
+
+def by_fairseq(what: Row, batches: list[Row], size: Size) -> Row:
+    """Sentences a second of fairseq's beam search; outputs are as long as their sources."""
+    search = GenerationBenchmark(what["model"], size.settings)
+
+    def seconds(batch: Row) -> float:
+        search.prepare(batch)
+        return search.repetition()["total"]
+
+    with cudnn(what["cuDNN"] != "off"), torch.no_grad():
+        return rates(seconds, batches)
+
+
+def by_ctranslate2(what: Row, batches: list[Row], size: Size) -> Row:
+    """Sentences a second of CTranslate2 with the model of an export, shared heads kept once."""
+    stock = models.configuration(STOCK, size.settings, "float32")
+    cfg = models.configuration(what["model"], size.settings, "float32")
+    task, model = models.build(cfg, size.vocabulary)
+    ours = what["model"] != STOCK
+    parameters = folded_parameters(model.eval()) if ours else model.state_dict()
+    precision = "float16" if size.device == "cuda" else "float32"
+    words, languages = task.source_dictionary, models.LANGUAGES
+
+    def seconds(batch: Row) -> float:
+        length = batch["length"]
+        made = translation_batch(words, batch["batch"], length, seed=1)
+        tokens = made["net_input"]["src_tokens"].tolist()  # (B, S)
+        texts = [[words[i] for i in row if i >= words.nspecial] for row in tokens]
+        limits = {"min_decoding_length": length, "max_decoding_length": length}
+        start = time.perf_counter()
+        translator.translate_batch(texts, beam_size=BEAM, **limits)
+        return time.perf_counter() - start
+
+    with tempfile.TemporaryDirectory() as name:
+        for language in languages:
+            words.save(f"{name}/dict.{language}.txt")
+        place, options = Path(name), vars(stock.model)
+        convert_stock(options, parameters, place, languages, place / "model", precision, ours)
+        translator = open_translator(place / "model", size.device, precision, 1)
+        return rates(seconds, batches)
+
+
+def rates(seconds: Callable[[Row], float], batches: list[Row]) -> Row:
+    """Sentences a second, first with nearly every shape new, then again."""
+    seconds(batches[-1])
+    count = sum(batch["batch"] for batch in batches)
+    return {name: count / sum(map(seconds, batches)) for name in ("rate", "again")}
+
+
+def check(results: Results) -> None:
+    """Whether fairseq-mhe is right."""
+    device = results.size.device
+    for kind in KINDS:
+        results.measure("parity", partial(parity, device=device), kind=kind)
+    for kind in KINDS if device == "cuda" else ():
+        results.measure("questions a step", partial(questions, device=device), kind=kind)
+    for precision in results.size.learned_in:
+        results.measure("learning, bits a token", partial(learn, results=results), dtype=precision)
+
+
+def compare(results: Results, data: Path | None, compiled: bool) -> None:
+    """How fast fairseq-mhe is; stock fairseq comes before what is compared with it."""
+    size = results.size
+    folder = data or HomeAssistant(out=results.out / "data").prepare()
+    for tokens, precision in size.trained:
+        batches = read_batches(folder, tokens, size)
+        by = partial(train, batches=batches, size=size, compiled=compiled)
+        for model, allowed in (*MODELS, ("mhe_conv", "never")):
+            what = {"tokens": tokens, "dtype": precision, "model": model, "cuDNN": allowed}
+            results.measure("training, tokens/s", by, **what)
+    engines = (("fairseq", by_fairseq, MODELS), ("CTranslate2", by_ctranslate2, IN_CTRANSLATE2))
+    for engine, translate, compared in engines:
+        for name, batches in sentences(size).items():
+            by = partial(translate, batches=batches, size=size)
+            for model, allowed in compared:
+                what = {"batch": name, "engine": engine, "model": model, "cuDNN": allowed}
+                results.measure("translation, sentences/s", by, **what)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check, print the table and keep it in ``--out``."""
-    device = "cpu" if args.cpu else "cuda"
+    """All of it; 1 where something does not hold."""
     if not args.cpu and not torch.cuda.is_available():
-        raise UserError("torch sees no GPU here; a dry run without one: --cpu")
-    out = output_folder(args.out)
-    rows = [*every_kind(parity, device)]
-    if not args.cpu:
-        rows += every_kind(questions, device)
-    for precision, words in trainings(device).items():
-        rows += trained(precision, words, out)
-    text = report(rows, device)
-    write_text(out / "gpu_check.md", text)
-    print(text, end="")
-    return int(any(row[-1] != "yes" for row in rows))
+        raise UserError("torch sees no GPU here; for a dry run without a GPU add --cpu")
+    results = Results(output_folder(args.out), CPU if args.cpu else GPU)
+    check(results)
+    compare(results, args.data, args.compile)
+    print((results.out / "gpu_check.md").read_text(encoding="utf-8"), end="")
+    rows = itertools.chain(*results.parts.values())
+    return int(any(row.get("holds") == "NO" for row in rows))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """All of it."""
+    """Parse the options and run."""
     quieten_start_up()
-    parser = Parser(prog=PROGRAM, description=__doc__)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = Parser(prog="gpu_check.py", description=__doc__, formatter_class=raw)
     add = parser.add_argument
     add("--out", type=Path, default=Path("runs/gpu"), help="folder (default: %(default)s)")
-    add("--cpu", action="store_true", help="a dry run on the CPU, in tiny sizes: a minute")
-    return exit_status(PROGRAM, lambda: run(parser.parse_args(argv)))
+    add("--data", type=Path, metavar="DATA", help="data folder (default: of the embedded corpus)")
+    add("--compile", action="store_true", help="train with each layer by torch.compile")
+    add("--cpu", action="store_true", help="a dry run on the CPU, in tiny sizes")
+    return exit_status("gpu_check.py", lambda: run(parser.parse_args(argv)))
 
 
 if __name__ == "__main__":

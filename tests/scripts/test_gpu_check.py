@@ -2,124 +2,124 @@
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import json
-import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
 
 import gpu_check
 from fairseq_mhe import cli
-from fairseq_mhe.attention import KINDS, base, cache
+from fairseq_mhe.attention import KINDS, cache
+from fairseq_mhe.common.files import write_json
 from tests.fixtures.sandbox import Sandbox
-from tests.fixtures.trained import Finished
-
-MODULES = "gpu_check", "gpu_bench"
+from tests.fixtures.small_runs import MADE
 
 
-def test_a_dry_run_ends_in_one_table(
-    finished: Finished,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def results(out: Path) -> gpu_check.Results:
+    return gpu_check.Results(out, gpu_check.CPU)
+
+
+def quickstart(loss: float) -> Callable[..., None]:
+    """Stands for subprocess.check_call: checks the command, and writes its table."""
+
+    def run(command: list[str], **_: Any) -> None:
+        args = cli.build_parser("quickstart").parse_args(command[4:])
+        table = [{"attention": "mha", "valid_loss": loss}]
+        write_json(args.out / "table.json", table)
+
+    return run
+
+
+def test_a_dry_run_measures_each_model_beside_stock_fairseq(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu_check, "EMBED_DIM", 32)  # a CPU takes long over fp16
-    shutil.copytree(finished.out, tmp_path / "out" / "float32")  # trained already
-    assert gpu_check.main(["--cpu", "--out", str(tmp_path / "out")]) == 0
-    printed, told = capsys.readouterr()
-    assert printed == (tmp_path / "out" / "gpu_check.md").read_text()
-    assert "- torch: " in printed
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in printed.split("\n")
-        if line.startswith("| ")
-    ][2:]
-    trained = [("training, float32", kind) for kind in ("mha", "mhe_mul")]
-    assert [(check, what) for check, what, *_ in rows] == [
-        *(("parity", kind) for kind in KINDS),
-        *trained,
-    ]
-    assert {holds for *_, holds in rows} == {"yes"}
-    # A run that is stopped has told what it found.
-    assert {": ".join(row) for row in rows} <= set(told.splitlines())
+    monkeypatch.setattr(gpu_check, "CPU", dataclasses.replace(gpu_check.CPU, vocabulary=1000))
+    monkeypatch.setattr("subprocess.check_call", quickstart(5.0))
+    line = ["--cpu", "--data", str(MADE / "data"), "--out", str(tmp_path)]
+    assert gpu_check.main(line) == 0
+    text = (tmp_path / "gpu_check.md").read_text()
+    assert capsys.readouterr().out == text
+    assert "- torch: " in text
+    found = json.loads((tmp_path / "gpu_check.json").read_text())
+    parity, (learned,), training, translation = list(found.values())[1:]
+    assert [(row["kind"], row["holds"]) for row in parity] == [(kind, "yes") for kind in KINDS]
+    assert learned == {"dtype": "float32", "mha": 5.0, "holds": "yes"}
+    assert [row["model"] for row in training] == ["stock", "stock", "mha", "mhe_mul", "mhe_conv"]
+    stock, without, *ours = training
+    assert "times stock" not in stock
+    for row in ours:
+        assert row["times stock"] == pytest.approx(row["rate"] / stock["rate"])
+        assert row["without cuDNN"] == pytest.approx(row["rate"] / without["rate"])
+    engines = [row["engine"] for row in translation]
+    assert engines == ["fairseq"] * 8 + ["CTranslate2"] * 6
+    assert all(row["rate"] > 0 for row in translation)
 
 
-def test_on_a_gpu_the_commands_are_ours_too() -> None:
-    """With options that they take: parsed, and not run."""
-    for words in gpu_check.trainings("cuda").values():
-        assert cli.build_parser("quickstart").parse_args(["quickstart", *words])
+def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check, "TOLERANCES", {"bf16": 1e-6})
+    assert gpu_check.parity({"kind": "mha"}, "cpu")["holds"] == "NO"
+    nothing = torch.tensor(float("nan"))
+    monkeypatch.setattr(torch.Tensor, "max", lambda _: nothing)
+    assert gpu_check.distance("mha", "encoder", torch.float32, "cpu") == float("inf")
 
 
-def test_a_wrong_kernel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    attend: Callable[..., Any] = base.attend
+def test_a_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(what: dict[str, Any]) -> dict[str, Any]:
+        raise RuntimeError("CUDA error:\n no kernel")
 
-    def wrong(*args: Any, scale: float, **given: Any) -> Any:
-        return attend(*args, scale=1.01 * scale, **given)
-
-    monkeypatch.setattr(base, "attend", wrong)
-    assert not gpu_check.parity("mha", "cpu")[1]
-    # What is no number is no small difference.
-    assert gpu_check._apart(torch.tensor([float("nan")]), torch.ones(1)) == float("inf")
-
-
-def test_an_error_of_a_kind_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    def check(kind: str, device: str) -> tuple[str, bool]:
-        if kind == "mha":
-            raise RuntimeError("CUDA error: no kernel image\nand more of it")
-        return "fine", True
-
-    first, second, *_ = gpu_check.every_kind(check, "cpu")
-    assert first == ("check", "mha", "CUDA error: no kernel image", "NO")
-    assert second == ("check", "mhe_mul", "fine", "yes")
+    found = results(tmp_path)
+    found.measure("a part", fail, model="mha")
+    row = {"model": "mha", "note": "RuntimeError: CUDA error: no kernel", "holds": "NO"}
+    assert json.loads((tmp_path / "gpu_check.json").read_text())["a part"] == [row]
+    monkeypatch.setattr(gpu_check, "check", lambda results: results.parts.update(all=[row]))
+    monkeypatch.setattr(gpu_check, "compare", lambda *_: found.measure("a part", fail))
+    found.out.joinpath("gpu_check.md").touch()
+    assert gpu_check.main(["--cpu", "--out", str(tmp_path)]) == 1
 
 
-@pytest.mark.parametrize(("times", "found", "holds"), [(1, "1.00", True), (2, "2.00", False)])
-def test_questions_are_counted(
-    times: int, found: str, holds: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("times", "holds"), [(1, "yes"), (2, "NO")])
+def test_questions_are_counted(times: int, holds: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As torch warns of them on a GPU: of each, at the line that asks."""
-    listed = cache._listed.__wrapped__
+    real = cache._listed
 
-    @functools.lru_cache(maxsize=1)
     def asking(new_order: torch.Tensor, version: object) -> list[int]:
-        for _ in range(times):
+        before = real.cache_info().misses
+        listed: list[int] = real(new_order, version)
+        for _ in range(times * (real.cache_info().misses - before)):
             warnings.warn_explicit(
                 "called a synchronizing CUDA operation", UserWarning, cache.__file__, 1
             )
-        return listed(new_order, version)
+        return listed
 
     monkeypatch.setattr(cache, "_listed", asking)
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda _: None)
     monkeypatch.setattr(gpu_check, "SEARCH", {**gpu_check.SEARCH, "dtype": "float32"})
-    assert gpu_check.questions("mhe_mul", "cpu") == (
-        f"cache.py {found}, fairseq 0.00 a step",
-        holds,
-    )
+    found = gpu_check.questions({"kind": "mhe_mul"}, "cpu")
+    assert found == {"ours": times, "fairseq": 0, "holds": holds}
 
 
 @pytest.mark.parametrize(("loss", "holds"), [(8.8, "yes"), (12.1, "NO"), (float("nan"), "NO")])
 def test_a_model_that_learned_nothing_is_found(
     loss: float, holds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("subprocess.run", lambda *_, **__: Mock(returncode=0))
-    (tmp_path / "bf16").mkdir()
-    table = json.dumps([{"attention": "mha", "valid_loss": loss}])
-    (tmp_path / "bf16" / "table.json").write_text(table)
-    assert gpu_check.trained("bf16", [], tmp_path)[0][-1] == holds
+    monkeypatch.setattr("subprocess.check_call", quickstart(loss))
+    on_a_gpu = gpu_check.Results(tmp_path, gpu_check.GPU)
+    assert gpu_check.learn({"dtype": "bf16"}, on_a_gpu)["holds"] == holds
 
 
-def test_a_command_that_fails_is_said(tmp_path: Path) -> None:
-    ((check, what, found, holds),) = gpu_check.trained("bf16", ["--no-such-option"], tmp_path)
-    assert (check, what, holds) == ("training, bf16", "quickstart", "NO")
-    log = tmp_path / "bf16.log"
-    assert found == f"exit status 2: see {log}"
-    assert "no-such-option" in log.read_text()
+def test_batches_of_tokens_count_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_check, "TOKENS", 30)
+    size = dataclasses.replace(gpu_check.CPU, sentences=50, longest=20)
+    few, many = gpu_check.sentences(size).values()
+    for batches in (few, many):
+        assert sum(batch["batch"] for batch in batches) == 50
+        assert max(batch["batch"] * batch["length"] for batch in batches) <= 30
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: run the script")
@@ -137,6 +137,5 @@ def test_without_a_gpu_it_ends_in_one_line(
 def test_the_script_hands_on_all_words(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     done = sandbox.run("--cpu", "--out", "two words", script="scripts/gpu_check.sh")
-    both = [["ran", "-P", "-m", name, "--cpu", "--out", "two words"] for name in MODULES]
-    expected = [word for words in both for word in words]
+    expected = ["ran", "-P", "-m", "gpu_check", "--cpu", "--out", "two words"]
     assert done.stdout.splitlines() == expected, done.stderr
