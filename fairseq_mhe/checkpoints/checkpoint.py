@@ -127,10 +127,6 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
                 f"{path}: the weight {name} has values that are no finite numbers, as after a "
                 "training that has diverged: use an earlier checkpoint"
             )
-    for side in {"encoder", "decoder"} & set(family.places):  # pruned on loading
-        stack = model.get_submodule(side)
-        layers = getattr(stack, "sentence_encoder", stack).layers
-        options |= {f"{side}_layers": len(layers), f"{side}_layers_to_keep": None}
     return Source(path, state, options, model.eval(), stock)
 
 

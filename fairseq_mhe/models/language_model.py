@@ -40,13 +40,11 @@ class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
 
     PLACES = PLACES
     CONFIG = TransformerLMMHEConfig
-    check = staticmethod(partial(check_options, places=PLACES, model=NAME))
+    check = staticmethod(partial(check_options, places=PLACES))
 
     @classmethod
     def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
         """Called by `build_model`."""
-        if options.decoder_layers_to_keep:
-            options.decoder_layers = len(options.decoder_layers_to_keep.split(","))
         options.max_target_positions = _positions(options, task)
         config = TransformerConfig.from_namespace(options)
         table = _embeddings(cls, options, task.source_dictionary)

@@ -2,17 +2,13 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import Field, field, fields, make_dataclass
+from dataclasses import field, fields, make_dataclass
 from typing import Any, Optional
 
 import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
-from fairseq.models.transformer.transformer_config import (
-    DecoderConfig,
-    EncDecBaseConfig,
-    QuantNoiseConfig,
-)
+from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
@@ -22,15 +18,9 @@ MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
 #: Where attention sits, and the option that overrides its kind there.
 PLACES = {place: f"{place}_attention" for place in ("encoder", "decoder", "cross")}
-#: fairseq's options that our models do not support, and what they are for.
-UNSUPPORTED = {
-    "quant_noise_pq": "quantisation noise (--quant-noise-pq)",
-    "quant_noise_scalar": "quantisation noise (--quant-noise-scalar)",
-    "character_embeddings": "--character-embeddings",
-    "cross_self_attention": "--cross-self-attention",
-    "encoder_xformers_att_config": "xFormers (--encoder-xformers-att-config)",
-    "decoder_xformers_att_config": "xFormers (--decoder-xformers-att-config)",
-}
+#: Parts of fairseq's TransformerConfig that our attention does not have, by how names begin: they
+#: are no options of our models.
+_WITHOUT = ("quant_noise", "cross_self_attention", "xformers", "layers_to_keep")
 
 
 def kind_options() -> dict[str, tuple[Option, list[str]]]:
@@ -55,34 +45,31 @@ def _option(type_: Any, default: Any, help_: str) -> tuple[Any, Any]:
 def _declared() -> Iterator[tuple[str, tuple[Any, Any]]]:
     """The options of kinds as fairseq's command line has them; None is the kind's own default."""
     for name, (option, users) in kind_options().items():
-        whose = "" if len(users) == len(KINDS) else f"{', '.join(users)}: "
-        yield name, _option(Optional[option.type], None, f"{whose}{option.help}{_default(name)}")
+        prefix = "" if len(users) == len(KINDS) else f"{', '.join(users)}: "
+        default = f" (default: {_default(name)})" if option.default is not None else ""
+        yield name, _option(Optional[option.type], None, f"{prefix}{option.help}{default}")
 
 
 def _default(flag: str) -> str:
-    """An option's default in words, of each kind where they differ; nothing where help says it."""
+    """An option's default in words, of each kind where they differ."""
     users: dict[str, list[str]] = {}
     for name, kind in KINDS.items():
         for option in kind.OPTIONS:
-            if option.flag == flag and option.default is not None:
+            if option.flag == flag:
                 shown = f"{option.default:g}" if option.type is float else option.default
                 users.setdefault(shown, []).append(name)
     if len(users) == 1:
-        return f" (default: {next(iter(users))})"
-    each = ", ".join(f"{default} for {' and '.join(names)}" for default, names in users.items())
-    return f" (default: {each})" if each else ""
-
-
-def _places() -> Iterator[tuple[str, tuple[Any, Any]]]:
-    sides = ("encoder's self-attention", "decoder's self-attention", "decoder's cross-attention")
-    for option, where in zip(PLACES.values(), sides, strict=True):
-        yield option, _option(Optional[str], None, f"kind of the {where} (default: --attention)")
+        return next(iter(users))
+    return ", ".join(f"{default} for {' and '.join(names)}" for default, names in users.items())
 
 
 #: Our own: name -> (type, dataclass field).
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(KINDS)}"),
-    **dict(_places()),
+    **{
+        option: _option(Optional[str], None, f"kind of {place} attention (default: --attention)")
+        for place, option in PLACES.items()
+    },
     "attention_bias": _option(
         bool, False, "give attention projections biases, as fairseq's own transformer has"
     ),
@@ -99,23 +86,16 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
     """fairseq's nested TransformerConfig with the nesting in the names (encoder_embed_dim)."""
     sides = {"encoder": EncDecBaseConfig, "decoder": DecoderConfig}
-    nested = {**sides, "quant_noise": QuantNoiseConfig}
     for outer in fields(TransformerConfig):
-        if outer.name not in nested:
-            yield outer.name, outer.type, _copied(outer)
-            continue
-        for inner in fields(nested[outer.name]):
-            type_, copy = inner.type, _copied(inner)
-            if inner.name == "layers_to_keep":  # fairseq declares a list but splits a string
-                words = "comma-separated layers to keep when pruning"
-                type_, copy = _option(Optional[str], None, words)
-            elif inner.name in ("input_dim", "output_dim"):
-                type_, copy.default = Optional[int], None  # as wide as the decoder
-            yield f"{outer.name}_{inner.name}", type_, copy
-
-
-def _copied(original: Field) -> Any:
-    return field(default=original.default, metadata=dict(original.metadata))
+        nested = outer.name in sides
+        for each in fields(sides[outer.name]) if nested else (outer,):
+            if each.name.startswith(_WITHOUT):
+                continue
+            type_, default = each.type, each.default
+            if each.name in ("input_dim", "output_dim"):
+                type_, default = Optional[int], None  # as wide as the decoder
+            name = f"{outer.name}_{each.name}" if nested else each.name
+            yield name, type_, field(default=default, metadata=dict(each.metadata))
 
 
 #: Every option of fairseq's Transformer and our own, flat: what --help shows and a checkpoint
@@ -165,33 +145,26 @@ def kinds(args: Any) -> dict[str, str]:
     return {place: getattr(args, option, None) or default for place, option in PLACES.items()}
 
 
-def check_options(
-    args: Any, places: Sequence[str] = tuple(PLACES), model: str = MODEL_NAME
-) -> None:
+def check_options(args: Any, places: Sequence[str] = tuple(PLACES)) -> None:
     """Refuse what cannot work, before any data is read.
 
-    ``places``: those of ``PLACES`` that the ``model`` has.
+    ``places``: those of ``PLACES`` that the model has.
 
     Raises:
-        ValueError: an unknown kind of attention, an option that no chosen kind uses, sizes that do
-            not fit, or a feature of fairseq's Transformer that this model does not support.
+        ValueError: an unknown kind of attention, an option that no chosen kind uses, or sizes that
+            do not fit.
     """
-    chosen = {place: kind for place, kind in kinds(args).items() if place in places}
-    for kind in chosen.values():
-        kind_class(kind)
+    chosen = [kind for place, kind in kinds(args).items() if place in places]
+    with torch.device("meta"):  # sublayers without memory, which draw no random numbers
+        for place in places:
+            build_place(args, place)
     for name, (_, users) in kind_options().items():
-        if getattr(args, name, None) is not None and not set(users) & set(chosen.values()):
+        if getattr(args, name, None) is not None and not set(users) & set(chosen):
             raise ValueError(
                 f"--{name.replace('_', '-')} has no effect on --attention "
-                f"{'/'.join(dict.fromkeys(chosen.values()))}: leave it out, or choose one of: "
+                f"{'/'.join(dict.fromkeys(chosen))}: leave it out, or choose one of: "
                 f"{', '.join(users)}"
             )
-    for name, feature in UNSUPPORTED.items():
-        if getattr(args, name, None):
-            raise ValueError(f"{model} does not support {feature}: leave it out")
-    with torch.device("meta"):  # sublayers without memory, which draw no random numbers
-        for place in chosen:
-            build_place(args, place)
 
 
 def draw_as_before(args: Any, places: Sequence[str] = tuple(PLACES)) -> None:
@@ -212,9 +185,10 @@ def build_place(args: Any, place: str) -> Attention:
     which answers to their names too, is as good.
     """
     kind = kinds(args)[place]
+    cross = place == "cross"
     side = "encoder" if place == "encoder" else "decoder"
     embed_dim = getattr(args, f"{side}_embed_dim", 512)
-    memory_dim = getattr(args, "encoder_embed_dim", 512) if place == "cross" else embed_dim
+    memory_dim = getattr(args, "encoder_embed_dim", 512) if cross else embed_dim
     own: dict[str, Any] = {o.name: getattr(args, o.flag, None) for o in kind_class(kind).OPTIONS}
     return build_attention(
         kind,
@@ -224,7 +198,7 @@ def build_place(args: Any, place: str) -> Attention:
         vdim=memory_dim,
         dropout=getattr(args, "attention_dropout", 0.0),
         bias=getattr(args, "attention_bias", False),
-        self_attention=place != "cross",
-        encoder_decoder_attention=place == "cross",
+        self_attention=not cross,
+        encoder_decoder_attention=cross,
         **own,
     )

@@ -42,7 +42,7 @@ def check_roberta(args: Any) -> None:
             f"--shared-projection-init has no effect on {NAME}, whose projections start as "
             "BERT's, N(0, 0.02): leave it out"
         )
-    check_options(args, PLACES, NAME)
+    check_options(args, PLACES)
 
 
 @register_model(NAME)

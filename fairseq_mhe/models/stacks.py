@@ -3,19 +3,18 @@
 import argparse
 from collections import defaultdict
 from collections.abc import Callable
+from textwrap import shorten
 from typing import Any, Self
 
 import torch
 from fairseq.dataclass import FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.distributed import fsdp_wrap
 from fairseq.models import BaseFairseqModel
 from fairseq.models.transformer import (
     TransformerConfig,
     TransformerDecoderBase,
     TransformerEncoderBase,
 )
-from fairseq.modules import FairseqDropout
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.modules.transformer_layer import (
     TransformerDecoderLayerBase,
@@ -29,31 +28,16 @@ from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import CausalMask
 from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
-from fairseq_mhe.models.activation import Activation, quickened
-from fairseq_mhe.models.dropout import quicken_dropout
 from fairseq_mhe.models.options import build_place, draw_as_before, plain_options
 from fairseq_mhe.models.packed import pack_linears
+from fairseq_mhe.models.quick import quicken
 
 #: alignment_layer that matches no layer: no attention weights are computed.
 NO_LAYER = -1
 
 
-def _name_dropout(module: nn.Module, name: str) -> None:
-    """Have --retain-dropout-modules know a module's dropout by the name of fairseq's class."""
-    for child in module.children():
-        if isinstance(child, FairseqDropout):
-            child.module_name = name
-
-
 class EncoderLayer(TransformerEncoderLayerBase):
     """fairseq's layer with our self-attention."""
-
-    activation_fn: Activation
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.activation_fn = quickened(self.activation_fn)
-        _name_dropout(self, "TransformerEncoderLayerBase")
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
         """Called by fairseq's constructor."""
@@ -63,12 +47,8 @@ class EncoderLayer(TransformerEncoderLayerBase):
 class DecoderLayer(TransformerDecoderLayerBase):
     """fairseq's layer with our self- and cross-attention."""
 
-    activation_fn: Activation
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.activation_fn = quickened(self.activation_fn)
-        _name_dropout(self, "TransformerDecoderLayerBase")
         # fairseq computes every layer's attention weights in validation, though the decoder uses
         # one layer's only and asks for it by another argument.
         self.need_attn = False
@@ -85,27 +65,24 @@ class DecoderLayer(TransformerDecoderLayerBase):
         """fairseq would set ``need_attn`` here; the decoder decides (see :class:`Decoder`)."""
 
 
-def _wrapped(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
-    """Activation checkpointing and sharding, as fairseq's build_encoder_layer adds them."""
+def _checkpointed(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+    """The layer with --checkpoint-activations, as fairseq's build_encoder_layer adds it."""
     if cfg.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
-    return fsdp_wrap(
-        layer, min_num_params=0 if cfg.checkpoint_activations else cfg.min_params_to_wrap
-    )
+        return checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+    return layer
 
 
 def _fold_together(stack: nn.Module, cfg: TransformerConfig) -> None:
     """Let the sublayers of each kind do together what depends on their weights alone.
 
-    Layers that are sharded, or computed again in the backward pass, do it each for itself.
+    Layers that are computed again in the backward pass do it each for itself.
     """
+    if cfg.checkpoint_activations:
+        return
     by_kind: dict[type[Attention], list[Attention]] = defaultdict(list)
-    layers: Any = () if cfg.checkpoint_activations else stack.layers
-    for layer in layers:
-        if isinstance(layer, (EncoderLayer, DecoderLayer)):
-            for sublayer in (layer.self_attn, getattr(layer, "encoder_attn", None)):
-                if sublayer is not None:
-                    by_kind[type(sublayer)].append(sublayer)
+    for module in stack.modules():
+        if isinstance(module, Attention):
+            by_kind[type(module)].append(module)
     for kind, sublayers in by_kind.items():
         kind.fold_together(sublayers)
 
@@ -113,13 +90,9 @@ def _fold_together(stack: nn.Module, cfg: TransformerConfig) -> None:
 class Encoder(TransformerEncoderBase):
     """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        _name_dropout(self, "TransformerEncoder")
-
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
         """Called by fairseq's constructor."""
-        return _wrapped(EncoderLayer(cfg, return_fc=self.return_fc), cfg)
+        return _checkpointed(EncoderLayer(cfg, return_fc=self.return_fc), cfg)
 
     def forward_scriptable(
         self,
@@ -190,7 +163,6 @@ class Decoder(TransformerDecoderBase):
 
     def __init__(self, cfg: TransformerConfig, *args: Any, **kwargs: Any) -> None:
         super().__init__(cfg, *args, **kwargs)
-        _name_dropout(self, "TransformerDecoder")
         #: Weights are returned outside training (as fairseq does), unless fairseq-generate says
         #: they are not printed.
         self.need_attn = True
@@ -204,7 +176,7 @@ class Decoder(TransformerDecoderBase):
         self, cfg: TransformerConfig, no_encoder_attn: bool = False
     ) -> nn.Module:
         """Called by fairseq's constructor."""
-        return _wrapped(DecoderLayer(cfg, no_encoder_attn), cfg)
+        return _checkpointed(DecoderLayer(cfg, no_encoder_attn), cfg)
 
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
         """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""
@@ -254,15 +226,6 @@ class Decoder(TransformerDecoderBase):
         # fairseq's scorer of given translations adds up whatever is in the list.
         return x, {**extra, "attn": None} if none else extra
 
-    def upgrade_state_dict_named(
-        self, state_dict: dict[str, Tensor], name: str
-    ) -> dict[str, Tensor]:
-        """As fairseq's, but an adaptive softmax is not given the output of a tied table."""
-        super().upgrade_state_dict_named(state_dict, name)
-        if self.adaptive_softmax is not None:
-            state_dict.pop(f"{name}.output_projection.weight", None)
-        return state_dict
-
     def make_generation_fast_(self, need_attn: bool = False, **kwargs: Any) -> None:
         """Called before generation; ``need_attn``: alignments will be printed."""
         self.need_attn = need_attn
@@ -296,12 +259,12 @@ class AnyKind(BaseFairseqModel):
         """Build from flat options: fairseq-train's, a checkpoint's or a hydra configuration's."""
         keep_freed_memory()
         options = plain_options(cfg)
-        with one_clear_line(ValueError, AssertionError):  # an assertion: cut-offs beyond the words
+        with one_clear_line(ValueError):
             draw_as_before(options, cls.PLACES)
             model = cls.assemble(options, task)
         model.args = options
         model.int8_generation = bool(options.int8_generation)
-        quicken_dropout(model)
+        quicken(model)
         return model
 
     @classmethod
@@ -322,29 +285,12 @@ class AnyKind(BaseFairseqModel):
         model_cfg: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """As fairseq's, but a checkpoint of another kind or row is refused in one line.
-
-        A checkpoint that was trained with --encoder-layers-to-keep has those layers only and names
-        the option: it is not pruned again, as fairseq would.
-        """
-        if state_dict.keys() == self.state_dict().keys():
-            model_cfg = None
+        """As fairseq's, but a checkpoint of another kind or row is refused in one line."""
         try:
             return super().load_state_dict(state_dict, strict, model_cfg, **kwargs)
-        except RuntimeError:
-            raise ErrorExit(self._mismatch(state_dict)) from None
-
-    def _mismatch(self, state_dict: dict[str, Tensor]) -> str:
-        """Name the first parameter in which the model and a checkpoint differ."""
-        own = self.state_dict()
-        for name in [*own, *state_dict]:
-            expected, found = (
-                tuple(d[name].shape) if name in d else "absent" for d in (own, state_dict)
-            )
-            if expected != found:
-                break
-        return (
-            f"the checkpoint is not of this model: {name} is {found} in the checkpoint, "
-            f"{expected} in the model; use the --arch, --attention and dictionary it was trained "
-            "with, or another --save-dir"
-        )
+        except RuntimeError as error:
+            difference = shorten(str(error).partition("\n")[2], 200, placeholder=" ...")
+            raise ErrorExit(
+                f"the checkpoint is not of this model: {difference}; use the --arch, --attention "
+                "and dictionary it was trained with, or another --save-dir"
+            ) from None

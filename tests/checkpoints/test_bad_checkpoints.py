@@ -96,7 +96,7 @@ FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
     "a weight of text": (lambda state: state["model"].update(w="heavy"), "no fairseq checkpoint"),
     "no options": (lambda state: state.pop("cfg"), "architecture None"),
     "lstm": (of_another_kind(_name="lstm"), "architecture 'lstm'"),
-    "half of its weights": (without(".self_attn."), "is absent in the checkpoint"),
+    "half of its weights": (without(".self_attn."), "Missing key"),
     "other sizes": (of_another_kind(encoder_attention="mqa"), "is not of this model"),
     "an unknown kind": (of_another_kind(attention="mlp"), "unknown attention 'mlp'"),
     "heads as text": (of_another_kind(encoder_attention_heads="four"), "no model can be made of"),

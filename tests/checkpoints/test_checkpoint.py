@@ -66,18 +66,6 @@ def test_sizes_that_only_the_architecture_tells(tmp_path: Path) -> None:
     assert same_logits(open_source(tmp_path / "a.pt").model, model)
 
 
-def test_layers_pruned_on_loading_are_not_asked_for_again(tmp_path: Path) -> None:
-    options = {"attention": "mha", "encoder_layers_to_keep": "0", "decoder_layers_to_keep": "1"}
-    whole = make_model(attention="mha")
-    source = open_source(save(tmp_path / "a.pt", whole, **options))
-    assert len(source.model.encoder.layers) == len(source.model.decoder.layers) == 1
-    kept = torch.equal(
-        source.model.decoder.layers[0].fc1.weight, whole.decoder.layers[1].fc1.weight
-    )
-    assert kept
-    assert (source.options["encoder_layers"], source.options["encoder_layers_to_keep"]) == (1, None)
-
-
 def test_what_is_saved_loads_through_fairseq_and_is_plain(tmp_path: Path) -> None:
     source = open_source(
         save(tmp_path / "a.pt", stir(make_model(attention="gqa")), updates=9, attention="gqa")

@@ -28,8 +28,6 @@ BAD = [
     ("--attention mhe", "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa"),
     ("--attention skv --encoder-attention-heads 7", "embed_dim 512 is not divisible by"),
     ("--attention mqa --attention-head-dim 0", "head_dim must be positive, not 0"),
-    ("--quant-noise-pq 0.1", "does not support quantisation noise"),
-    ("--cross-self-attention", "does not support --cross-self-attention"),
 ]
 GOOD = [
     "--attention gqa --attention-kv-heads 8",

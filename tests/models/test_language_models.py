@@ -162,9 +162,6 @@ BAD = [
     (LM, {"decoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
     (ROBERTA, {"attention": "mha", "head_embedding_std": 0.1}, "has no effect on --attention mha"),
     (ROBERTA, {"shared_projection_init": "head"}, "start as BERT's, N"),
-    (LM, {"quant_noise_scalar": 0.1}, "transformer_lm_mhe does not support quantisation noise"),
-    (LM, {"character_embeddings": True}, "does not support --character-embeddings"),
-    (LM, {"adaptive_softmax_cutoff": "9,2000"}, "cutoff larger than vocab size"),
 ]
 
 

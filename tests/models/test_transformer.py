@@ -12,7 +12,6 @@ from unittest import mock
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_mhe.attention import KINDS
@@ -175,41 +174,3 @@ def test_weights_are_computed_only_where_asked(attention: str) -> None:
     model.make_generation_fast_(need_attn=False)
     assert model(**batch)[1]["attn"] is None
     assert search([model], batch)[0][0]["attention"].numel() == 0
-
-
-def test_layers_to_keep_prunes() -> None:
-    whole = make_model(attention="mhe_mul")
-    pruned = make_model(attention="mhe_mul", encoder_layers_to_keep="1", decoder_layers_to_keep="0")
-    assert (len(pruned.encoder.layers), len(pruned.decoder.layers)) == (1, 1)
-    cfg = OmegaConf.create(
-        {
-            "_name": "transformer_mhe_base",
-            "encoder_layers_to_keep": "1",
-            "decoder_layers_to_keep": "0",
-        }
-    )
-    pruned.load_state_dict(whole.state_dict(), model_cfg=cfg)
-    assert torch.equal(
-        pruned.encoder.layers[0].self_attn.query_embedding,
-        whole.encoder.layers[1].self_attn.query_embedding,
-    )
-
-
-def test_a_tied_table_is_no_output_of_an_adaptive_softmax() -> None:
-    one, other = (
-        make_model(adaptive_softmax_cutoff=[6, 9], share_all_embeddings=True, seed=seed)
-        for seed in (1, 9)
-    )
-    other.load_state_dict(one.state_dict())
-    assert torch.equal(other.decoder.embed_tokens.weight, one.decoder.embed_tokens.weight)
-
-
-def test_a_model_that_was_trained_with_some_layers_is_loaded_again() -> None:
-    """fairseq would prune what has these layers only, and miss them."""
-    options = {"encoder_layers_to_keep": "1", "decoder_layers_to_keep": "0"}
-    trained = make_model(attention="mhe_mul", seed=1, **options)
-    again = make_model(attention="mhe_mul", seed=2, **options)
-    cfg = OmegaConf.create({"_name": "transformer_mhe_base", **options})
-    again.load_state_dict(trained.state_dict(), model_cfg=cfg)
-    for name, value in trained.state_dict().items():
-        assert torch.equal(again.state_dict()[name], value), name
