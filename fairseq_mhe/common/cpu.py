@@ -7,7 +7,7 @@ of oneDNN's cache stays as it is. Measured in docs/benchmarks.md.
 import ctypes
 import os
 
-from fairseq_mhe.common.system import cores, memory
+from fairseq_mhe.common.system import cores, cpu_flags, memory
 
 SWITCH = "FAIRSEQ_MHE_CPU_TUNING"
 #: What users set who tune glibc's allocator themselves.
@@ -20,6 +20,14 @@ _CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 _USUAL, _MOST = 1024, 8192
 #: Bytes of a compiled product, and the share of memory that all processes may take for them.
 _BYTES, _SHARE = 400_000, 1 / 4
+
+#: Instructions by which a CPU multiplies matrices of bfloat16 faster than those of float32.
+_FAST_BF16 = frozenset(("avx512_bf16", "amx_bf16"))
+
+
+def has_fast_bf16() -> bool:
+    """Whether this processor multiplies bfloat16 faster than float32."""
+    return not _FAST_BF16.isdisjoint(cpu_flags())
 
 
 def _tunes(*own_choice: str) -> bool:

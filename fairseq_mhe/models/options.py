@@ -6,7 +6,7 @@ from dataclasses import field, fields, make_dataclass
 from typing import Any, Optional
 
 import torch
-from fairseq.dataclass import FairseqDataclass
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig
 from omegaconf import DictConfig, OmegaConf
@@ -79,6 +79,12 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         False,
         "generate on a CPU with large weights rounded to 8-bit integers: faster, and nearly the "
         "same",
+    ),
+    "generation_precision": _option(
+        ChoiceEnum(["float32", "bf16", "auto"]),
+        "float32",
+        "products of large weights in generation on a CPU; auto: bf16 where the processor has "
+        "AVX512-BF16 or AMX, else float32",
     ),
 }
 

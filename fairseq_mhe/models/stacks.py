@@ -244,8 +244,8 @@ class AnyKind(BaseFairseqModel):
     CONFIG: type[FairseqDataclass]
     #: Refuses options that cannot work.
     check: Callable[[Any], None]
-    #: Generate on a CPU with large weights rounded to 8-bit integers.
-    int8_generation = False
+    #: Products of large weights in generation on a CPU, as `pack_linears` takes it.
+    generation_precision = "float32"
     #: The options that it was built from.
     args: argparse.Namespace
 
@@ -263,7 +263,8 @@ class AnyKind(BaseFairseqModel):
             draw_as_before(options, cls.PLACES)
             model = cls.assemble(options, task)
         model.args = options
-        model.int8_generation = bool(options.int8_generation)
+        int8 = bool(options.int8_generation)
+        model.generation_precision = "int8" if int8 else str(options.generation_precision)
         quicken(model)
         return model
 
@@ -276,7 +277,7 @@ class AnyKind(BaseFairseqModel):
         """Called before generation, on every layer too."""
         super().make_generation_fast_(**kwargs)
         with one_clear_line(ValueError):
-            pack_linears(self, int8=self.int8_generation)
+            pack_linears(self, self.generation_precision)
 
     def load_state_dict(
         self,

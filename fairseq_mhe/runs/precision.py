@@ -4,12 +4,10 @@ import argparse
 
 import torch
 
-from fairseq_mhe.common.system import cpu_flags
+from fairseq_mhe.common.cpu import has_fast_bf16
 
 AUTO, FLOAT32 = "auto", "float32"
 PRECISIONS = (AUTO, FLOAT32, "bf16", "fp16")
-#: Instructions by which a CPU multiplies matrices of bfloat16 faster than those of float32.
-_FAST_BF16 = frozenset(("avx512_bf16", "amx_bf16"))
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -30,4 +28,4 @@ def fastest(gpu: bool) -> str:
     """bf16 on a GPU that has it, else fp16; on a CPU bf16 where its instructions make it fast."""
     if gpu:
         return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
-    return FLOAT32 if _FAST_BF16.isdisjoint(cpu_flags()) else "bf16"
+    return "bf16" if has_fast_bf16() else FLOAT32
