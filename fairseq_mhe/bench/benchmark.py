@@ -15,8 +15,8 @@ from fairseq_mhe.models.build import build_on_meta
 
 #: fairseq's own ``transformer``, biases and all, as it is shipped; ratios are relative to it.
 STOCK = "stock"
-#: What follows a kind of attention whose model generates with 8-bit integer weights.
-INT8 = "_int8"
+#: What follows a kind of attention whose model generates with 8-bit integers, or in bf16.
+INT8, BF16 = APPROXIMATE = ("_int8", "_bf16")
 DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 #: fairseq's models know positions up to here.
 _LONGEST = 1024
@@ -122,8 +122,8 @@ class Benchmark(Workload):
     def floor(
         cls, variant: str, settings: Settings, cell: Cell, facts: Mapping[str, Any]
     ) -> Floor | None:
-        """A variant's floor; stock fairseq's is MHA's. None for 8-bit integers of any maker."""
-        if variant.endswith(INT8):
+        """A variant's floor; stock fairseq's is MHA's. None for smaller numbers of any maker."""
+        if variant.endswith(APPROXIMATE):
             return None
         kind = "mha" if variant == STOCK else variant
         model = _on_meta(settings.row, kind, settings.vocabulary)

@@ -12,7 +12,7 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from fairseq_mhe.bench import benchmark, models
-from fairseq_mhe.bench.benchmark import DTYPES, INT8, STOCK, Benchmark, Cell, Floor
+from fairseq_mhe.bench.benchmark import BF16, DTYPES, INT8, STOCK, Benchmark, Cell, Floor
 from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.models import LANGUAGES
@@ -70,6 +70,8 @@ class GenerationBenchmark(Benchmark):
         add("--batch-sizes", type=positive_list, default=[1, 8, 32], metavar="N,...", help=text)
         text = "also time each of --attention with int8_generation"
         add("--int8", action="store_true", help=text)
+        text = "also time each of --attention with generation_precision bf16"
+        add("--bf16", action="store_true", help=text)
         text = "also time CTranslate2 with the stock model in int8"
         add("--ctranslate2", action="store_true", help=text)
 
@@ -86,12 +88,13 @@ class GenerationBenchmark(Benchmark):
 
     @classmethod
     def variants(cls, args: argparse.Namespace) -> dict[str, type[benchmark.Workload]]:
-        """Those that all benchmarks have, in 8-bit integers too, and CTranslate2."""
+        """Those that all benchmarks have, in 8-bit integers and bf16 too, and CTranslate2."""
         found = super().variants(args)
-        if args.int8:
-            if args.device != "cpu" or args.dtype != ["float32"]:
-                raise UserError("--int8 is for --device cpu and --dtype float32")
-            found |= {f"{kind}{INT8}": cls for kind in args.attention}
+        for suffix, is_wanted in ((INT8, args.int8), (BF16, args.bf16)):
+            if is_wanted and (args.device != "cpu" or args.dtype != ["float32"]):
+                raise UserError("--int8 and --bf16 are for --device cpu and --dtype float32")
+            if is_wanted:
+                found |= {f"{kind}{suffix}": cls for kind in args.attention}
         if args.ctranslate2:
             if importlib.util.find_spec("ctranslate2") is None:
                 text = "--ctranslate2 needs the package ctranslate2: pip install ctranslate2"

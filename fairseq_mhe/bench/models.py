@@ -11,7 +11,7 @@ from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
 from torch import nn
 
-from fairseq_mhe.bench.benchmark import INT8, STOCK, Settings
+from fairseq_mhe.bench.benchmark import BF16, INT8, STOCK, Settings
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import arch_name, sizes
@@ -37,7 +37,7 @@ def configuration(
     """The configuration that ``fairseq-train`` would make for a model.
 
     Args:
-        variant: ``STOCK``, or a kind of attention, ``INT8`` behind it or not.
+        variant: ``STOCK``, or a kind of attention, ``INT8`` or ``BF16`` behind it or not.
         settings: row, device and seed.
         dtype: a key of ``DTYPES``.
         extra: further words of the command line.
@@ -49,8 +49,10 @@ def configuration(
     if variant == STOCK:
         model: dict[str, Any] = {"arch": "transformer", **sizes(settings.row).options()}
     else:
-        model = {"arch": arch_name(settings.row), "attention": variant.removesuffix(INT8)}
+        kind = variant.removesuffix(INT8).removesuffix(BF16)
+        model = {"arch": arch_name(settings.row), "attention": kind}
         model["int8_generation"] = variant.endswith(INT8)
+        model["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
     rest = {dtype: dtype != "float32", "seed": settings.seed, "cpu": settings.device == "cpu"}
     words = (
         "no-data",

@@ -8,7 +8,15 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores, exact_int8, require
 from fairseq_mhe.deploy.bundle import Bundle
-from fairseq_mhe.deploy.engine import CTRANSLATE2, FAIRSEQ, Engine, Hypothesis, Loaded
+from fairseq_mhe.deploy.engine import (
+    CTRANSLATE2,
+    FAIRSEQ,
+    FLOAT32,
+    INT8,
+    Engine,
+    Hypothesis,
+    Loaded,
+)
 from fairseq_mhe.runs.decoding import Decoding
 
 
@@ -21,7 +29,7 @@ class CTranslate2Engine(Engine):
         self,
         folder: Path,
         longest: int,
-        int8: bool = False,
+        precision: str = FLOAT32,
         cpu: bool = False,
         threads: int | None = None,
     ) -> None:
@@ -30,7 +38,7 @@ class CTranslate2Engine(Engine):
         Args:
             folder: with CTranslate2's files.
             longest: tokens of a translation at most, its end included.
-            int8: round the weights to 8-bit integers.
+            precision: ``int8`` rounds the weights to 8-bit integers.
             cpu: no GPU even where there is one.
             threads: None: as OMP_NUM_THREADS says, else all cores.
 
@@ -41,7 +49,7 @@ class CTranslate2Engine(Engine):
         import ctranslate2
 
         self.on_gpu = not cpu and ctranslate2.get_cuda_device_count() > 0
-        if int8 and not self.on_gpu and not exact_int8():
+        if precision == INT8 and not self.on_gpu and not exact_int8():
             say(
                 "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave "
                 "--int8 out, or choose --engine fairseq"
@@ -51,7 +59,7 @@ class CTranslate2Engine(Engine):
             self.translator = ctranslate2.Translator(
                 str(folder),
                 device="cuda" if self.on_gpu else "cpu",
-                compute_type="int8" if int8 else "default",
+                compute_type=INT8 if precision == INT8 else "default",
                 intra_threads=threads or (0 if by_environment else cores()),
             )
             if self.on_gpu:  # only a translation opens CUDA's libraries, which may be missing
@@ -86,7 +94,7 @@ class CTranslate2Engine(Engine):
         ]
 
 
-def load(bundle: Bundle, engine: str, int8: bool, cpu: bool, threads: int | None) -> Loaded:
+def load(bundle: Bundle, engine: str, precision: str, cpu: bool, threads: int | None) -> Loaded:
     """The model of a bundle that is not for fairseq.
 
     Raises:
@@ -97,5 +105,5 @@ def load(bundle: Bundle, engine: str, int8: bool, cpu: bool, threads: int | None
             f"{bundle.folder} is a bundle for {bundle.format}, which --engine {engine} does not "
             "read: run its example.py, or export the model with --format fairseq"
         )
-    model = CTranslate2Engine(bundle.folder, bundle.positions[1], int8, cpu, threads)
+    model = CTranslate2Engine(bundle.folder, bundle.positions[1], precision, cpu, threads)
     return Loaded(bundle.text, model, bundle.decoding, bundle.positions)

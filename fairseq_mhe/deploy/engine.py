@@ -8,6 +8,10 @@ from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.decoding import Decoding
 
 AUTO, FAIRSEQ, CTRANSLATE2 = ENGINES = ("auto", "fairseq", "ctranslate2")
+#: Products of large weights on a CPU; `fairseq_mhe.models.packed` says what ``auto`` is.
+PRECISIONS = (FLOAT32, BF16, _) = ("float32", "bf16", "auto")
+#: What ``int8`` asks for in their place.
+INT8 = "int8"
 
 
 @dataclass(frozen=True)

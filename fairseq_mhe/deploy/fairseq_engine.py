@@ -17,7 +17,17 @@ from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
-from fairseq_mhe.deploy.engine import AUTO, CTRANSLATE2, FAIRSEQ, Engine, Hypothesis, Loaded
+from fairseq_mhe.deploy.engine import (
+    AUTO,
+    BF16,
+    CTRANSLATE2,
+    FAIRSEQ,
+    FLOAT32,
+    INT8,
+    Engine,
+    Hypothesis,
+    Loaded,
+)
 from fairseq_mhe.deploy.trained import Trained, open_trained, read_bundle
 from fairseq_mhe.runs.decoding import Decoding
 
@@ -27,16 +37,16 @@ class FairseqEngine(Engine):
 
     name = FAIRSEQ
 
-    def __init__(self, trained: Trained, int8: bool = False, cpu: bool = False) -> None:
+    def __init__(self, trained: Trained, precision: str = FLOAT32, cpu: bool = False) -> None:
         """Make the model ready to generate, in place.
 
         Raises:
-            UserError: ``int8`` where there are no such products.
+            UserError: ``precision`` where there are no such products.
         """
         self._cuda = torch.cuda.is_available() and not cpu
         self._task = TranslationTask(TranslationConfig(), *trained.dictionaries)
         model: Any = trained.source.model
-        model.int8_generation = int8
+        model.generation_precision = precision
         if self._cuda:
             model.cuda()
         try:
@@ -85,7 +95,7 @@ def load(
     bundle: Bundle | None,
     data: Path | None,
     engine: str,
-    int8: bool,
+    precision: str,
     cpu: bool,
     threads: int | None,
 ) -> Loaded:
@@ -93,28 +103,28 @@ def load(
     trained = read_bundle(bundle) if bundle else open_trained(path, data)
     loaded: Engine | None = None
     if engine == CTRANSLATE2:
-        loaded = converted(trained, int8, cpu, threads)
-    elif engine == AUTO and _is_for_ctranslate2(int8, cpu):
+        loaded = converted(trained, precision, cpu, threads)
+    elif engine == AUTO and _is_for_ctranslate2(precision, cpu):
         try:
-            loaded = converted(trained, int8, cpu, threads)
+            loaded = converted(trained, precision, cpu, threads)
         except UserError:
             loaded = None  # it has no form for this model
-    return trained.loaded(loaded or FairseqEngine(trained, int8, cpu))
+    return trained.loaded(loaded or FairseqEngine(trained, precision, cpu))
 
 
-def _is_for_ctranslate2(int8: bool, cpu: bool) -> bool:
+def _is_for_ctranslate2(precision: str, cpu: bool) -> bool:
     """Whether CTranslate2 is there for the device, and was measured to be the faster engine."""
-    if importlib.util.find_spec("ctranslate2") is None:
+    if precision == BF16 or importlib.util.find_spec("ctranslate2") is None:
         return False
     if cpu or not torch.cuda.is_available():
-        return not int8 or exact_int8()
+        return precision != INT8 or exact_int8()
     import ctranslate2
 
     return bool(ctranslate2.get_cuda_device_count())
 
 
 def converted(
-    trained: Trained, int8: bool = False, cpu: bool = False, threads: int | None = None
+    trained: Trained, precision: str = FLOAT32, cpu: bool = False, threads: int | None = None
 ) -> CTranslate2Engine:
     """The engine of a model of ours, whose shared heads CTranslate2 keeps once.
 
@@ -129,6 +139,6 @@ def converted(
         convert(trained.source, trained.dictionary_folder, languages, model, "float32", True)
         exact = CTranslate2Engine(model, longest, cpu=True, threads=threads)
         check_exact(trained.source, trained.dictionaries, exact.translator)
-        if not int8 and (cpu or not torch.cuda.is_available()):
+        if precision != INT8 and (cpu or not torch.cuda.is_available()):
             return exact
-        return CTranslate2Engine(model, longest, int8, cpu, threads)
+        return CTranslate2Engine(model, longest, precision, cpu, threads)

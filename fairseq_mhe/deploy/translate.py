@@ -16,7 +16,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.quiet import quiet_fairseq
-from fairseq_mhe.deploy.engine import AUTO, ENGINES, FAIRSEQ
+from fairseq_mhe.deploy.engine import AUTO, ENGINES, FAIRSEQ, FLOAT32, PRECISIONS
 from fairseq_mhe.deploy.translator import Translation, Translator
 from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
 
@@ -48,7 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--nbest", type=positive, metavar="N", help=help_)
     help_ = "auto: CTranslate2 where it is installed and translates the same"
     add("--engine", choices=ENGINES, default=AUTO, help=f"{help_} (default: %(default)s)")
-    add("--int8", action="store_true", help="weights of 8-bit integers: an approximation")
+    numbers = parser.add_mutually_exclusive_group()
+    help_ = "weights of 8-bit integers: an approximation"
+    numbers.add_argument("--int8", action="store_true", help=help_)
+    help_ = (
+        "products of large weights on a CPU by --engine fairseq; auto: bf16 where the processor "
+        "has AVX512-BF16 or AMX, else float32"
+    )
+    help_ = f"{help_} (default: %(default)s)"
+    numbers.add_argument("--precision", choices=PRECISIONS, default=FLOAT32, help=help_)
     help_ = "subwords that are translated at a time (default: as the model was scored)"
     add("--batch-tokens", type=positive, metavar="N", help=help_)
     add("--direction", metavar="SRC-TGT", help="refuse a model of other languages; as en-de")
@@ -69,6 +77,7 @@ def run(args: argparse.Namespace) -> int | None:
             direction=args.direction,
             engine=args.engine,
             int8=args.int8,
+            precision=args.precision,
             cpu=args.cpu,
             threads=args.threads,
         )

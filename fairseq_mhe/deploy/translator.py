@@ -14,7 +14,19 @@ import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import ctranslate2_engine
 from fairseq_mhe.deploy.bundle import is_bundle, open_bundle
-from fairseq_mhe.deploy.engine import AUTO, ENGINES, FAIRSEQ, Hypothesis, Loaded, batches
+from fairseq_mhe.deploy.engine import (
+    AUTO,
+    BF16,
+    CTRANSLATE2,
+    ENGINES,
+    FAIRSEQ,
+    FLOAT32,
+    INT8,
+    PRECISIONS,
+    Hypothesis,
+    Loaded,
+    batches,
+)
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.languages import has_spaces
@@ -67,6 +79,7 @@ class Translator:
         direction: str | None = None,
         engine: str = AUTO,
         int8: bool = False,
+        precision: str = FLOAT32,
         cpu: bool = False,
         threads: int | None = None,
     ) -> Translator:
@@ -78,6 +91,8 @@ class Translator:
             direction: as "en-de", to refuse a model of other languages.
             engine: "fairseq", "ctranslate2", or "auto": docs/deploy.md says which that is.
             int8: with weights of 8-bit integers, an approximation.
+            precision: of products on a CPU by fairseq: "float32", "bf16", or "auto": bf16 where it
+                is fast.
             cpu: no GPU even where there is one.
             threads: of CTranslate2 (default: all cores); fairseq has ``torch.set_num_threads``.
 
@@ -88,19 +103,28 @@ class Translator:
         path = Path(model)
         if engine not in ENGINES:
             raise UserError(f"unknown engine {engine!r}; choose one of: {', '.join(ENGINES)}")
+        if precision not in PRECISIONS:
+            raise UserError(
+                f"unknown precision {precision!r}; choose one of: {', '.join(PRECISIONS)}"
+            )
+        if precision == BF16 and engine == CTRANSLATE2:
+            raise UserError(
+                "CTranslate2 has no bf16 on a CPU: choose the engine fairseq, or float32"
+            )
         if not path.exists():
             raise UserError(f"{path} does not exist: give a bundle, a run folder or a checkpoint")
+        numbers = INT8 if int8 else precision
         bundle = open_bundle(path) if is_bundle(path) else None
         if bundle and data is not None:
             raise UserError(f"{path} is a bundle, which needs no data folder: leave it out")
         if bundle and bundle.format != FAIRSEQ:
-            loaded = ctranslate2_engine.load(bundle, engine, int8, cpu, threads)
+            loaded = ctranslate2_engine.load(bundle, engine, numbers, cpu, threads)
         else:
             fairseq_mhe.register()
             from fairseq_mhe.deploy.fairseq_engine import load
 
             folder = None if data is None else Path(data)
-            loaded = load(path, bundle, folder, engine, int8, cpu, threads)
+            loaded = load(path, bundle, folder, engine, numbers, cpu, threads)
         languages = "-".join(loaded.text.languages)
         if direction not in (None, languages):
             raise UserError(f"{path} translates {languages}, not {direction}: give another model")

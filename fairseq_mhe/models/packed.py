@@ -193,7 +193,8 @@ def _onednn_available() -> bool:
     return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
-def _bf16_available() -> bool:
+def bf16_available() -> bool:
+    """Whether torch has the products of :class:`Bf16Linear` for this processor."""
     return _onednn_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
@@ -213,13 +214,13 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     """
     on_cpu = _packs(next(model.parameters()))
     if precision == "auto":
-        precision = "bf16" if on_cpu and _bf16_available() and has_fast_bf16() else "float32"
+        precision = "bf16" if on_cpu and bf16_available() and has_fast_bf16() else "float32"
     if precision == "int8" and not (on_cpu and int8_available()):
         raise ValueError(
             "int8_generation is for a float32 model on an x86 processor: leave it out, or use "
             "--cpu and no --fp16"
         )
-    if precision == "bf16" and not (on_cpu and _bf16_available()):
+    if precision == "bf16" and not (on_cpu and bf16_available()):
         raise ValueError(
             "generation in bf16 is for a float32 model on a processor with AVX-512: leave it out, "
             "or use --cpu and no --fp16"
@@ -229,8 +230,8 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
     kind = {"float32": PackedLinear, "bf16": Bf16Linear, "int8": Int8Linear}[precision]
     for parent in list(model.modules()):
         for name, child in parent.named_children():
-            if type(child) not in (nn.Linear, ScaledLinear):
+            if not isinstance(child, nn.Linear) or child.weight.numel() < WORTH_PACKING:
                 continue
-            if child.weight.numel() >= WORTH_PACKING:
+            if type(child) in (nn.Linear, ScaledLinear):
                 is_bf16_output = kind is Bf16Linear and name == "output_projection"
                 setattr(parent, name, (Bf16Logits if is_bf16_output else kind)(child))

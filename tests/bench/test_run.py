@@ -138,7 +138,10 @@ def test_the_command_line_measures_the_same_again() -> None:
         (("--lengths", "1"), "a length of 1 does not fit"),
         (("--lengths", "25,1025"), "a length of 1025 does not fit: lengths go from 2 to 1024"),
         (("--source-length", "2000"), "a length of 2000 does not fit"),
-        (("--int8", "--dtype", "bf16"), "--int8 is for --device cpu and --dtype float32"),
+        (
+            ("--int8", "--dtype", "bf16"),
+            "--int8 and --bf16 are for --device cpu and --dtype float32",
+        ),
     ],
 )
 def test_what_cannot_work_ends_before_anything_is_measured(

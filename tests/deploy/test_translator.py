@@ -21,6 +21,7 @@ from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
 from fairseq_mhe.deploy.engine import Loaded
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.deploy.translator import Translation, Translator
+from fairseq_mhe.models import packed
 from fairseq_mhe.models.packed import Int8Linear
 from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of
 from tests.fixtures.processes import python
@@ -100,8 +101,8 @@ def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
             return Mock(**{"translate_batch.side_effect": fault})
         return make(folder, device="cpu", **options)
 
-    def on_the_cpu(trained: Any, int8: bool, cpu: bool) -> Any:
-        return by_fairseq(trained, int8, cpu=True)
+    def on_the_cpu(trained: Any, precision: str, cpu: bool) -> Any:
+        return by_fairseq(trained, precision, cpu=True)
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(ctranslate2, "get_cuda_device_count", lambda: gpus)
@@ -148,6 +149,24 @@ def test_by_itself_int8_is_not_one_that_may_be_cut_off(
     model = {"data": MADE / "data", "engine": "ctranslate2", "int8": True, "cpu": True}
     Translator.load(run_of("mhe_mul"), **model)
     assert ("VNNI" in capsys.readouterr().err) is not exact
+
+
+@pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
+def test_bf16_is_an_approximation_by_fairseq(
+    translator: Translator, exported: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "WORTH_PACKING", 1)  # the model is tiny
+    rounded = Translator.load(exported, precision="bf16", cpu=True)
+    assert rounded.engine == "fairseq"
+    one, two = (
+        [best.score for best, *_ in each.nbest(SOURCES[:3], 1, beam=1)]
+        for each in (translator, rounded)
+    )
+    assert one != two
+    assert one == pytest.approx(two, rel=0.02)
+    for precision, engine in [("bf16", "ctranslate2"), ("fp16", "fairseq")]:
+        with pytest.raises(UserError, match=r"CTranslate2 has no bf16|unknown precision 'fp16'"):
+            Translator.load(exported, engine=engine, precision=precision)
 
 
 def test_int8_is_an_approximation(

@@ -12,7 +12,14 @@ from torch import nn
 
 from fairseq_mhe.attention.scaled_linear import ScaledLinear
 from fairseq_mhe.models import packed
-from fairseq_mhe.models.packed import WORTH_PACKING, Int8Linear, PackedLinear, pack_linears
+from fairseq_mhe.models.packed import (
+    WORTH_PACKING,
+    Bf16Linear,
+    Bf16Logits,
+    Int8Linear,
+    PackedLinear,
+    pack_linears,
+)
 from tests.fixtures.models import make_batch, make_model
 
 #: Sums of a few hundred products of unit normals, in another order: the error of float32 addition.
@@ -20,8 +27,17 @@ TOLERANCE = {"rtol": 1e-5, "atol": 1e-4}
 #: Of 12 products: inputs in steps of about 1/25, weights up to 0.29 (doubled in a test) in steps of
 #: 1/440.
 NEAR = {"rtol": 0.0, "atol": 0.1}
+#: Of 12 products: inputs up to 3 and weights up to 0.6 in steps of 1/256 of them, outputs too.
+BF16 = {"rtol": 2**-7, "atol": 0.02}
+NEEDS_BF16 = pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
 EITHER = pytest.mark.parametrize(
-    ("kind", "tolerance"), [(PackedLinear, TOLERANCE), (Int8Linear, NEAR)]
+    ("kind", "tolerance"),
+    [
+        (PackedLinear, TOLERANCE),
+        (Int8Linear, NEAR),
+        pytest.param(Bf16Linear, BF16, marks=NEEDS_BF16),
+        pytest.param(Bf16Logits, BF16, marks=NEEDS_BF16),
+    ],
 )
 
 
@@ -87,6 +103,53 @@ def test_int8_is_the_product_of_the_rounded(
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=max(1e-5, level.item()))
     assert (found - expected).abs().median() < 1e-4
     assert layer.packed_bytes == features[0] * features[1] + 4 * features[1]  # and a scale each
+
+
+@NEEDS_BF16
+@given(
+    shape=st.lists(st.integers(1, 7), min_size=1, max_size=3),
+    features=st.tuples(st.integers(1, 300), st.integers(1, 700)),
+    bias=st.booleans(),
+)
+@settings(max_examples=50)
+@torch.no_grad()
+def test_bf16_is_the_product_of_the_rounded_but_for_the_greatest_logits(
+    shape: list[int], features: tuple[int, int], bias: bool
+) -> None:
+    logits, x = _packed(features, bias, Bf16Logits), torch.randn(*shape, features[0])
+    exact, found = _plain(logits, x), logits(x)
+    rounded = nn.Linear(*features, bias=bias)
+    rounded.load_state_dict({k: v.bfloat16().float() for k, v in logits.state_dict().items()})
+    plain = Bf16Linear(logits)(x)
+    # Products of 8 bits are exact in float32; the sum is rounded to 8 bits of its own.
+    torch.testing.assert_close(plain, _plain(rounded, x.bfloat16()), rtol=2**-8, atol=1e-4)
+    is_exact = (found - exact).abs() <= 1e-5 * exact.abs() + 1e-4
+    sixteenth = plain.topk(min(16, features[1])).values[..., -1:]  # bf16 has equal ones
+    assert is_exact[plain > sixteenth].all()
+    assert (is_exact | (found == plain)).all()
+    assert logits.packed_bytes == 2 * logits.weight.numel()
+
+
+@NEEDS_BF16
+@torch.no_grad()
+def test_auto_is_bf16_where_the_processor_has_instructions_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(packed, "WORTH_PACKING", 1)
+    for flags, kinds in [("avx512f", {PackedLinear}), ("amx_bf16", {Bf16Linear, Bf16Logits})]:
+        monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", flags.split)
+        model, batch = make_model(generation_precision="auto"), make_batch()
+        expected = model(**batch)[0]
+        model.make_generation_fast_()
+        assert {type(part) for part in model.modules() if isinstance(part, nn.Linear)} == kinds
+        torch.testing.assert_close(model(**batch)[0], expected, rtol=0.02, atol=0.05)
+
+
+def test_bf16_where_it_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "bf16_available", lambda: False)
+    with pytest.raises(SystemExit, match="in bf16 is for a float32 model on a processor with AVX"):
+        _wide(generation_precision="bf16").make_generation_fast_()
+    _wide(generation_precision="auto").make_generation_fast_()
 
 
 def test_int8_where_it_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_mhe.common import system
+from fairseq_mhe.common import cpu, system
 from fairseq_mhe.runs import precision
 from fairseq_mhe.runs.precision import AUTO, chosen, fastest
 from fairseq_mhe.runs.train import training_arguments
@@ -27,7 +27,7 @@ from tests.runs.test_training import CPU, PLACES
 def test_a_cpu_is_asked_for_its_instructions(
     monkeypatch: pytest.MonkeyPatch, flags: str, expected: str
 ) -> None:
-    monkeypatch.setattr(precision, "cpu_flags", lambda: frozenset(flags.split()))
+    monkeypatch.setattr(cpu, "cpu_flags", flags.split)
     assert fastest(gpu=False) == expected
 
 
