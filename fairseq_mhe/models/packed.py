@@ -18,8 +18,8 @@ from fairseq_mhe.common.cpu import has_fast_bf16
 WORTH_PACKING = 512 * 512
 #: The greatest 8-bit integer; weights are rounded to -127 to 127.
 _GREATEST = 127
-#: Logits of a token that are computed exactly beside bf16: a search needs two a hypothesis.
-_EXACT = 16
+#: Logits of a token that are computed exactly beside bf16: fairseq's search takes two a hypothesis.
+_EXACT = 10
 #: Logits that are compared at once in the search for the greatest.
 _BLOCK = 32
 

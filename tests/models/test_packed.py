@@ -124,8 +124,8 @@ def test_bf16_is_the_product_of_the_rounded_but_for_the_greatest_logits(
     # Products of 8 bits are exact in float32; the sum is rounded to 8 bits of its own.
     torch.testing.assert_close(plain, _plain(rounded, x.bfloat16()), rtol=2**-8, atol=1e-4)
     is_exact = (found - exact).abs() <= 1e-5 * exact.abs() + 1e-4
-    sixteenth = plain.topk(min(16, features[1])).values[..., -1:]  # bf16 has equal ones
-    assert is_exact[plain > sixteenth].all()
+    tenth = plain.topk(min(10, features[1])).values[..., -1:]  # bf16 has equal ones
+    assert is_exact[plain > tenth].all()
     assert (is_exact | (found == plain)).all()
     assert logits.packed_bytes == 2 * logits.weight.numel()
 
