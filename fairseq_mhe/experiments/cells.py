@@ -1,18 +1,17 @@
-"""What ``train``, ``run-table`` and the studies share: which data, how much of the recipe, room."""
+"""Options that ``train``, ``run-table`` and the studies share: the data, the recipe, the scores."""
 
 import argparse
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import positive, seed
+from fairseq_mhe.common.arguments import number, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.data_folder import DataFolder
-from fairseq_mhe.runs import devices, precision
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import Recipe, read_recipe, recipe
-from fairseq_mhe.runs.scoring import bleu_tokeniser
+from fairseq_mhe.runs.scoring import add_tokeniser, bleu_tokeniser
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,86 +19,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="a prepared data folder")
     add("--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders")
-    number: dict[str, Any] = {"type": positive, "metavar": "N"}
+    count: dict[str, Any] = {"type": positive, "metavar": "N"}
     how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument("--updates", help="updates, instead of the recipe's", **number)
-    told = "this share of the recipe's updates: a rehearsal"
+    how_long.add_argument("--updates", help="updates, instead of the recipe's", **count)
+    help_ = "this share of the recipe's updates: a rehearsal"
     names = ("--fraction", "--updates-fraction")
-    how_long.add_argument(*names, type=float, metavar="F", help=told)
-    add("--batch-tokens", help="tokens of an update, on all devices together", **number)
-    told = "tokens that a device takes at a time: less needs less memory"
-    add("--max-tokens", help=told, **number)
-    told = "a recipe of your own, in place of a row's: a YAML file (see fairseq-mhe recipe)"
-    add("--recipe", type=Path, metavar="FILE", help=told)
+    how_long.add_argument(*names, type=_share, metavar="F", help=help_)
+    add("--batch-tokens", help="tokens of an update, on all devices together", **count)
+    help_ = "tokens that a device takes at a time: less needs less memory"
+    add("--max-tokens", help=help_, **count)
+    help_ = "a recipe of your own, in place of a row's: a YAML file (see fairseq-mhe recipe)"
+    add("--recipe", type=Path, metavar="FILE", help=help_)
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    told = "write logs for TensorBoard into each run folder"
-    add("--tensorboard", action="store_true", help=told)
+    help_ = "write logs for TensorBoard into each run folder"
+    add("--tensorboard", action="store_true", help=help_)
+    add_tokeniser(parser)
     devices.add_arguments(parser)
-    precision.add_argument(parser)
 
 
-def kind(text: str) -> str:
-    """A kind of attention.
-
-    Raises:
-        UserError: there is no such kind.
-    """
-    if text not in KINDS:
-        raise UserError(f"unknown attention {text!r}; choose of: {', '.join(KINDS)}")
-    return text
+def _share(text: str) -> float:
+    share = number(text)
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no share: give more than 0 and at most 1")
+    return share
 
 
-def kinds(text: str) -> list[str]:
-    """Kinds of attention with commas between, each once, or all.
-
-    Raises:
-        UserError: there is no such kind.
-    """
-    return list(KINDS) if text == "all" else [kind(word) for word in words(text)]
-
-
-def words(text: str) -> list[str]:
-    """What stands between commas, each once."""
-    return list(dict.fromkeys(text.split(",")))
+#: Types of options: kinds of attention, or all; random seeds; with commas between, each once.
+kinds = some_of(KINDS)
 
 
 def seeds(text: str) -> list[int]:
-    """Random seeds with commas between.
-
-    Raises:
-        UserError: one is no whole number.
-    """
-    try:
-        return list(dict.fromkeys(map(seed, words(text))))  # 01 is 1
-    except argparse.ArgumentTypeError as error:
-        told = "give whole numbers with commas between"
-        raise UserError(f"--seeds {text}: {told}: {error}") from None
+    return list(dict.fromkeys(map(seed, text.split(","))))  # 01 is 1
 
 
 def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
     """A row's recipe, or that of --recipe, with what the options change.
 
     Raises:
-        UserError: an unknown row, a share that is none, or a batch that cannot be made.
+        UserError: an unknown row, or a batch that cannot be made.
     """
     if (row is None) == (args.recipe is None):
         raise UserError("give a row or --recipe FILE, one of the two")
-    found = read_recipe(args.recipe) if args.recipe else recipe(row or "")
-    training = found.training
+    chosen = read_recipe(args.recipe) if args.recipe else recipe(row or "")
+    training = chosen.training
+    updates = args.updates
     if args.fraction is not None:
-        if not 0 < args.fraction <= 1:
-            raise UserError(
-                f"--fraction {args.fraction:g} is no share: give more than 0 and at most 1"
-            )
-        training = training.shortened(max(1, round(training.updates * args.fraction)))
-    if args.updates is not None:
-        training = training.shortened(args.updates)
+        updates = max(1, round(training.updates * args.fraction))
+    if updates is not None:
+        training = training.shortened(updates)
     if args.batch_tokens or args.max_tokens:
         training = training.batched(args.batch_tokens, args.max_tokens)
-    if args.precision != precision.AUTO or training.precision == precision.FLOAT32:
-        chosen = precision.chosen(args.precision, devices.on_gpu(args))
-        training = training.with_precision(chosen)
-    return replace(found, training=training)
+    if args.precision != "auto" or training.precision == "float32":
+        training = training.with_precision(devices.precision(args))
+    return replace(chosen, training=training)
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:
@@ -107,23 +79,9 @@ def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> 
 
     Raises:
         UserError: it has no such subset; the line names those that it has. Or BLEU's tokeniser is
-        not installed.
+            not installed.
     """
     bleu_tokeniser(data.languages[1], tokenise)
-    wanted = data.text(subset, 0)
-    if not wanted.is_file() or Path(subset).name != subset:
-        there = sorted(path.stem for path in wanted.parent.glob(f"*.{data.languages[0]}"))
-        raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {', '.join(there)}")
-
-
-def check_tensorboard(wanted: bool) -> None:
-    """See that fairseq can write logs for TensorBoard: it goes on without, silently.
-
-    Raises:
-        UserError: it cannot.
-    """
-    there = any(importlib.util.find_spec(name) for name in ("tensorboard", "tensorboardX"))
-    if wanted and not there:
-        raise UserError(
-            "--tensorboard needs TensorBoard: pip install tensorboard, or leave the option out"
-        )
+    names = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{data.languages[0]}"))
+    if subset not in names:
+        raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {', '.join(names)}")

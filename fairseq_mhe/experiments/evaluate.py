@@ -1,4 +1,4 @@
-"""``fairseq-mhe evaluate``: a data set translated and scored with a trained run's model."""
+"""``fairseq-mhe evaluate``: a data set translated and scored with a trained job's model."""
 
 import argparse
 import json
@@ -10,7 +10,7 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
-from fairseq_mhe.runs import comet, devices, pipeline, scoring
+from fairseq_mhe.runs import comet, devices, scoring, translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job, read_job
 
@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="the folder of a trained run")
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
-    told = "its data folder, where that has been moved since"
-    add("--data", type=Path, metavar="DATA", help=told)
-    told = f"score with COMET too ({comet.MODEL})"
-    add("--comet", nargs="?", const=comet.MODEL, metavar="MODEL", help=told)
+    help_ = "its data folder, where that has been moved since"
+    add("--data", type=Path, metavar="DATA", help=help_)
+    help_ = f"score with COMET too ({comet.MODEL})"
+    add("--comet", nargs="?", const=comet.MODEL, metavar="MODEL", help=help_)
     scoring.add_tokeniser(parser)
     add("--cpu", action="store_true", help="do not use a GPU")
     add("--json", action="store_true", help="print JSON, for programs")
@@ -31,55 +31,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
-    found = read_job(args.run.resolve())
-    data = open_prepared(args.data or found.place("data"))
+    job = read_job(args.run.resolve())
+    data = open_prepared(args.data or job.place("data"))
     if args.comet:
         comet.check_installed()
     device = devices.single(args.cpu)
-    with only_one(found.folder):
-        evaluate(found, data, args.subset, device, args.bleu_tokenizer)
+    with only_one(job.folder):
+        evaluate(job, data, args.subset, device, args.bleu_tokenizer)
         if args.comet:
-            comet.add_score(found, args.subset, args.comet, device.gpu)
-    show(found, args.subset, args.json)
+            comet.add_score(job, args.subset, args.comet, device.gpu)
+    show(job, args.subset, args.json)
 
 
-def show(run: Job, subset: str, as_json: bool = False) -> None:
-    """Print the scores that a run has."""
-    scores, with_comet = run.subset(subset) / "scores.json", None
-    if (run.subset(subset) / comet.FILE).exists():
-        with_comet = read_json(run.subset(subset) / comet.FILE)
+def show(job: Job, subset: str, as_json: bool = False) -> None:
+    """Print the scores that a job has."""
+    scores, with_comet = job.subset(subset) / "scores.json", job.subset(subset) / comet.FILE
+    found = read_json(with_comet) if with_comet.exists() else None
     if as_json:
-        print(json.dumps({**read_json(scores), "comet": with_comet}, indent=2))
+        print(json.dumps({**read_json(scores), "comet": found}, indent=2))
         return
     print("\n".join(scoring.described(scoring.read_scores(scores))))
-    if with_comet:
-        print(f"COMET {with_comet['score']:.4f}  ({with_comet['model']})")
+    if found:
+        print(f"COMET {found['score']:.4f}  ({found['model']})")
 
 
 def evaluate(
-    run: Job, data: DataFolder, subset: str, device: Device, tokenise: str | None = None
+    job: Job, data: DataFolder, subset: str, device: Device, tokenise: str | None = None
 ) -> None:
     """Translate and score, unless that is done.
 
     Raises:
-        UserError: the run is not trained to its end, or the data are not what it was trained on.
+        UserError: the job is not trained to its end, or was trained on other data.
     """
-    check_data(run, data)
-    cells.check_subset(data, subset, tokenise)
-    if "average" not in run.steps.status()["steps"] or not run.model.is_file():
-        raise run.unfinished(f"{run.model.name} of all {run.training.updates:,} updates")
-    with Board("sentences") as board:
-        pipeline.translate(run, data, subset, device, board)
-    pipeline.score(run, subset, tokenise)
-
-
-def check_data(run: Job, data: DataFolder) -> None:
-    """See that the data folder is the run's.
-
-    Raises:
-        UserError: it is another one.
-    """
-    if data.fingerprint != run.settings["data"]["fingerprint"]:
+    if data.fingerprint != job.settings["data"]["fingerprint"]:
         raise UserError(
-            f"{data.folder} is not the data that {run.folder} was trained on: give the right --data"
+            f"{data.folder} is not the data that {job.folder} was trained on: give the right --data"
         )
+    cells.check_subset(data, subset, tokenise)
+    if not job.model.is_file() and not (job.subset(subset) / "generation.json").is_file():
+        raise job.unfinished(f"{job.model.name} of all {job.training.updates:,} updates")
+    with Board("sentences") as board:
+        translation.translate(job, data, subset, device, board)
+    translation.score(job, subset, tokenise)

@@ -9,11 +9,10 @@ from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
 from fairseq_mhe.common.progress import Board, say
-from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments.work import work
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
-from fairseq_mhe.runs import devices, precision
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.finetuning import plan_finetuning, trained_on
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.resuming import LAST
@@ -34,7 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("runs/language"), metavar="RUNS", help="folder of runs")
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add("--epochs", type=positive, metavar="N", help="another number than the recipe's")
-    precision.add_argument(parser)
     devices.add_arguments(parser)
 
 
@@ -72,7 +70,7 @@ def plan(
     """
     checkpoint = _whole(model) if model.is_dir() else model
     folder = output_folder(out / run_name(model, data, number))
-    numbers = precision.chosen(where.precision, devices.on_gpu(where))
+    numbers = devices.precision(where)
     return plan_finetuning(folder, checkpoint, data, number, epochs, numbers)
 
 
@@ -82,7 +80,8 @@ def _whole(run: Path) -> Path:
     Raises:
         UserError: it is not trained to its end, or the model is not there any more.
     """
-    if not {"train", "convert"} & Steps(run).status()["steps"].keys():
+    trained, converted = run / "metrics.json", run / "checkpoints" / "conversion.json"
+    if not trained.exists() and not converted.exists():
         raise UserError(
             f"{run} is no run that is trained to its end: give the command that trains it again, "
             "which goes on"
@@ -115,14 +114,13 @@ def fine_tune_all(
     waiting = [run for run in runs if not scored(run.folder, tasks[run.name])]
     device = devices.asked_for(where, models=max(1, len(waiting)))
 
-    def score(wave: Sequence[Job], board: Board) -> None:
-        for run in wave:
-            _score(run, tasks[run.name], device.gpu)
+    def score(run: Job, board: Board) -> None:
+        _score(run, tasks[run.name], device.gpu)
 
     for run in waiting:
         training = run.training
         say(f"{run.name}: {training.updates:,} updates {device.describe(training.precision)}")
-    work([runs], device, lambda run: scored(run.folder, tasks[run.name]), score)
+    work(runs, device, lambda run: scored(run.folder, tasks[run.name]), score)
     return [(run, read_json(run.scores)) for run in runs]
 
 

@@ -31,7 +31,7 @@ from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.language_table import perplexity_block, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Block, Table
-from fairseq_mhe.runs import devices, precision, slurm
+from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.finetuning import finetuning
 from fairseq_mhe.runs.job import read_job
 from fairseq_mhe.runs.recipes import Training
@@ -50,11 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=told)
     told = "kinds of attention, or all (default: %(default)s)"
-    add("--kinds", default=",".join(_KINDS), metavar="KIND,...", help=told)
+    kinds: dict[str, Any] = {"type": cells.kinds, "default": ",".join(_KINDS)}
+    add("--kinds", metavar="KIND,...", help=told, **kinds)
     told = "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
-    add("--seeds", default="1,2,3", metavar="N,...", help=told)
+    seeds: dict[str, Any] = {"type": cells.seeds, "default": "1,2,3"}
+    add("--seeds", metavar="N,...", help=told, **seeds)
     add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
-    add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
     add_pretraining(parser)
     devices.add_arguments(parser)
     slurm.add_arguments(parser)
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train what is not trained yet, and write and print the table."""
-    kinds, seeds = cells.kinds(args.kinds), cells.seeds(args.seeds)
+    kinds, seeds = args.kinds, args.seeds
     masked = language_archs()[args.arch] is ROBERTA
     if masked != bool(args.tasks):
         raise UserError(
@@ -106,7 +107,7 @@ def _job(args: argparse.Namespace, kind: str) -> dict[str, Any]:
         "data": str(args.data.resolve()),
         "out": str(args.out.resolve()),
         "tasks": [str(folder.resolve()) for folder in args.tasks],
-        "precision": precision.chosen(args.precision, devices.on_gpu(args)),
+        "precision": devices.precision(args),
         **{name: getattr(args, name) for name in names},
     }
 
@@ -115,7 +116,7 @@ def run_job(job: dict[str, Any]) -> None:
     """All trainings of one kind as a SLURM job; the table is not written, others are at work."""
     args = argparse.Namespace(**job)
     data, tasks = open_text(Path(args.data)), open_tasks(map(Path, args.tasks))
-    made = LanguageTable(args.arch, data, tasks, cells.seeds(args.seeds), Path(args.out))
+    made = LanguageTable(args.arch, data, tasks, args.seeds, Path(args.out))
     made.train([args.kind], args, tabulate=False)
 
 
@@ -169,7 +170,7 @@ class LanguageTable:
     def _fine_tuned_so(self, kind: str, args: argparse.Namespace) -> bool:
         """Whether a kind has its scores by these settings; no checkpoint is read to know it."""
         start = read_json(self._pretrained(kind) / "scores.json")["model"]
-        numbers = precision.chosen(args.precision, devices.on_gpu(args))
+        numbers = devices.precision(args)
         row = self.arch.removeprefix(f"{ROBERTA.name}_")
         for task in self.tasks:
             recipe = finetuning(row, task.task.name, args.epochs)

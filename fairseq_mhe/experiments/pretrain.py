@@ -4,16 +4,16 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
 from fairseq_mhe.common.progress import Board, say
 from fairseq_mhe.common.tables import align
-from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.work import work
 from fairseq_mhe.models.families import language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.report.language_table import perplexity_of
-from fairseq_mhe.runs import devices, precision
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.predictions import nats_of
 from fairseq_mhe.runs.recipes import FOLDER, Training, recipe
@@ -26,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe pretrain``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=KNOWN, help=", ".join(KNOWN))
-    add("attention", metavar="ATTENTION", help="kind of attention, as fairseq-train's --attention")
+    help_ = "kind of attention, as fairseq-train's --attention"
+    add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add_pretraining(parser)
     devices.add_arguments(parser)
@@ -40,14 +41,12 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
     add("--updates", type=positive, metavar="N", help="another number than the recipe's")
     add("--tokens", type=positive, metavar="N", help="subwords of a block, not the recipe's")
     add("--batch", type=positive, metavar="N", help="blocks of an update, not the recipe's")
-    precision.add_argument(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
-    kind = cells.kind(args.attention)
     data = open_text(args.data)
-    (made,) = pretrain(args.arch, [(kind, args.seed)], data, args.out, args)
+    (made,) = pretrain(args.arch, [(args.attention, args.seed)], data, args.out, args)
     found = read_json(made.scores)
     of = found["of"].removeprefix("all ").replace("subwords", "subword")
     rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
@@ -70,7 +69,7 @@ def pretrain(
     Raises:
         UserError: another process is at work in a folder, or training failed.
     """
-    numbers = precision.chosen(args.precision, devices.on_gpu(args))
+    numbers = devices.precision(args)
     training, family = _training(arch, args).with_precision(numbers), language_archs()[arch]
     runs = []
     for kind, number in models:
@@ -81,14 +80,13 @@ def pretrain(
     waiting = [each for each in runs if not each.scores.exists()]
     device = devices.asked_for(args, models=max(1, len(waiting)))
 
-    def score(wave: Sequence[Job], board: Board) -> None:
-        for each in wave:
-            found = nats_of(each.last, data.binary, gpu=device.gpu)
-            write_json(each.scores, {**found, "model": sha256(each.last)})
+    def score(job: Job, board: Board) -> None:
+        found = nats_of(job.last, data.binary, gpu=device.gpu)
+        write_json(job.scores, {**found, "model": sha256(job.last)})
 
     for each in waiting:
         say(f"{each.name}: {training.updates:,} updates {device.describe(numbers)}")
-    work([runs], device, lambda each: each.scores.exists(), score)
+    work(runs, device, lambda each: each.scores.exists(), score)
     return runs
 
 

@@ -1,28 +1,26 @@
 """``fairseq-mhe quickstart``: MHA against MHE on the embedded corpus, from text to table."""
 
 import argparse
-import itertools
-import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import torch
 from rich.console import Console
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import at_least, positive, seed, some_of
+from fairseq_mhe.common.arguments import at_least, positive, seed
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.steps import only_one
-from fairseq_mhe.experiments.table_run import TableRun
+from fairseq_mhe.experiments import cells
+from fairseq_mhe.experiments.table import TableRun
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.report.translation_table import QUICKSTART as QUICKSTART_TABLE
 from fairseq_mhe.report.translation_table import show_table
-from fairseq_mhe.runs import precision
-from fairseq_mhe.runs.devices import choose_device
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import recipe
+from fairseq_mhe.runs.translation import plan_jobs
 
 #: The recipe's.
 _UPDATES = 3000
@@ -31,56 +29,41 @@ _UPDATES = 3000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart``."""
     add = parser.add_argument
-    told = "folder of it all (default: %(default)s)"
-    add("--out", type=Path, default=Path("runs/quickstart"), help=told)
-    told = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(KINDS)})"
-    kinds = some_of(KINDS)
-    add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=told)
+    help_ = "folder of it all (default: %(default)s)"
+    add("--out", type=Path, default=Path("runs/quickstart"), help=help_)
+    help_ = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(KINDS)})"
+    kinds: dict[str, Any] = {"type": cells.kinds, "default": "mha,mhe_mul"}
+    add("--attention", metavar="KIND,...", help=help_, **kinds)
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
-    told = "updates of each training (default: %(default)s)"
-    add("--updates", type=positive, default=_UPDATES, metavar="N", help=told)
-    told = "use about N pairs of the corpus only, for a trial"
-    add("--limit", type=at_least(10), metavar="N", help=told)
-    told = "what is scored; valid is for tuning"
-    add("--subset", choices=("test", "valid"), default="test", help=told)
-    add("--cpu", action="store_true", help="do not use a GPU")
-    precision.add_argument(parser)
+    help_ = "updates of each training (default: %(default)s)"
+    add("--updates", type=positive, default=_UPDATES, metavar="N", help=help_)
+    help_ = "use about N pairs of the corpus only, for a trial"
+    add("--limit", type=at_least(10), metavar="N", help=help_)
+    help_ = "what is scored; valid is for tuning"
+    add("--subset", choices=("test", "valid"), default="test", help=help_)
+    devices.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> None:
     """Do it all, or what is not done yet, and print the table."""
     out = output_folder(args.out)
-    started, steps = time.monotonic(), itertools.count(1)
-    gpu = torch.cuda.is_available() and not args.cpu
-    numbers = precision.chosen(args.precision, gpu)
+    device, precision = devices.asked_for(args, len(args.attention)), devices.precision(args)
     tiny = recipe("tiny")
-    training = tiny.training.shortened(args.updates).with_precision(numbers)
-    device = choose_device(len(args.attention), gpu)
-    part = f", {args.limit} pairs of it" if args.limit else ""
-    what = {
-        "prepare": f"prepare the embedded English-German corpus{part}",
-        "train": f"train {', '.join(args.attention)} ({args.updates} updates each) "
-        f"{device.describe(numbers)}",
-        "translate": f"translate {args.subset} with a beam of {tiny.decoding.beam}, "
-        "one model after the other",
-        "score": "score and compare",
-    }
-
-    def begin(step: str) -> None:
-        seconds = round(time.monotonic() - started)
-        say(f"[{seconds // 60}:{seconds % 60:02d}] step {next(steps)} of 4: {what[step]}")
-
-    with only_one(out, below=False):
-        begin("prepare")
-        folder = out / (f"data-limit{args.limit}" if args.limit else "data")
-        with shown_progress() as report:
-            HomeAssistant(out=folder, limit=args.limit).prepare(report)
-        data = open_prepared(folder)
-        table_run = TableRun([], data, out, args.subset)
-        table_run.open([replace(tiny, training=training)], args.attention, [args.seed])
-        table_run.work(device, begin)
-        title = _title(args, data)
-        table_run.tabulate(title, QUICKSTART_TABLE)
+    training = tiny.training.shortened(args.updates).with_precision(precision)
+    say(f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus")
+    folder = out / (f"data-limit{args.limit}" if args.limit else "data")
+    with shown_progress() as report:
+        HomeAssistant(out=folder, limit=args.limit).prepare(report)
+    data = open_prepared(folder)
+    kinds = ", ".join(args.attention)
+    say(f"2 of 2: train, translate and score {kinds}; {args.updates} updates each")
+    say(f"  {device.describe(precision)}")
+    one = replace(tiny, training=training)
+    jobs = plan_jobs(one, args.attention, [args.seed], data, out)
+    table = TableRun(jobs, data, out, args.subset)
+    table.work(device)
+    title = _title(args, data)
+    table.tabulate(title, QUICKSTART_TABLE)
     show_table(out, title, Console())
     say(", ".join(str(out / name) for name in QUICKSTART_TABLE.files))
 

@@ -11,7 +11,7 @@ from fairseq_mhe.prepare.corpora.home_assistant_language import prepare_language
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_folder import open_task
-from fairseq_mhe.runs import devices, precision
+from fairseq_mhe.runs import devices
 
 _ARCH = "roberta_mhe_tiny"
 _KINDS = ("mha", "mhe_mul")
@@ -30,7 +30,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--updates", type=positive, default=_UPDATES, metavar="N", help=told)
     told = "of fine-tuning (default: %(default)s)"
     add("--epochs", type=positive, default=_EPOCHS, metavar="N", help=told)
-    precision.add_argument(parser)
     devices.add_arguments(parser)
 
 

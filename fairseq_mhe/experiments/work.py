@@ -1,7 +1,7 @@
-"""The one way from runs to scores: train side by side, score each, one wave after the other."""
+"""The one way from jobs to scores: train side by side, score each, a few jobs after the other."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
@@ -10,60 +10,41 @@ from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.train import train
 
 
-def nothing(*_: object) -> None:
-    """What is done where nothing else was asked for."""
-
-
 def work(
-    groups: Sequence[Sequence[Job]],
+    jobs: Sequence[Job],
     device: Device,
     scored: Callable[[Job], bool],
-    score: Callable[[Sequence[Job], Board], None],
+    score: Callable[[Job, Board], object],
     tensorboard: bool = False,
-    begin: Callable[[str], None] = nothing,
-    after: Callable[[], None] = nothing,
+    after: Callable[[], object] = lambda: None,
 ) -> None:
-    """Train and score every run without scores, a wave of whole groups at a time.
+    """Train and score every job without scores, ``device.slots`` at a time.
 
     Args:
-        groups: runs that are compared with each other; a wave's scores come together.
+        jobs: all jobs; their folders are locked.
         device: where to train; models are scored one after the other.
-        scored: whether a run has its scores.
-        score: scores the runs of a wave.
+        scored: whether a job has its scores.
+        score: scores a trained job.
         tensorboard: write logs for TensorBoard too.
-        begin: called with "train" when a wave begins.
-        after: called when a wave has its scores.
+        after: called when the jobs that were trained side by side have their scores.
 
     Raises:
         UserError: another process is at work in one of the run folders, or a step failed.
     """
-    runs = [run for group in groups for run in group]
     with contextlib.ExitStack() as opened:
-        for run in runs:
-            opened.enter_context(only_one(run.folder))
-        waiting = [[run for run in group if not scored(run)] for group in groups]
-        board = opened.enter_context(Board(names=[run.name for run in runs]))
-        for run in runs:
-            if scored(run):
-                board.finish(run.name)
-        for wave in waves(waiting, device.slots):
-            begin("train")
+        for job in jobs:
+            opened.enter_context(only_one(job.folder))
+        board = opened.enter_context(Board(names=[job.name for job in jobs]))
+        waiting = [job for job in jobs if not scored(job)]
+        for job in jobs:
+            if job not in waiting:
+                board.finish(job.name)
+        for first in range(0, len(waiting), device.slots):
+            wave = waiting[first : first + device.slots]
             board.begin("training")
             train(wave, device, board, tensorboard)
             board.begin("scoring")
-            score(wave, board)
-            for run in wave:
-                board.finish(run.name)
+            for job in wave:
+                score(job, board)
+                board.finish(job.name)
             after()
-
-
-def waves(groups: Iterable[Sequence[Job]], slots: int) -> Iterator[list[Job]]:
-    """Groups, as many together as keep all slots at work."""
-    wave: list[Job] = []
-    for group in groups:
-        wave.extend(group)
-        if len(wave) >= slots:
-            yield wave
-            wave = []
-    if wave:
-        yield wave

@@ -9,7 +9,6 @@ from fairseq_mhe.report.results import BASELINE, Cell, baselines, comet_model, l
 from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Row
 from fairseq_mhe.runs.job import Job
-from fairseq_mhe.runs.precision import FLOAT32
 from fairseq_mhe.runs.scoring import RESAMPLES, read_scores
 
 
@@ -116,7 +115,7 @@ def of_training(cells: Sequence[Cell]) -> list[str]:
     if len(precisions) > 1:
         each = "; ".join(f"{name}: {', '.join(of)}" for name, of in precisions.items())
         notes.append(f"Trained in different precision, so compare with care: {each}.")
-    elif FLOAT32 not in precisions:
+    elif "float32" not in precisions:
         notes.append(f"Trained in {''.join(precisions)}.")
     notes += [*_other_training(cells), *_other_data(cells)]
     for run in runs:

@@ -1,4 +1,4 @@
-"""Where to train: how many models side by side, and how many processes to a model."""
+"""Where to train: how many models side by side, how many processes to a model, which precision."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from fairseq_mhe.common.arguments import positive
-from fairseq_mhe.common.cpu import with_huge_pages
+from fairseq_mhe.common.cpu import has_fast_bf16, with_huge_pages
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 
@@ -35,18 +35,15 @@ class Device:
         """fairseq's options for it."""
         return [] if self.gpu else ["--cpu"]
 
-    def describe(self, precision: str = "float32") -> str:
-        """In words, for people and for provenance, with the ``precision`` of what is done there."""
-        precision = "" if precision == "float32" else f", {precision}"
-        if self.gpu and self.workers > 1:
-            return f"on {self.workers} GPUs a model, {self.slots} at a time{precision}"
+    def describe(self, precision: str) -> str:
+        """The device and the precision in words, for people and for provenance."""
+        models = "one model" if self.slots == 1 else f"{self.slots} models"
         if self.gpu:
-            models = "one model" if self.slots == 1 else f"{self.slots} models"
-            return f"on a GPU, {models} at a time{precision}"
-        several = self.workers > 1
-        many = f"{self.workers} processes a model" if several else f"{self.slots} side by side"
-        plural = "s" if self.threads > 1 else ""
-        return f"on the CPU, {many} with {self.threads} thread{plural} each{precision}"
+            place = "a GPU" if self.workers == 1 else f"{self.workers} GPUs a model"
+            return f"on {place}, {models} at a time, {precision}"
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} each"
+        processes = f", {self.workers} processes a model" if self.workers > 1 else ""
+        return f"on the CPU, {models} at a time{processes}, {threads}, {precision}"
 
     def alone(self) -> Device:
         """The same machine for one process: translating, whose speed is measured."""
@@ -66,8 +63,8 @@ class Device:
     def rank_flags(self, rank: int, port: int) -> list[str]:
         """fairseq's options for one of the ``workers``, which meet at a ``port`` of this machine.
 
-        Each is started by us, as torchrun starts them: fairseq's own spawning and torchrun count
-        GPUs and fail where there is none.
+        We start each worker, as torchrun does: fairseq's own spawning and torchrun count GPUs and
+        fail where there is none.
         """
         if self.workers == 1:
             # fairseq would use every GPU there is, and multiply the batch.
@@ -92,17 +89,63 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def choose_device(models: int, gpu: bool) -> Device:
-    """How to train ``models`` models on this machine.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that say where to train, and in which precision."""
+    add = parser.add_mutually_exclusive_group().add_argument
+    help_ = "GPUs a model (default: one, as many models at a time as fit)"
+    add("--gpus", type=positive, metavar="N", help=help_)
+    help_ = "train each model by N processes on the CPU (gloo)"
+    add("--processes", type=positive, metavar="N", help=help_)
+    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
+    help_ = (
+        "numbers of the training; auto: bf16 where it is fast on this machine (GPUs, else fp16 "
+        "there; CPUs with AVX512-BF16 or AMX), else float32"
+    )
+    choices = ("auto", "float32", "bf16", "fp16")
+    parser.add_argument("--precision", choices=choices, default="auto", help=help_)
 
-    On GPUs one on each; on a CPU as many side by side as there are cores: small matrices gain
-    little from threads.
-    (Measured on 2 cores with stock fairseq at 4,096 tokens a batch, two models side by side with 1
-    thread each against one after the other with 2: 1.55 times the tokens/s at d_m 128 and 2+2
-    layers, 1.25 at d_m 256 and 2+2, 1.15 at 256 and 4+4.)
+
+def asked_for(args: argparse.Namespace, models: int) -> Device:
+    """The devices that the options of ``add_arguments`` ask for, for ``models`` models.
+
+    On GPUs one model on each; on a CPU as many side by side as there are cores: small matrices gain
+    little from threads. (Measured on 2 cores with stock fairseq at 4,096 tokens a batch, two models
+    side by side with 1 thread each against one after the other with 2: 1.55 times the tokens/s at
+    d_m 128 and 2+2 layers, 1.25 at d_m 256 and 2+2, 1.15 at 256 and 4+4.)
+
+    Raises:
+        UserError: the devices are not there.
     """
-    slots = max(1, min(models, torch.cuda.device_count() if gpu else cores()))
-    return Device(gpu, slots, _threads(slots))
+    if args.gpus is not None and args.cpu:
+        raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
+    if args.processes is not None:
+        return Device(False, 1, _threads(args.processes), workers=args.processes)
+    available = torch.cuda.device_count()
+    if args.gpus is not None and args.gpus > available:
+        raise UserError(
+            f"--gpus {args.gpus} was asked for, but torch sees {available} here: ask for fewer, "
+            "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or train on the CPU with --cpu"
+        )
+    gpu, workers = on_gpu(args), args.gpus or 1
+    slots = max(1, min(models, available // workers if gpu else cores()))
+    return Device(gpu, slots, _threads(slots * workers), workers)
+
+
+def on_gpu(args: argparse.Namespace) -> bool:
+    """Whether the options of ``add_arguments`` let a GPU be used, and there is one."""
+    return not args.cpu and args.processes is None and torch.cuda.device_count() > 0
+
+
+def precision(args: argparse.Namespace) -> str:
+    """The precision that the options ask for; "auto" is what is fast on this machine.
+
+    That is bf16 on a GPU that has it, else fp16; on a CPU bf16 where its instructions make it fast.
+    """
+    if args.precision != "auto":
+        return str(args.precision)
+    if on_gpu(args):
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    return "bf16" if has_fast_bf16() else "float32"
 
 
 def _threads(processes: int) -> int:
@@ -116,41 +159,3 @@ def _threads(processes: int) -> int:
 def single(cpu: bool) -> Device:
     """One process that has the machine to itself: on the GPU, unless ``cpu`` or there is none."""
     return Device(not cpu and torch.cuda.device_count() > 0, 1, _threads(1))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that say where to train."""
-    add = parser.add_mutually_exclusive_group().add_argument
-    told = "GPUs a model (default: one, as many models at a time as fit)"
-    add("--gpus", type=positive, metavar="N", help=told)
-    told = "train each model by N processes on the CPU (gloo)"
-    add("--processes", type=positive, metavar="N", help=told)
-    parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
-
-
-def asked_for(args: argparse.Namespace, models: int) -> Device:
-    """The devices that the options of ``add_arguments`` ask for, for ``models`` models.
-
-    Raises:
-        UserError: they are not there.
-    """
-    if args.gpus is not None and args.cpu:
-        raise UserError("--gpus asks for GPUs and --cpu for none: leave one of them out")
-    if args.processes is not None:
-        return Device(False, 1, _threads(args.processes), workers=args.processes)
-    available = torch.cuda.device_count()
-    if args.gpus is not None and args.gpus > available:
-        raise UserError(
-            f"--gpus {args.gpus} was asked for, but torch sees {available} here: ask for fewer, "
-            "look at nvidia-smi and CUDA_VISIBLE_DEVICES, or train on the CPU with --cpu"
-        )
-    if args.cpu or not available:
-        return choose_device(models, gpu=False)
-    workers = args.gpus or 1
-    slots = max(1, min(models, available // workers))
-    return Device(True, slots, _threads(slots * workers), workers)
-
-
-def on_gpu(args: argparse.Namespace) -> bool:
-    """Whether the options of ``add_arguments`` ask for GPUs, or for what there is, a GPU."""
-    return not args.cpu and args.processes is None and torch.cuda.device_count() > 0

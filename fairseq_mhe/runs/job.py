@@ -1,7 +1,7 @@
-"""A run is a folder: what made it (config.json), how far it is (status.json), its results."""
+"""One training and its folder: config.json says what made it, the other files are its results."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,32 +9,28 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 from fairseq_mhe.common.folder_version import FOLDER_VERSION, check_folder_version
-from fairseq_mhe.common.steps import Steps
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.resuming import LAST, check_unclaimed
-
-#: What to do with a folder of another version.
-TRAIN_AGAIN = "choose another --out and train again, or use that version"
+from fairseq_mhe.runs.resuming import LAST
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run folder and the content of its config.json.
+    """A run folder and the content of its config.json. A result that exists is done.
 
     Its files: ``log``, all that fairseq-train printed; ``checkpoints``, fairseq-train's --save-dir;
-    ``metrics``, the learning curve and the speed; ``model``, the averaged checkpoint, which
-    translates; ``counts``, the model's parameters and cache; ``last``, the model after its last
-    update; ``scores``, what a language model's quality is.
+    ``metrics``, the learning curve and the speed, written when the training has ended; ``model``,
+    the averaged checkpoint, which translates; ``counts``, the model's parameters and cache;
+    ``last``, the model after its last update; ``scores``, a language model's.
     """
 
     folder: Path
     config: dict[str, Any]
 
     def keep(self) -> None:
-        """Write config.json: the folder is this run's from now on."""
+        """Write config.json: the folder is this job's from now on."""
         write_json(self.folder / "config.json", self.config)
 
     @property
@@ -54,17 +50,16 @@ class Job:
 
     @property
     def seed(self) -> int:
-        """The random seed."""
         return self.settings["seed"]
 
     @property
     def training(self) -> Training:
-        """How it is trained."""
+        """How the model is trained."""
         return Training(self.settings["options"])
 
     @property
     def decoding(self) -> Decoding:
-        """How it translates."""
+        """How the model translates."""
         return Decoding(**self.config["decoding"])
 
     def place(self, name: str) -> Path:
@@ -73,13 +68,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The folder's name."""
         return self.folder.name
-
-    @property
-    def steps(self) -> Steps:
-        """What was done in the folder."""
-        return Steps(self.folder)
 
     @property
     def log(self) -> Path:
@@ -113,19 +102,8 @@ class Job:
         """The folder of a test set's translations and scores."""
         return self.folder / name
 
-    def key(self, step: str) -> str:
-        """What a finished step's result was made from, for the steps after it.
-
-        Raises:
-            UserError: it is not finished.
-        """
-        found = self.steps.status()["steps"].get(step)
-        if found is None:
-            raise self.unfinished(f"step {step!r} in its status.json")
-        return str(found["key"])
-
     def unfinished(self, missing: str) -> UserError:
-        """The error of what needs a finished run, for a folder where something is ``missing``."""
+        """The error of a command that needs a finished job, where ``missing`` is missing."""
         return UserError(
             f"{self.folder} is not finished: it has no {missing}; run the command that made it "
             "again, which goes on from where it was"
@@ -133,7 +111,7 @@ class Job:
 
 
 def run_name(row: str, attention: Mapping[str, str], seed: int) -> str:
-    """The name of a run's folder."""
+    """The name of a run folder."""
     return f"{row}-{kind_name(attention)}-seed{seed}"
 
 
@@ -146,7 +124,7 @@ def kind_name(attention: Mapping[str, str]) -> str:
 def settings_of(
     row: str, attention: Mapping[str, str], seed: int, training: Training, data: Any, **facts: Any
 ) -> dict[str, Any]:
-    """What decides which model comes out; runs of equal settings are the same, whoever made them.
+    """What decides which model comes out.
 
     ``attention``: place -> kind; ``data``: the identity of a data folder; ``facts``: further JSON
     values. "options" are fairseq-train's, by name.
@@ -165,30 +143,43 @@ def plan_job(
     surroundings: Mapping[str, Any],
     decoding: Decoding | None = None,
 ) -> Job:
-    """Open the run folder, or plan a new one; refuse a folder with other settings.
-
-    A new run is not written until its work begins (`Job.keep`), so that a command that is refused
-    leaves nothing that the next one has to fit.
+    """Open the run folder, or plan a new one; nothing is written.
 
     ``surroundings``: what may change from start to start: where the data and a start lie.
     ``decoding``: how the model translates, if it does.
 
     Raises:
-        UserError: the folder has other settings, is of another version, or has checkpoints and no
-            config.json.
+        UserError: the folder has other settings or another decoding, or is of another version.
     """
-    path = folder / "config.json"
     changing = {"surroundings": dict(surroundings), "decoding": decoding and asdict(decoding)}
     wanted = json.loads(json.dumps({"settings": settings, **changing}))
-    if path.exists():
-        config = _read_config(folder)
-        check_same_settings(folder, config["settings"], wanted["settings"])
-        run = Job(folder, {**config, **wanted})
-        if run.config != config:
-            run.keep()
-        return run
-    check_unclaimed(folder)
-    return Job(folder, {"folder_version": FOLDER_VERSION, **wanted, "versions": versions()})
+    if not (folder / "config.json").exists():
+        return Job(folder, {"folder_version": FOLDER_VERSION, **wanted, "versions": versions()})
+    job = read_job(folder)
+    before, now = (
+        dict(_flat({**config["settings"], "decoding": config["decoding"]}))
+        for config in (job.config, wanted)
+    )
+    differences = [
+        f"{name}: {before.get(name)}, now {now.get(name)}"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
+    ]
+    if differences:
+        raise UserError(
+            f"{folder} has other settings ({'; '.join(differences)}): "
+            "give the same options again, choose another --out, or remove that folder"
+        )
+    return Job(folder, {**job.config, **wanted})
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings without nesting: "options lr" and its value."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def read_job(folder: Path) -> Job:
@@ -199,35 +190,6 @@ def read_job(folder: Path) -> Job:
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is no run folder: it has no config.json")
-    return Job(folder, _read_config(folder))
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
     config: dict[str, Any] = read_json(folder / "config.json")
-    check_folder_version(folder, config, TRAIN_AGAIN)
-    return config
-
-
-def check_same_settings(folder: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """See that a run folder has the settings that a command asks for.
-
-    Raises:
-        UserError: some settings differ; the line names each with both values.
-    """
-    if differences := _differences(old, new):
-        raise UserError(
-            f"{folder} has other settings ({'; '.join(differences)}): "
-            "give the same options again, choose another --out, or remove that folder"
-        )
-
-
-def _differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The settings that differ, each as "name: old value, now new value"."""
-    differences = []
-    for name in dict.fromkeys([*old, *new]):
-        before, now = old.get(name), new.get(name)
-        if isinstance(before, dict) and isinstance(now, dict):
-            differences += _differences(before, now, f"{prefix}{name} ")
-        elif before != now:
-            differences.append(f"{prefix}{name}: {before}, now {now}")
-    return differences
+    check_folder_version(folder, config, "choose another --out and train again")
+    return Job(folder, config)

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +12,11 @@ from pathlib import Path
 
 import fairseq_mhe
 from fairseq_mhe.common.errors import ERROR_PREFIX, UserError
-from fairseq_mhe.common.files import check_output
 
 #: The environment variable that names a --user-dir of the user's own, for every command.
 OWN_USER_DIR = "FAIRSEQ_MHE_USER_DIR"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LEAST_FREE = 1 << 20  # bytes; a disk that has less is full
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
 )
@@ -61,30 +62,24 @@ class Child:
         headline: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it with so many threads, and variables beside ours.
+        """Start it with ``threads`` CPU threads, and variables of ``environment`` beside ours.
 
         ``headline``: a line put into the log before its output.
         """
         self.log = log
-        self._rest = b""
-        count = str(threads)
-        fixed = {"OMP_NUM_THREADS": count, "MKL_NUM_THREADS": count, "PYTHONUNBUFFERED": "1"}
-        check_output(log)
-        try:
-            with log.open("ab") as output:
-                output.write(f"--- {headline}\n".encode())
-                output.flush()
-                self._unread = output.tell()
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", module, *arguments],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **fixed, **(environment or {})},
-                    preexec_fn=_die_with_parent,
-                )
-        except OSError as error:
-            raise UserError(f"cannot start {module}: {error}") from error
+        fixed = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        with log.open("ab") as output:
+            output.write(f"--- {headline}\n".encode())
+            output.flush()
+            self._unread = output.tell()
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **fixed, "PYTHONUNBUFFERED": "1", **(environment or {})},
+                preexec_fn=_die_with_parent,
+            )
 
     def running(self) -> bool:
         """Whether it has not ended yet."""
@@ -95,20 +90,15 @@ class Child:
         return bool(self._process.poll())
 
     def new_lines(self) -> list[str]:
-        """The whole lines logged since the last call, and after the end an unfinished one."""
-        ended = not self.running()
+        """The whole lines logged since the last call."""
         with self.log.open("rb") as stream:
             stream.seek(self._unread)
-            new = stream.read()
-        self._unread += len(new)
-        *whole, self._rest = (self._rest + new).split(b"\n")
-        if ended and self._rest:
-            whole.append(self._rest)
-            self._rest = b""
+            *whole, rest = stream.read().split(b"\n")
+            self._unread = stream.tell() - len(rest)
         return [line.decode("utf-8", errors="replace") for line in whole]
 
     def stop(self) -> None:
-        """End it, at once: what it had saved is whole, and a later start goes on from there."""
+        """End it at once: what it had saved is whole, and a later start goes on from there."""
         self._process.kill()
         self._process.wait()
 
@@ -127,14 +117,12 @@ class Child:
             name = signal.Signals(-code).name
             hint = " (the memory may have run out)" if name == "SIGKILL" else ""
             return f"killed by {name}{hint}"
-        with self.log.open("rb") as stream:
-            stream.seek(max(0, self.log.stat().st_size - 20000))
-            end = stream.read().decode("utf-8", errors="replace")
-        lines = [line.strip() for line in end.split("\n")]
-        for line in reversed(lines):
-            if _ERROR_LINE.match(line):
-                return line.removeprefix(ERROR_PREFIX)
-        return next((line for line in reversed(lines) if line), f"exit code {code}")
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        lines = [line.strip() for line in reversed(text.split("\n")) if line.strip()]
+        errors = [line for line in lines if _ERROR_LINE.match(line)]
+        if not errors and shutil.disk_usage(self.log.parent).free < _LEAST_FREE:
+            return "No space left on device: make room and give the same command again"
+        return (errors or lines)[0].removeprefix(ERROR_PREFIX)
 
 
 def real_warnings(lines: Iterable[str]) -> Iterator[str]:

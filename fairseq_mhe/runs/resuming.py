@@ -16,27 +16,25 @@ from fairseq_mhe.common.files import atomic_path
 LAST = "checkpoint_last.pt"
 #: What the name of a checkpoint that is set aside ends in; fairseq and we look at *.pt only.
 DAMAGED = ".damaged"
-_BLOCK = 1 << 20
 
 
 def restore(folder: Path, workers: int = 1, mini_batch: Mapping[str, Any] | None = None) -> int:
     """Make checkpoint_last.pt the newest whole one, and set aside what a kill left half-written.
 
     fairseq writes a checkpoint whole, then copies it over checkpoint_last.pt, where a kill can
-    leave half a file. Nothing but that is touched.
+    leave half a file.
 
     Args:
         folder: a training's --save-dir.
-        workers: how many processes will go on with it.
+        workers: how many processes will resume it.
         mini_batch: fairseq's options that size what each takes at a time.
 
     Returns:
-        How many updates it holds; 0 where there is none and training begins at the beginning.
+        How many updates the checkpoint holds; 0 where training begins at the beginning.
 
     Raises:
-        UserError: a checkpoint cannot be read, and not because it is cut short: who may read it,
-            the disk or the memory is the reason, and it may be whole; or so many processes take
-            mini-batches of another size, which cannot go on in the middle of an epoch.
+        UserError: a checkpoint that may be whole cannot be read now, or was trained in mini-batches
+            of another size, so that no process can go on in the middle of an epoch.
     """
     newest, most = None, 0
     for path in folder.glob("*.pt.tmp"):
@@ -62,42 +60,22 @@ def restore(folder: Path, workers: int = 1, mini_batch: Mapping[str, Any] | None
     return most
 
 
-def check_unclaimed(folder: Path) -> None:
-    """See that a folder without config.json has no checkpoints: a training would go on from them.
-
-    A training whose folder was deleted while it saved one leaves that.
-
-    Raises:
-        UserError: it has, and nothing says by which settings they were made.
-    """
-    if found := sorted(folder.glob("checkpoints/*.pt")):
-        raise UserError(
-            f"{found[0]} is of a run that has no config.json, which says how it was made: choose "
-            "another --out, or remove that folder"
-        )
-
-
-def _check_mini_batch(
-    checkpoint: Path, state: Mapping[str, Any], mini_batch: Mapping[str, Any]
-) -> None:
+def _check_mini_batch(path: Path, state: Mapping[str, Any], mini_batch: Mapping[str, Any]) -> None:
     config = state.get("cfg") or {}
     before = config.get("dataset") or {}
     for name, unit in (("max_tokens", "tokens"), ("batch_size", "examples")):
         size, now = before.get(name), mini_batch.get(name)
-        if now is not None and size not in (now, None):
+        if size is not None and now is not None and size != now:
             workers = (config.get("distributed_training") or {}).get("distributed_world_size", 1)
             raise UserError(
-                f"{checkpoint} comes of mini-batches of {size} {unit} on {workers} "
+                f"{path} comes of mini-batches of {size} {unit} on {workers} "
                 f"device{'s' if workers > 1 else ''}, not of {now}: go on with as many devices"
             )
 
 
 def _is_damaged(path: Path) -> bool:
-    """Whether a file can be read to its end and is still no whole zip, as torch writes them."""
+    """Whether a file can be read and is no whole zip, as torch writes them."""
     try:
-        with path.open("rb") as stream:
-            while stream.read(_BLOCK):
-                pass
         with zipfile.ZipFile(path) as archive:
             return archive.testzip() is not None
     except OSError:

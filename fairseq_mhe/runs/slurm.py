@@ -1,8 +1,7 @@
-"""The cells of a table as a SLURM job array; one that runs out of time goes on."""
+"""The cells of a table as a SLURM job array; a job that runs out of time is submitted again."""
 
 import argparse
 import importlib
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,31 +15,25 @@ from fairseq_mhe.common.files import read_json, write_json
 
 #: How often a job that runs out of time is submitted again.
 _MOST_REQUEUES = 100
-_MOST_JOBS = 256  # at a time
-#: What a job asks for by default.
-_CORES, _HOURS = 8, 24.0
+#: What a job asks for by default, and jobs at a time.
+_CORES, _HOURS, _MOST_JOBS = 8, 24.0, 256
+#: Options of a table that its jobs need.
+_OF_JOBS = ("gpus", "processes", "cpu", "subset", "tensorboard", "bleu_tokenizer")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe run-table`` and ``nlu-table`` for SLURM."""
-    add = parser.add_argument_group("SLURM").add_argument
+    """Options of ``fairseq-mhe run-table`` and ``nlu-table`` for SLURM, and ``--finished-only``."""
+    group = parser.add_argument_group("SLURM")
+    add = group.add_mutually_exclusive_group().add_argument
     add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
-    add("--slurm-hours", type=_hours, metavar="H", help=f"time limit (default: {_HOURS:g})")
+    add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
+    add = group.add_argument
+    add("--slurm-hours", type=float, metavar="H", help=f"time limit (default: {_HOURS:g})")
     add("--slurm-cpus", type=positive, metavar="N", help=f"cores a job (default: {_CORES})")
-    told = f"jobs at a time at most (default: {_MOST_JOBS})"
-    add("--slurm-parallel", type=positive, metavar="N", help=told)
-    told = "further options of sbatch: partition=gpu, account=mine, constraint=a100"
-    add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=told)
-
-
-def _hours(text: str) -> float:
-    try:
-        hours = float(text)
-    except ValueError:
-        hours = 0.0
-    if not 0 < hours < 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time limit in hours")
-    return hours
+    help_ = f"jobs at a time at most (default: {_MOST_JOBS})"
+    add("--slurm-parallel", type=positive, metavar="N", help=help_)
+    help_ = "further options of sbatch: partition=gpu, account=mine, constraint=a100"
+    add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
 
 class CellJob:
@@ -75,22 +68,14 @@ def asked_for(args: argparse.Namespace) -> bool:
     """Whether jobs are to be submitted.
 
     Raises:
-        UserError: that, and at the same time to train nothing; or how, and not that.
+        UserError: the options say how, and not that: the table would be trained here.
     """
-    if args.slurm and args.finished_only:
-        raise UserError(
-            "--slurm submits jobs, --finished-only trains nothing: leave one of them out"
-        )
     how = args.slurm_hours or args.slurm_cpus or args.slurm_parallel or args.slurm_option
     if how and not (args.slurm or args.finished_only):
         raise UserError(
             "--slurm-... options say how jobs are submitted: give --slurm too, or leave them out"
         )
     return bool(args.slurm)
-
-
-#: Options of a table that its jobs need.
-_OF_JOBS = ("gpus", "processes", "cpu", "subset", "tensorboard", "bleu_tokenizer")
 
 
 def submit(jobs: Mapping[str, Mapping[str, Any]], total: int, args: argparse.Namespace) -> None:
@@ -102,15 +87,17 @@ def submit(jobs: Mapping[str, Mapping[str, Any]], total: int, args: argparse.Nam
         UserError: submitit or SLURM is not there, an option is wrong, or SLURM refuses.
     """
     if jobs:
-        executor = _executor(args)
         path = args.out.resolve() / "jobs.json"
         shared = {name: getattr(args, name) for name in _OF_JOBS if hasattr(args, name)}
         before = read_json(path) if path.exists() else []  # whose jobs may be at work
         write_json(path, [*before, *({"name": n, **shared, **job} for n, job in jobs.items())])
         numbers = range(len(before), len(before) + len(jobs))
         try:
+            executor = _executor(args)
             submitted = executor.submit_array([CellJob(path, number) for number in numbers])
-        except Exception as error:  # submitit passes on what sbatch says in an exception of its own
+        except ImportError as error:
+            raise UserError("submitit is not installed: pip install submitit") from error
+        except Exception as error:  # submitit passes on what sbatch says in exceptions of its own
             raise UserError(f"SLURM refuses the jobs: {error}") from error
         for name, job in zip(jobs, submitted, strict=True):
             print(f"{name}: job {job.job_id}, output {job.paths.stdout}")
@@ -122,18 +109,7 @@ def submit(jobs: Mapping[str, Mapping[str, Any]], total: int, args: argparse.Nam
 
 def _executor(args: argparse.Namespace) -> Any:
     """submitit's executor with our parameters; the batch files are below the folder of the runs."""
-    try:
-        submitit = importlib.import_module("submitit")
-    except ImportError as error:
-        raise UserError("submitit is not installed: pip install submitit") from error
-    if shutil.which("sbatch") is None or shutil.which("srun") is None:
-        raise UserError(
-            "sbatch and srun are not on this machine: run --slurm where SLURM jobs are submitted"
-        )
-    further = dict(option.partition("=")[::2] for option in args.slurm_option)
-    if not all(further.values()):
-        raise UserError(f"--slurm-option takes NAME=VALUE, not {' '.join(args.slurm_option)}")
-    executor = submitit.SlurmExecutor(
+    executor = importlib.import_module("submitit").SlurmExecutor(
         folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=_MOST_REQUEUES
     )
     gpus = {} if args.cpu or args.processes else {"gpus_per_node": args.gpus or 1}
@@ -144,7 +120,7 @@ def _executor(args: argparse.Namespace) -> Any:
         cpus_per_task=args.slurm_cpus or _CORES,
         array_parallelism=args.slurm_parallel or _MOST_JOBS,
         stderr_to_stdout=True,
-        additional_parameters=further,
+        additional_parameters=dict(option.split("=", 1) for option in args.slurm_option),
         **gpus,
     )
     return executor

@@ -1,19 +1,19 @@
-"""The loop that trains: fairseq-train for every run that is not done, side by side, resumed."""
+"""The loop that trains: fairseq-train for every job that is not done, side by side, resumed."""
 
 import json
 import re
 import statistics
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from fairseq_mhe.checkpoints.safe_load import updates_made
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_output, check_writable, write_json
+from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.system import require
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
@@ -24,53 +24,45 @@ _START = re.compile(r"--- .* fairseq-train from update \d+, (.*)")
 _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
 
 
-def train(runs: Sequence[Job], device: Device, board: Board, tensorboard: bool = False) -> None:
-    """Train every run to its last update, ``device.slots`` at a time; finished runs are skipped.
+def train(jobs: Sequence[Job], device: Device, board: Board, tensorboard: bool = False) -> None:
+    """Train every job to its last update, ``device.slots`` at a time; trained jobs are skipped.
 
     Raises:
-        UserError: the devices cannot share a batch: then nothing was written. Or a training failed:
-            the others are stopped, their checkpoints stay, and a new start resumes.
+        UserError: the devices cannot share a batch, or TensorBoard is not installed: then nothing
+            was written. Or a training failed: the others are stopped, their checkpoints stay, and a
+            new start resumes.
     """
-    for run in runs:
-        run.training.shared_by(device.workers)
-    for run in runs:
-        run.keep()
-    queue = deque(run for run in runs if not trained(run))
-    free = list(reversed(range(device.slots)))
-    active: dict[int, _Training] = {}
+    if tensorboard:  # fairseq would go on without, silently
+        require("tensorboard")
+    for job in jobs:
+        job.training.shared_by(device.workers)
+    waiting = [job for job in jobs if not job.metrics.exists()]
+    active: dict[int, Generator[None, None, None]] = {}
     try:
-        while queue or active:
-            while queue and free:
-                slot = free.pop()
-                active[slot] = _Training(queue.popleft(), device, slot, board, tensorboard)
-            time.sleep(0.2)
-            for slot, training in list(active.items()):
-                if training.ended():
-                    free.append(slot)
+        while waiting or active:
+            for slot in range(device.slots):
+                if waiting and slot not in active:
+                    active[slot] = _train(waiting.pop(0), device, slot, board, tensorboard)
+                if slot in active and next(active[slot], "ended") == "ended":
                     del active[slot]
-                    training.finish()
             board.tick()
+            time.sleep(0.2)
     finally:
         for training in active.values():
-            training.stop()
+            training.close()
 
 
-def trained(run: Job) -> bool:
-    """Whether a run was trained to its end, perhaps in a folder without checkpoints any more."""
-    return run.steps.done("train", run.settings, [run.metrics])
-
-
-def training_arguments(run: Job, device: Device, tensorboard: bool = False) -> list[str]:
+def training_arguments(job: Job, device: Device, tensorboard: bool = False) -> list[str]:
     """The words after ``fairseq-train``, but for those that tell one model's processes apart.
 
     Raises:
-        UserError: the devices cannot share the run's batch.
+        UserError: the devices cannot share the batch.
     """
-    training = run.training
-    options: dict[str, Any] = {"user_dir": user_dir(), "save_dir": run.checkpoints}
-    if "start" in run.settings:
+    training = job.training
+    options: dict[str, Any] = {"user_dir": user_dir(), "save_dir": job.checkpoints}
+    if "start" in job.settings:
         # Its weights, and nothing else of it: training begins at update 0.
-        options["finetune_from_model"] = run.place("start")
+        options["finetune_from_model"] = job.place("start")
     # Batches are made anew from the epoch's number, so that a resumed training sees the very
     # batches of one that was not stopped. By default they depend on the epoch that the process was
     # started in.
@@ -79,97 +71,79 @@ def training_arguments(run: Job, device: Device, tensorboard: bool = False) -> l
     lines = max(1, min(training.updates // 100, training.interval // 3))
     options |= {"log_format": "json", "log_interval": lines}
     if tensorboard:
-        options["tensorboard_logdir"] = run.folder / "tensorboard"
-    words = [str(run.place("data") / "bin"), *training.words(device.workers)]
+        options["tensorboard_logdir"] = job.folder / "tensorboard"
+    words = [str(job.place("data") / "bin"), *training.words(device.workers)]
     return [*words, *as_words(options), *device.flags()]
 
 
-class _Training:
-    """One run while it trains, by ``device.workers`` processes; the first's log is the run's."""
+def _train(
+    job: Job, device: Device, slot: int, board: Board, tensorboard: bool
+) -> Generator[None, None, None]:
+    """Train a job and write its metrics; yields as long as fairseq-train is at work.
 
-    def __init__(
-        self, run: Job, device: Device, slot: int, board: Board, tensorboard: bool
-    ) -> None:
-        self._run, self._board, self._started = run, board, time.monotonic()
-        self._where = device.describe(run.training.precision)
-        for path in (run.log, run.metrics, run.model, run.counts):
-            check_output(path)
-        check_writable(run.checkpoints)
-        done = restore(run.checkpoints, device.workers, run.training.shared_by(device.workers))
-        board.add(run.name, run.training.updates, done)
-        run.steps.begin("train")
-        self._children: list[Child] = []
-        # Killed after its last update: fairseq would make one more.
-        if done < run.training.updates:
-            words, port = training_arguments(run, device, tensorboard), free_port()
-            clock = time.strftime("%Y-%m-%d %H:%M:%S")
-            headline = f"{clock} fairseq-train from update {done}, {self._where}"
-            for rank in range(device.workers):
-                other = run.log.with_name(f"{run.log.stem}.process{rank}.log")
-                log = other if rank else run.log
-                own = [*words, *device.rank_flags(rank, port)]
-                environment = device.environment(slot)
-                child = Child("fairseq_cli.train", own, log, device.threads, headline, environment)
-                self._children.append(child)
-
-    def ended(self) -> bool:
-        """Whether it is over, after showing what is new in the log.
-
-        It is if one process failed: the others would wait for it for ever.
-        """
-        if not self._children:
-            return True
-        failed = any(child.failed() for child in self._children)
-        over = failed or not any(child.running() for child in self._children)
-        lines, name = self._children[0].new_lines(), self._run.name
-        self._board.warn(name, real_warnings(lines))
-        for tag, values in _log_entries(lines):
-            if tag == "train_inner":
-                note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"
-                self._board.update(name, int(values["num_updates"]), note)
-        return over
-
-    def finish(self) -> None:
-        """See that it made all its updates, and write the metrics.
-
-        Raises:
-            UserError: it did not.
-        """
-        run = self._run
-        try:
-            for child in sorted(self._children, key=lambda child: not child.failed()):
-                child.check(f"training {run.name}")
-            _write_metrics(run, self._where)
-        except UserError as error:
-            run.steps.fail("train", str(error))
-            raise
-        finally:
-            self.stop()
-        run.steps.finish("train", run.settings, time.monotonic() - self._started)
-        self._board.update(run.name, run.training.updates)
-
-    def stop(self) -> None:
-        """End it before its end."""
-        for child in self._children:
+    Raises:
+        UserError: the training failed.
+    """
+    job.keep()
+    mini_batch = job.training.shared_by(device.workers)
+    done, total = restore(job.checkpoints, device.workers, mini_batch), job.training.updates
+    board.add(job.name, total, done)
+    children = []
+    if done < total:  # killed after its last update: fairseq would make one more
+        children = _start(job, device, slot, done, tensorboard)
+    try:
+        working = bool(children)
+        while working:
+            yield
+            # If one fails, the others would wait for it for ever.
+            failed = any(child.failed() for child in children)
+            working = not failed and any(child.running() for child in children)
+            _show(job.name, children[0].new_lines(), board)
+        for child in sorted(children, key=lambda child: not child.failed()):
+            child.check(f"training {job.name}")
+    finally:
+        for child in children:
             child.stop()
+    _write_metrics(job)
+    board.update(job.name, total)
 
 
-def _write_metrics(run: Job, where: str) -> None:
-    total = run.training.updates
-    made = updates_made(read_checkpoint(run.last))
-    if made < total and not run.training.patience:
+def _start(job: Job, device: Device, slot: int, done: int, tensorboard: bool) -> list[Child]:
+    """Start a job's processes; the first one's log is the job's."""
+    words, port = training_arguments(job, device, tensorboard), free_port()
+    clock = time.strftime("%Y-%m-%d %H:%M:%S")
+    where = device.describe(job.training.precision)
+    headline = f"{clock} fairseq-train from update {done}, {where}"
+    environment = device.environment(slot)
+    children = []
+    for rank in range(device.workers):
+        log = job.log.with_name(f"train.process{rank}.log") if rank else job.log
+        own = [*words, *device.rank_flags(rank, port)]
+        child = Child("fairseq_cli.train", own, log, device.threads, headline, environment)
+        children.append(child)
+    return children
+
+
+def _show(name: str, lines: Sequence[str], board: Board) -> None:
+    """Show what is new in a job's log."""
+    board.warn(name, real_warnings(lines))
+    for tag, values in _log_entries(lines):
+        if tag == "train_inner":
+            note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"
+            board.update(name, int(values["num_updates"]), note)
+
+
+def _write_metrics(job: Job) -> None:
+    total, made = job.training.updates, updates_made(read_checkpoint(job.last))
+    if made < total and not job.training.patience:
         raise UserError(
-            f"training {run.name} ended after {made} of {total} updates; its log: {run.log}"
+            f"training {job.name} ended after {made} of {total} updates; its log: {job.log}"
         )
-    lines = run.log.read_text(encoding="utf-8", errors="replace").split("\n")
-    ended = {"ended_by_patience": made} if made < total else {}
-    write_json(run.metrics, {**learning_curve(lines), "measured": _places(lines) or where, **ended})
-
-
-def _places(lines: Iterable[str]) -> str:
-    """Where a training was done, as its log says of each start."""
+    lines = job.log.read_text(encoding="utf-8", errors="replace").split("\n")
     starts = (_START.fullmatch(line) for line in lines)
-    return ", then ".join(dict.fromkeys(start[1] for start in starts if start))
+    where = ", then ".join(dict.fromkeys(start[1] for start in starts if start))
+    ended = {"ended_by_patience": made} if made < total else {}
+    write_json(job.metrics, {**learning_curve(lines), "measured": where, **ended})
 
 
 def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]:

@@ -5,7 +5,6 @@ are, and again after they were fine-tuned on the task once more.
 """
 
 import argparse
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,14 @@ from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
-from fairseq_mhe.common.steps import Steps, only_one
+from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import column
 from fairseq_mhe.experiments.finetune import fine_tune_all, plan
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
-from fairseq_mhe.runs import devices, precision
+from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.finetuning import trained_on
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.task_scores import score_task
@@ -43,7 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=Path("runs/collaborative-nlu"), help="folder of the study")
     add_decomposition(parser)
     add_sentences(parser)
-    precision.add_argument(parser)
     devices.add_arguments(parser)
 
 
@@ -67,8 +65,7 @@ def run(args: argparse.Namespace) -> None:
                 made = Job(out / f"{folder.name}-D{dim}", {})
                 model = Job(folder, {}).last
                 start = decomposition(dim, args)
-                convert = partial(start.make, made.last, model, data.folder)
-                Steps(made.folder).perform("convert", start.settings, [made.last], convert)
+                start.make(made.last, model, data.folder)
                 size = attention_parameters(open_source(made.last).model)
                 decomposed["attention_parameters"] = again["attention_parameters"] = size
                 decomposed.setdefault(config["task"], []).append(_score(made, task, gpu))

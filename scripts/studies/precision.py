@@ -4,7 +4,6 @@ import argparse
 from collections.abc import Sequence
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.precision import AUTO
 from fairseq_mhe.runs.recipes import Recipe
 from studies.study import MHA, MHE, Study, Variant, everywhere
 
@@ -17,7 +16,7 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     Raises:
         UserError: the options name a precision.
     """
-    if args.precision != AUTO:
+    if args.precision != "auto":
         raise UserError("--precision is what this study varies: leave it out")
     found = []
     for precision, question in (("float32", "reference"), ("bf16", "bf16")):

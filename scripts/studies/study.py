@@ -4,7 +4,6 @@ import argparse
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.material import open_material
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate
-from fairseq_mhe.experiments.table_run import TableRun
+from fairseq_mhe.experiments.table import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
-from fairseq_mhe.runs import devices, pipeline
+from fairseq_mhe.runs import devices, translation
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Recipe, Training
 from fairseq_mhe.runs.resuming import LAST
@@ -100,7 +99,7 @@ class Study:
         """Train, translate and score what is not done, and report after each few models."""
         recipe = cells.chosen_recipe(args.row, args)
         variants = chosen(self.variants(args, recipe), args.only)
-        seeds = sorted(cells.seeds(args.seeds))
+        seeds = sorted(args.seeds)
         data = open_prepared(args.data)
         cells.check_subset(data, args.subset)
         work = _Work(args, recipe, data, variants, seeds)
@@ -125,7 +124,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--row", default="tiny", help="size of the models (default: %(default)s)")
     add("--only", metavar="NAME,...", help="variants or questions beside the references")
-    add("--seeds", default="1,2,3", metavar="N,...", help="random seeds (default: %(default)s)")
+    help_ = "random seeds (default: %(default)s)"
+    add("--seeds", type=cells.seeds, default="1,2,3", metavar="N,...", help=help_)
     add("--finished-only", action="store_true", help="train nothing: report what is finished")
     cells.add_arguments(parser)
 
@@ -218,7 +218,7 @@ class _Work:
         done = {}
         for variant in self.variants:
             runs = self._runs(variant)
-            if runs and all(pipeline.scored(run, self.args.subset) for run in runs):
+            if runs and all(translation.scored(run, self.args.subset) for run in runs):
                 done[variant] = runs
         return done
 
@@ -239,9 +239,8 @@ class _Work:
             variant.start.make(self._start(variant, seed), model, self.data.folder)
 
     def _train(self, variants: Sequence[Variant], after: Callable[[], Any]) -> None:
-        groups = [self._runs(variant) for variant in variants]
-        runs = [run for group in groups for run in group]
-        waiting = [run for run in runs if not pipeline.scored(run, self.args.subset)]
+        runs = [run for variant in variants for run in self._runs(variant)]
+        waiting = [run for run in runs if not translation.scored(run, self.args.subset)]
         if not waiting:
             return
         say(f"{len(waiting)} of {len(runs)} models to train")
@@ -249,27 +248,22 @@ class _Work:
         def tidy() -> None:
             """Remove the checkpoints of scored runs but the last: many runs would fill a disk."""
             for run in waiting:
-                if pipeline.scored(run, self.args.subset):
+                if translation.scored(run, self.args.subset):
                     for path in run.checkpoints.glob("checkpoint*.pt"):
                         if path.name != LAST:
                             path.unlink()
             after()
 
-        table = TableRun(groups, self.data, self.out, self.args.subset, self.args.tensorboard)
+        table = TableRun(runs, self.data, self.out, self.args.subset, self.args.tensorboard)
         table.work(devices.asked_for(self.args, len(waiting)), after=tidy)
 
     def _leave_untrained(self, runs: Sequence[Job]) -> None:
         """The start is the model: count, translate and score it."""
         for run in runs:
-            if not pipeline.scored(run, self.args.subset):
+            if not translation.scored(run, self.args.subset):
                 with only_one(run.folder):
                     run.keep()
-                    made_of = {"start": run.settings["start"]}
-                    run.steps.perform("average", made_of, [run.model], partial(_copy, run))
-                    pipeline.count(run, made_of)
+                    with atomic_path(run.model) as temporary:
+                        shutil.copyfile(run.place("start"), temporary)
+                    translation.count(run)
                     evaluate(run, self.data, self.args.subset, devices.single(self.args.cpu))
-
-
-def _copy(run: Job) -> None:
-    with atomic_path(run.model) as temporary:
-        shutil.copyfile(run.place("start"), temporary)

@@ -62,7 +62,7 @@ def test_only_progress_and_real_warnings_reach_the_screen(finished: Finished) ->
     assert [
         line for line in finished.stderr.splitlines() if any(word in line for word in FAMILIES)
     ] == []
-    assert "step 2 of 4: train mha, mhe_mul" in finished.stderr
+    assert "2 of 2: train, translate and score mha, mhe_mul" in finished.stderr
 
 
 def test_no_sentence_is_lost(finished: Finished) -> None:

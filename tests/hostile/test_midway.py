@@ -19,8 +19,7 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.common import files
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.runs import generation
-from fairseq_mhe.runs.job import read_job
+from fairseq_mhe.runs import translation
 from tests.fixtures.processes import kill
 from tests.fixtures.small_runs import MADE
 
@@ -131,14 +130,10 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
     printed = log.read_text().split("\n")
     texts = {path.name: path.read_bytes() for path in (evaluated / "valid").glob("*.txt")}
 
-    monkeypatch.setattr(generation, "_follow", lambda *_: printed)
-    monkeypatch.setattr(generation, "Child", lambda *_: None)
+    monkeypatch.setattr(translation, "_generate", lambda *_: printed)
     replace, moved = files.os.replace, 0
     for deaths in range(100):
         shutil.rmtree(evaluated / "valid")
-        status = read_json(evaluated / "status.json")
-        status["steps"] = {k: v for k, v in status["steps"].items() if "valid" not in k}
-        files.write_json(evaluated / "status.json", status)
         moved = 0
 
         def dying(source: Path, target: Path, last: int = deaths) -> None:
@@ -162,7 +157,7 @@ def test_evaluate_killed_anywhere_ends_in_the_same_scores(
         assert found == texts
         if ended:
             break
-    assert moved >= 8, "files that were written"
+    assert moved >= 5, "files that were written"
     assert read_json(evaluated / "config.json") == config
 
 
@@ -173,6 +168,5 @@ def test_evaluate_killed_while_it_translates(evaluated: Path) -> None:
     wait_for(process, (evaluated / "valid" / "generate.log").exists)
     kill(process)
     assert {path.name for path in (evaluated / "valid").iterdir()} == {"generate.log"}
-    assert "generate valid" not in read_job(evaluated).steps.status()["steps"]
     assert start(*line).wait() == 0
     assert len((evaluated / "valid" / "hypotheses.txt").read_text().splitlines()) == 20

@@ -34,17 +34,11 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     return triples
 
 
-def scored_run(make_run: Callable[..., Job]) -> Job:
-    run = make_run("mha", 3)
-    run.steps.finish("generate test", {"of": "this"}, 1.0)
-    return run
-
-
 def test_it_scores_the_runs_translations_once(
     make_run: Callable[..., Job], asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    run = scored_run(make_run)
+    run = make_run("mha", 3)
     for _ in range(2):
         comet.add_score(run, "test", comet.MODEL, gpu=False)
     assert read_json(run.subset("test") / comet.FILE) == {
@@ -63,7 +57,7 @@ def test_a_model_that_cannot_be_had_is_one_line(
 
     monkeypatch.setattr(sys.modules["comet"], "download_model", fail)
     with pytest.raises(UserError, match="COMET cannot load its model nonsense: ") as caught:
-        comet.add_score(scored_run(make_run), "test", "nonsense", gpu=False)
+        comet.add_score(make_run("mha", 3), "test", "nonsense", gpu=False)
     assert "\n" not in str(caught.value)
 
 

@@ -21,8 +21,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_prepared
-from fairseq_mhe.runs import devices, pipeline
-from fairseq_mhe.runs.devices import Device, asked_for, choose_device
+from fairseq_mhe.runs import devices, translation
+from fairseq_mhe.runs.devices import Device, asked_for
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.resuming import LAST
@@ -57,8 +57,43 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_gpu")
-def test_without_a_gpu_models_train_side_by_side() -> None:
-    assert ask(models=3) == Device(False, 3, 1, 1)
+@pytest.mark.parametrize(
+    ("models", "cores", "expected"),
+    [(2, 2, (2, 1)), (2, 8, (2, 4)), (1, 2, (1, 2)), (9, 4, (4, 1)), (2, 64, (2, 8))],
+)
+def test_models_train_side_by_side_on_the_cores(
+    monkeypatch: pytest.MonkeyPatch, models: int, cores: int, expected: tuple[int, int]
+) -> None:
+    monkeypatch.setattr(devices, "cores", lambda: cores)
+    assert ask(models=models) == Device(False, *expected)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "flags", "expected"),
+    [
+        (False, "fpu avx512f avx512_bf16", "bf16"),
+        (False, "amx_tile amx_bf16", "bf16"),
+        (False, "avx512f avx512_vnni", "float32"),
+        (True, "bf16", "bf16"),
+        (True, "", "fp16"),
+    ],
+)
+def test_auto_is_the_precision_that_is_fast_here(
+    monkeypatch: pytest.MonkeyPatch, gpu: bool, flags: str, expected: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: int(gpu))
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: flags == "bf16"
+    )
+    monkeypatch.setattr("fairseq_mhe.common.cpu.cpu_flags", flags.split)
+    args = argparse.Namespace(cpu=False, processes=None, precision="auto")
+    assert devices.precision(args) == expected
+    args.precision = "float32"
+    assert devices.precision(args) == "float32"
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu() -> None:
     assert ask("--processes", "2") == Device(False, 1, 2, workers=2)
     assert ask("--processes", "2", "--cpu").flags() == ["--cpu"]
     with pytest.raises(UserError, match="leave one of them out"):
@@ -70,10 +105,6 @@ def test_the_users_number_of_threads_is_obeyed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert ask(models=2) == Device(False, 2, 3)
     assert ask("--processes", "2").threads == 3
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_a_gpu_that_is_not_there_is_one_line() -> None:
     with pytest.raises(UserError, match=r"--gpus 2 was asked for, but torch sees 0 here"):
         ask("--gpus", "2")
 
@@ -88,7 +119,7 @@ def test_every_gpu_gets_a_model_of_its_own() -> None:
         {"CUDA_VISIBLE_DEVICES": "3"},
     ]
     assert ask(models=1).environment(0) == {}
-    assert choose_device(2, gpu=True).slots == 2
+    assert ask(models=2).slots == 2
     on_cpu = ask("--cpu", models=1)
     assert on_cpu == Device(False, 1, 8)
     assert on_cpu.environment(0) == with_huge_pages()
@@ -130,7 +161,7 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
     training = tiny.training.shortened(6).batched(512, 256).changed(dropout=0.0)
     training = training.changed(save_interval_updates=3, validate_interval_updates=3)
     wanted = replace(tiny, training=training)
-    (run,) = pipeline.plan_runs(wanted, ["mhe_mul"], [1], open_prepared(data), folder)
+    (run,) = translation.plan_jobs(wanted, ["mhe_mul"], [1], open_prepared(data), folder)
     if start is not None:
         run.checkpoints.mkdir(parents=True)
         shutil.copy(start, run.checkpoints)

@@ -1,10 +1,7 @@
-"""Run folders: settings are kept and checked, steps are done once, killed work leaves nothing
-behind.
-"""
+"""Run folders: settings are kept and checked; a lock keeps a second process out."""
 
 import json
 import multiprocessing
-import re
 import time
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -13,31 +10,23 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
-from fairseq_mhe.common.steps import Steps, key, only_one
-from fairseq_mhe.runs.job import kind_name, plan_job, read_job, run_name
-from tests.fixtures.runs import open_run, settings
+from fairseq_mhe.common.steps import only_one
+from fairseq_mhe.runs.job import kind_name, plan_job, read_job, run_name, settings_of
+from tests.fixtures.runs import DECODING, TRAINING, open_run, settings
 
 
-def test_a_run_remembers_what_made_it(tmp_path: Path) -> None:
-    run = open_run(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/here"})
+def test_a_job_remembers_what_made_it_and_its_data_may_move(tmp_path: Path) -> None:
+    open_run(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/here"})
+    job = open_run(tmp_path / "r", settings("mhe_mul", seed=3), {"data": "/there"})
     again = read_job(tmp_path / "r")
-    assert again.config == run.config
+    assert again.config == job.config
     assert (again.row, again.kind, again.seed) == ("tiny", "mhe_mul", 3)
     assert again.config["versions"]["torch"]
-
-
-def test_the_same_settings_go_on_and_the_data_may_move(tmp_path: Path) -> None:
-    open_run(tmp_path / "r", settings(), {"data": "/here"})
-    run = open_run(tmp_path / "r", settings(), {"data": "/there"})
-    assert (
-        read_job(tmp_path / "r").config["surroundings"]
-        == {"data": "/there"}
-        == run.config["surroundings"]
-    )
+    assert again.place("data") == Path("/there")
 
 
 def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Path) -> None:
-    open_run(tmp_path / "r", settings(), {"data": "/here"})
+    open_run(tmp_path / "r", settings(), {"data": "/here"}, DECODING)
     before = (tmp_path / "r" / "config.json").read_bytes()
     data = {"languages": ["en", "de"], "fingerprint": "0" * 63 + "1"}
     differences = (
@@ -45,104 +34,38 @@ def test_other_settings_are_refused_in_one_line_and_change_nothing(tmp_path: Pat
         "options max_update: 40, now 50; options bf16: None, now True"
     )
     other = {**settings(max_update=50, bf16=True), "data": data}
-    with pytest.raises(UserError, match=rf"has other settings \({differences}\)") as refused:
-        open_run(tmp_path / "r", other, {"data": "/there"})
+    with pytest.raises(UserError, match=rf"has other settings \({differences}") as refused:
+        plan_job(tmp_path / "r", other, {"data": "/there"}, DECODING)
     assert str(tmp_path / "r") in str(refused.value)
     assert "\n" not in str(refused.value)
+    with pytest.raises(UserError, match="decoding beam: 5, now None"):
+        plan_job(tmp_path / "r", settings(), {"data": "/here"})
     assert (tmp_path / "r" / "config.json").read_bytes() == before
 
 
-def test_checkpoints_of_nobody_knows_what_are_not_gone_on_from(tmp_path: Path) -> None:
-    """A training whose folder was deleted while it saved one leaves that, and no config.json."""
-    checkpoint = tmp_path / "checkpoints" / "checkpoint_last.pt"
-    checkpoint.parent.mkdir()
-    checkpoint.touch()
-    told = f"{checkpoint} is of a run that has no config.json"
-    with pytest.raises(UserError, match=re.escape(told)):
-        plan_job(tmp_path, settings(), {})
-    assert checkpoint.exists()
-    checkpoint.unlink()
-    plan_job(tmp_path, settings(), {})
-
-
-@pytest.mark.parametrize("version", [None, 2])
-def test_a_run_of_another_version_is_refused_in_one_line(
-    tmp_path: Path, version: int | None
-) -> None:
-    run = open_run(tmp_path / "r", settings(), {})
-    config = json.loads((run.folder / "config.json").read_text())
-    write_json(run.folder / "config.json", {**config, "folder_version": version})
-    told = "was made by another version of fairseq-mhe: choose another --out and train again"
-    with pytest.raises(UserError, match=f"{run.folder} {told}"):
-        read_job(run.folder)
-    with pytest.raises(UserError, match=told):
-        plan_job(run.folder, settings(), {})
-
-
-@pytest.mark.parametrize("content", ["", "{", '{"settings": {"row": "tiny"'])
-def test_a_damaged_config_is_one_line(tmp_path: Path, content: str) -> None:
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(UserError, match="cannot read"):
-        read_job(tmp_path)
-
-
-def test_what_is_no_run_folder_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    job = open_run(tmp_path / "r", settings(), {})
+    path = job.folder / "config.json"
+    config = json.loads(path.read_text())
+    write_json(path, {**config, "folder_version": 2})
+    with pytest.raises(UserError, match=f"{job.folder} was made by another version of fairseq-mhe"):
+        plan_job(job.folder, settings(), {})
+    path.write_text('{"settings": {"row": "tiny"')
+    with pytest.raises(UserError, match=f"cannot read {path}"):
+        read_job(job.folder)
+    path.unlink()
     with pytest.raises(UserError, match="is no run folder"):
-        read_job(tmp_path)
+        read_job(job.folder)
 
 
-def test_mixed_kinds_have_a_name() -> None:
+def test_mixed_kinds_have_a_name_and_are_given_by_place() -> None:
     mixed = {"encoder": "mhe_mul", "decoder": "mha", "cross": "mhe_add"}
     assert kind_name(mixed) == "mhe_mul-mha-mhe_add"
     assert run_name("base", mixed, 2) == "base-mhe_mul-mha-mhe_add-seed2"
-
-
-def test_a_step_is_done_once_and_again_when_its_inputs_change(tmp_path: Path) -> None:
-    calls, output = [], tmp_path / "result"
-
-    def action() -> None:
-        calls.append(1)
-        output.touch()
-
-    def perform(beam: int) -> bool:
-        return Steps(tmp_path).perform("generate", {"beam": beam}, [output], action)
-
-    assert [perform(5), perform(5), perform(4), perform(4)] == [True, False, True, False]
-    output.unlink()
-    assert perform(4)
-    assert len(calls) == 3
-    assert Steps(tmp_path).status()["state"] == "finished"
-
-
-def test_a_failed_or_killed_step_is_not_done(tmp_path: Path) -> None:
-    def fail() -> None:
-        raise UserError("no room")
-
-    def die() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(UserError):
-        Steps(tmp_path).perform("train", {}, [], fail)
-    assert Steps(tmp_path).status() | {"steps": {}} == {
-        "state": "failed",
-        "step": "train",
-        "error": "no room",
-        "steps": {},
-    }
-    with pytest.raises(KeyboardInterrupt):
-        Steps(tmp_path).perform("train", {}, [], die)
-    assert Steps(tmp_path).status()["state"] == "running"
-    assert not Steps(tmp_path).done("train", {}, [])
-    assert Steps(tmp_path).perform("train", {}, [], lambda: None)
-    assert "error" not in Steps(tmp_path).status()
-
-
-def test_keys_do_not_depend_on_order() -> None:
-    assert (
-        key({"a": 1, "b": [2, 3]})
-        == key(json.loads('{"b": [2, 3], "a": 1}'))
-        != key({"a": 1, "b": [3, 2]})
-    )
+    options = settings_of("tiny", mixed, 1, TRAINING, {})["options"]
+    assert [options[f"{place}_attention"] for place in mixed] == list(mixed.values())
+    assert "attention" not in options
+    assert settings()["options"]["attention"] == "mha"
 
 
 def _hold(folder: Path, locked: Event) -> None:

@@ -1,0 +1,199 @@
+"""Jobs of translation: planned, and once trained averaged, counted, translated and scored."""
+
+import re
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
+from fairseq_mhe.checkpoints.checkpoint import open_on_meta
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.models.options import PLACES
+from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.prepare.text import read_lines
+from fairseq_mhe.runs import scoring
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.job import Job, plan_job, run_name, settings_of
+from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
+from fairseq_mhe.runs.recipes import Recipe
+
+#: What fairseq calls the checkpoint of an epoch's end.
+_EPOCHS = re.compile(r"checkpoint\d+\.pt")
+_SPEED = re.compile(r"Translated [\d,]+ sentences .* \(([\d.]+) sentences/s")
+_HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
+
+
+def plan_jobs(
+    recipe: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: DataFolder, folder: Path
+) -> list[Job]:
+    """A job below ``folder`` for every kind of attention with every seed, by one recipe.
+
+    Raises:
+        UserError: a run folder is there and has other settings.
+    """
+    jobs = []
+    for kind in kinds:
+        attention = dict.fromkeys(PLACES, kind)
+        for seed in seeds:
+            settings = settings_of(recipe.row, attention, seed, recipe.training, data.identity)
+            name, places = run_name(recipe.row, attention, seed), {"data": str(data.folder)}
+            jobs.append(plan_job(folder / name, settings, places, recipe.decoding))
+    return jobs
+
+
+def make_model(job: Job) -> None:
+    """Average a trained job's last checkpoints into its model, and count that, unless it is done.
+
+    Raises:
+        UserError: the job has no checkpoints any more.
+    """
+    if not job.model.exists():
+        if not job.checkpoints.exists():
+            raise UserError(
+                f"{job.folder} has no {job.model.name} and no checkpoints to make it of "
+                "(fairseq-mhe keep leaves both out): use the folder that was trained, or train in "
+                "another --out"
+            )
+        saved = saved_checkpoints(job.checkpoints)
+        if job.training.patience:  # the mean is of epochs, and the last update may be within one
+            saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
+        average_checkpoints(saved[-job.training.average :], job.model)  # a trial may have fewer
+    if not job.counts.exists():
+        count(job)
+
+
+def count(job: Job) -> None:
+    """Count a job's model into its counts.json.
+
+    ``kv_bytes_per_token``: float32 bytes cached for each target token of each hypothesis while
+    decoding; ``kv_bytes_per_source_token``: for each source token of each sentence, whatever the
+    beam.
+    """
+    model = open_on_meta(job.model)
+    cache = cache_bytes(model, bytes_per_value=4)
+    counts = {
+        "attention_parameters": attention_parameters(model),
+        "total_parameters": total_parameters(model),
+        "kv_bytes_per_token": cache.per_target_token,
+        "kv_bytes_per_source_token": cache.per_source_token,
+    }
+    write_json(job.counts, counts)
+
+
+def generation_arguments(job: Job, data: DataFolder, subset: str, device: Device) -> list[str]:
+    """The words after ``fairseq-generate``."""
+    return [
+        str(data.binary),
+        *("--user-dir", str(user_dir()), "--path", str(job.model), "--gen-subset", subset),
+        *job.decoding.flags(),
+        *device.flags(),
+        # fairseq drops the last len % 8 sentences otherwise.
+        *("--required-batch-size-multiple", "1", "--num-workers", "0"),
+        *("--log-format", "none"),
+    ]
+
+
+def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Board) -> None:
+    """Translate ``subset`` of a data folder with a job's model, unless it is done.
+
+    The job's folder of that name gets hypotheses.txt beside copies of the references and sources
+    (so that it can be read without the data), hypotheses.tokens.txt and references.tokens.txt where
+    the text was given tokenised, generate.log with all that fairseq printed, and, last,
+    generation.json with the speed.
+
+    Raises:
+        UserError: generation failed, or not every sentence came back.
+    """
+    folder, decoding = job.subset(subset), job.decoding
+    result = folder / "generation.json"
+    if result.exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "generate.log").unlink(missing_ok=True)  # a killed process's
+    sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
+    board.add(job.name, len(references))
+    lines = _generate(job, generation_arguments(job, data, subset, device), folder, device, board)
+    subwords = parse_hypotheses(lines, len(references), folder / "generate.log")
+    hypotheses = data.detokenise(subwords)
+    texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
+    if tokens := data.given_tokens(subwords):
+        texts["hypotheses.tokens"] = tokens
+        subwords = list(read_lines(data.segmented(subset, 1)))
+        texts["references.tokens"] = data.given_tokens(subwords) or []
+    for name, text in texts.items():
+        write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in text))
+    where = "on a GPU" if device.gpu else f"alone on the CPU, threads: {device.threads}"
+    speed = {
+        "sentences": len(references),
+        "sentences_per_second": sentences_per_second(lines),
+        "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
+    }
+    write_json(result, speed)
+
+
+def _generate(
+    job: Job, words: Sequence[str], folder: Path, device: Device, board: Board
+) -> list[str]:
+    """Run fairseq-generate, and return what it printed."""
+    log = folder / "generate.log"
+    child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
+    done = 0
+    try:
+        while child.running():
+            time.sleep(0.2)
+            lines = child.new_lines()
+            board.warn(job.name, real_warnings(lines))
+            done += sum(line.startswith("H-") for line in lines)
+            board.update(job.name, done)
+        child.check(f"generating with {job.name}'s model")
+    finally:
+        child.stop()
+    return log.read_text(encoding="utf-8", errors="replace").split("\n")
+
+
+def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
+    """The best hypotheses among fairseq-generate's lines for ``count`` sentences, in their order.
+
+    Raises:
+        UserError: a sentence is missing.
+    """
+    hypotheses: dict[int, str] = {}
+    for line in lines:
+        if match := _HYPOTHESIS.match(line):
+            hypotheses.setdefault(int(match[1]), match[2])  # the first of --nbest is the best
+    if sorted(hypotheses) != list(range(count)):
+        raise UserError(
+            f"{len(hypotheses)} hypotheses for {count} sentences: nothing is scored; see {log}"
+        )
+    return [hypotheses[index] for index in range(count)]
+
+
+def sentences_per_second(lines: Iterable[str]) -> float:
+    """The speed that fairseq-generate reports: the search alone, without loading."""
+    return next(float(match[1]) for line in lines if (match := _SPEED.search(line)))
+
+
+def score(job: Job, subset: str, tokenise: str | None = None) -> None:
+    """Score a job's translations, unless it is done; ``tokenise`` as in `scoring.score`."""
+    folder, language = job.subset(subset), job.settings["data"]["languages"][1]
+    tokenise = scoring.bleu_tokeniser(language, tokenise)
+    if scored(job, subset, tokenise):
+        return
+    texts = scoring.read_translations(folder)
+    scores = scoring.score(texts["hypotheses"], texts["references"], language, tokenise)
+    if tokens := scoring.read_tokens(folder):
+        scores = replace(scores, given_tokens=scoring.bleu4(*tokens))
+    write_json(folder / "scores.json", scores.values())
+
+
+def scored(job: Job, subset: str, tokenise: str | None = None) -> bool:
+    """Whether a job has its scores for a data set; with ``tokenise``, whether by that."""
+    path = job.subset(subset) / "scores.json"
+    if not path.is_file():
+        return False
+    signature = scoring.read_scores(path).bleu.signature
+    return tokenise in (None, scoring.tokeniser_in(signature))

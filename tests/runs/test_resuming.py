@@ -1,0 +1,123 @@
+"""Training goes on from the newest whole checkpoint; what is damaged is set aside, what cannot be
+read now stays.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.runs.resuming import DAMAGED, LAST, restore
+
+
+def save(folder: Path, name: str, updates: int, **more: Any) -> Path:
+    state = {
+        "model": {"w": torch.full((500,), float(updates))},
+        "optimizer_history": [{"num_updates": updates}],
+        **more,
+    }
+    torch.save(state, folder / name)
+    return folder / name
+
+
+def cut(path: Path, fraction: float) -> bytes:
+    """Keep the beginning of a file, and return it."""
+    part = path.read_bytes()[: int(path.stat().st_size * fraction)]
+    path.write_bytes(part)
+    return part
+
+
+def updates_in(path: Path) -> int:
+    return int(torch.load(path, weights_only=True)["model"]["w"][0])
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.99])
+def test_after_a_truncated_last_checkpoint_the_newest_whole_one_is_used(
+    tmp_path: Path, fraction: float
+) -> None:
+    for epoch, updates in ((1, 8), (1, 9), (2, 10)):
+        save(tmp_path, f"checkpoint_{epoch}_{updates}.pt", updates)
+    part = cut(save(tmp_path, LAST, 11), fraction)
+    assert restore(tmp_path) == 10
+    assert updates_in(tmp_path / LAST) == 10
+    assert (tmp_path / f"{LAST}{DAMAGED}").read_bytes() == part
+
+
+def test_killed_before_the_copy_to_the_last_checkpoint(tmp_path: Path) -> None:
+    save(tmp_path, LAST, 10)
+    save(tmp_path, "checkpoint_2_20.pt", 20)
+    assert restore(tmp_path) == 20
+    assert updates_in(tmp_path / LAST) == 20
+
+
+def test_half_written_files_go_aside_and_whole_ones_stay(tmp_path: Path) -> None:
+    last = save(tmp_path, LAST, 10)
+    before = last.stat().st_mtime_ns
+    cut(save(tmp_path, "checkpoint_best.pt", 10), 0.4)
+    cut(save(tmp_path, "checkpoint_2_11.pt.tmp", 11), 0.4)
+    save(tmp_path, "checkpoint_1_10.pt", 10)
+    assert restore(tmp_path) == 10
+    names = ["checkpoint_1_10.pt", f"checkpoint_best.pt{DAMAGED}", LAST]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert last.stat().st_mtime_ns == before
+
+
+def test_without_a_whole_checkpoint_training_begins_anew(tmp_path: Path) -> None:
+    assert restore(tmp_path) == 0
+    cut(save(tmp_path, LAST, 5), 0.5)
+    assert restore(tmp_path) == 0
+    assert [path.name for path in tmp_path.iterdir()] == [f"{LAST}{DAMAGED}"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PermissionError(errno.EACCES, "Permission denied"),
+        OSError(errno.EIO, "Input/output error"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_what_cannot_be_read_now_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    whole = save(tmp_path, LAST, 5)
+    monkeypatch.setattr(torch, "load", fail)
+    with pytest.raises(UserError, match="training cannot go on: "):
+        restore(tmp_path)
+    assert list(tmp_path.iterdir()) == [whole]
+
+
+def trained_by(processes: int, **dataset: int) -> dict[str, Any]:
+    """What a checkpoint holds beside the model, in the middle of an epoch."""
+    config = {"distributed_training": {"distributed_world_size": processes}, "dataset": dataset}
+    position = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 6}}
+    return {"cfg": config, "extra_state": position}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"), [(1, 2, 3), (2, 1, 12), (2, 4, 3), (2, 2, 6)]
+)
+def test_another_number_of_processes_goes_on_at_the_same_mini_batch(
+    tmp_path: Path, before: int, now: int, expected: int
+) -> None:
+    save(tmp_path, "checkpoint_1_9.pt", 9, **trained_by(before))
+    for _ in range(2):  # once only
+        assert restore(tmp_path, now) == 9
+        state = torch.load(tmp_path / LAST, weights_only=True)
+        assert state["extra_state"]["train_iterator"]["iterations_in_epoch"] == expected
+
+
+def test_mini_batches_of_another_size_do_not_go_on(tmp_path: Path) -> None:
+    save(tmp_path, "checkpoint_1_9.pt", 9, **trained_by(2, batch_size=8))
+    told = "comes of mini-batches of 8 examples on 2 devices, not of 16: go on with as many devices"
+    with pytest.raises(UserError, match=told):
+        restore(tmp_path, 1, {"batch_size": 16})
+    assert restore(tmp_path, 1, {"batch_size": 8}) == 9

@@ -1,0 +1,170 @@
+"""The loop that trains: words for fairseq-train, failures, what is done already, the curve."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.runs import train as training
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.train import learning_curve, training_arguments
+from tests.fixtures.runs import TRAINING, open_run, settings
+
+CPU = Device(gpu=False, slots=2, threads=1)
+START = "--- 2026-11-23 08:34:23 fairseq-train from update"
+PLACES = {"data": "/data set"}
+
+
+def line(tag: str, **values: object) -> str:
+    return f"2026-11-21 03:58:37 | INFO | {tag} | {json.dumps(values)}"
+
+
+def test_the_curve_counts_repeated_updates_once_and_skips_cut_lines() -> None:
+    lines = [
+        f"{START} 0, on the CPU",
+        line("train_inner", epoch=1, update=0.1, loss="9.5", wps="100", num_updates="10"),
+        line("train_inner", epoch=1, update=0.2, loss="9.0", wps="300", num_updates="20"),
+        line("valid", epoch=1, valid_loss="9.4", valid_nll_loss="8.5", valid_num_updates="20"),
+        line("train_inner", epoch=1, update=0.3, loss="1.0", wps="5", num_updates="30")[:-20],
+        f"{START} 10, on a GPU",
+        line("train_inner", epoch=1, update=0.2, loss="8.9", wps="280", num_updates="20"),
+        line("valid", epoch=1, valid_loss="9.3", valid_nll_loss="8.4", valid_num_updates="20"),
+        line("train_inner", epoch=1, update=0.3, loss="8.0", wps="200", num_updates="30"),
+        line("train", epoch=1, train_loss="9", train_num_updates="30"),
+    ]
+    assert learning_curve(lines) == {
+        "train": [[10, 9.5], [20, 8.9], [30, 8.0]],
+        "valid": [[20, 8.4]],
+        "tokens_per_second": 200.0,
+    }
+    assert learning_curve([])["tokens_per_second"] is None
+
+
+def test_two_kinds_differ_in_one_word_and_no_sentence_is_lost(tmp_path: Path) -> None:
+    words = []
+    for kind in ("mha", "mhe_mul"):
+        job = open_run(tmp_path / kind, settings(kind), PLACES)
+        words.append([w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(job, CPU)])
+    assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
+    given = words[0]
+    assert given[0] == "/data set/bin"
+    assert given[given.index("--required-batch-size-multiple") + 1] == "1"
+    assert 1 <= int(given[given.index("--log-interval") + 1]) <= TRAINING.interval
+    assert not {"--bf16", "--tensorboard-logdir"} & set(given)
+
+
+def test_precision_and_tensorboard_reach_fairseq(tmp_path: Path) -> None:
+    job = open_run(tmp_path / "r", settings(bf16=True), PLACES)
+    words = training_arguments(job, CPU, tensorboard=True)
+    assert {"--bf16", "--cpu", "adam_fused"} <= set(words)
+    assert words[words.index("--tensorboard-logdir") + 1] == str(tmp_path / "r" / "tensorboard")
+
+
+class FakeChild:
+    """Stands for fairseq-train: writes a checkpoint of so many updates, or fails."""
+
+    updates = TRAINING.updates
+    children: list[FakeChild] = []  # noqa: RUF012 - cleared by the fixture
+    failing: int | None = None
+
+    def __init__(self, module: str, arguments: list[str], log: Path, *_: object) -> None:
+        self.rank, self.stopped = len(self.children), False
+        self.children.append(self)
+        folder = Path(arguments[arguments.index("--save-dir") + 1])
+        folder.mkdir(exist_ok=True)
+        history = [{"num_updates": self.updates}]
+        state = {"model": {"w": torch.ones(1)}, "optimizer_history": history}
+        torch.save(state, folder / "checkpoint_last.pt")
+        where = f"{START} 0, on the CPU\n" * 2 + f"{START} 9, on a GPU\n"
+        log.write_text(where + line("train_inner", loss="3.0", wps="50", num_updates="40") + "\n")
+
+    def running(self) -> bool:
+        return self.failing not in (None, self.rank)
+
+    def failed(self) -> bool:
+        return self.rank == self.failing
+
+    def new_lines(self) -> list[str]:
+        return ["/x.py:1: UserWarning: look out"] * 2
+
+    def check(self, what: str) -> None:
+        if self.failed():
+            raise UserError(f"{what} failed in process {self.rank}")
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> type[FakeChild]:
+    monkeypatch.setattr(training, "Child", FakeChild)
+    monkeypatch.setattr(FakeChild, "children", [])
+    return FakeChild
+
+
+def train(job: Job, device: Device = CPU) -> str:
+    """Train a job; what was shown."""
+    output = io.StringIO()
+    with Board("updates", console=Console(file=output)) as board:
+        training.train([job], device, board)
+    return output.getvalue()
+
+
+def a_job(tmp_path: Path, **changes: Any) -> Job:
+    return open_run(tmp_path / "r", settings(**changes), PLACES)
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_one_process_that_fails_ends_all(
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """The other would wait for it for ever."""
+    monkeypatch.setattr(fake, "failing", failing)
+    job = a_job(tmp_path, update_freq=[2])
+    with pytest.raises(UserError, match=f"failed in process {failing}"):
+        train(job, Device(False, 1, 1, workers=2))
+    assert [child.stopped for child in fake.children] == [True, True]
+    assert not job.metrics.exists()
+
+
+def test_a_finished_training_is_not_started_again_and_warns_once(
+    tmp_path: Path, fake: type[FakeChild]
+) -> None:
+    job = a_job(tmp_path)
+    assert train(job).count("warning: look out") == 1
+    assert train(job) == ""
+    metrics = read_json(job.metrics)
+    assert metrics["tokens_per_second"] == 50.0
+    assert metrics["measured"] == "on the CPU, then on a GPU"
+    job.metrics.unlink()  # killed after its last update
+    train(job)
+    assert read_json(job.metrics) == metrics
+    assert len(fake.children) == 1
+
+
+def test_a_training_that_ends_early_is_an_error(
+    tmp_path: Path, fake: type[FakeChild], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = a_job(tmp_path)
+    monkeypatch.setattr(fake, "updates", 39)
+    with pytest.raises(UserError, match="ended after 39 of 40 updates"):
+        train(job)
+    assert not job.metrics.exists()
+
+
+def test_tensorboard_that_is_not_there_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairseq_mhe.common.system.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install tensorboard"):
+        training.train([a_job(tmp_path)], CPU, Board(), tensorboard=True)

@@ -1,0 +1,74 @@
+"""Every sentence of fairseq-generate's output is found, in the set's order, or none is used; and
+scores go with the target language.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import read_json, write_text
+from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.runs import translation
+from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.translation import (
+    generation_arguments,
+    parse_hypotheses,
+    sentences_per_second,
+)
+from tests.fixtures.runs import DECODING, open_run, settings
+
+LOG = Path("generate.log")
+OUTPUT = [
+    "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | loading model(s) from model.pt",
+    "S-2\t▁Turn ▁on",
+    "T-2\t▁An",
+    "H-2\t-0.25\t▁Ein schalten",
+    "D-2\t-0.25\t▁Ein schalten",
+    "P-2\t-0.1 -0.2",
+    "S-0\t▁Off",
+    "H-0\t-1.5e-05\t▁Aus\u2028 ▁und\x85 mehr",
+    "H-0\t-2.5\t▁second ▁best",
+    "H-1\t-0.5\t",
+    "2026-11-21 04:11:01 | INFO | fairseq_cli.generate | "
+    "Translated 1,003 sentences (18,127 tokens) in 4.7s "
+    "(211.83 sentences/s, 3828.53 tokens/s)",
+    "Generate test with beam=5: BLEU4 = 1.00",
+]
+
+
+def test_hypotheses_are_in_order_whatever_they_hold() -> None:
+    assert parse_hypotheses(OUTPUT, 3, LOG) == ["▁Aus\u2028 ▁und\x85 mehr", "", "▁Ein schalten"]
+    assert sentences_per_second(OUTPUT) == 211.83
+
+
+@pytest.mark.parametrize(("lost", "count"), [("none", 2), ("none", 4), ("H-1", 3)])
+def test_another_number_of_sentences_is_refused(lost: str, count: int) -> None:
+    lines = [line for line in OUTPUT if not line.startswith(lost)]
+    with pytest.raises(UserError, match=rf"hypotheses for {count} sentences.*generate\.log"):
+        parse_hypotheses(lines, count, LOG)
+
+
+def test_no_sentence_is_dropped_or_skipped(tmp_path: Path) -> None:
+    data = DataFolder(Path("/data set"), ("en", "de"), {"steps": {}})
+    job = open_run(tmp_path / "r", settings(), {}, DECODING)
+    words = generation_arguments(job, data, "test", Device(False, 1, 2))
+    assert words[words.index("--required-batch-size-multiple") + 1] == "1"
+    assert "--skip-invalid-size-inputs-valid-test" not in words
+    assert "--cpu" in words
+
+
+def test_scores_are_counted_as_the_target_language_is_written(tmp_path: Path) -> None:
+    data = {"languages": ["en", "zh"], "fingerprint": "0" * 64}
+    job = open_run(tmp_path / "r", {**settings(), "data": data}, {})
+    for name in ("sources", "references", "hypotheses"):
+        lines = "今天山里天气很好\n我们一起去看那些花草树木\n"
+        write_text(job.subset("test") / f"{name}.txt", lines)
+    for tokenise, expected in ((None, "zh"), ("char", "char")):
+        translation.score(job, "test", tokenise)
+        signature = read_json(job.subset("test") / "scores.json")["bleu"]["signature"]
+        assert f"|tok:{expected}|" in signature
+        assert translation.scored(job, "test", expected)
+    assert translation.scored(job, "test")
+    assert not translation.scored(job, "test", "zh")
+    assert not translation.scored(job, "valid")
