@@ -49,7 +49,7 @@ SUBCOMMANDS = {
     "attention-map": ("report.attention_map", "draw what the heads of a model attend to"),
 }
 #: Subcommands that register our models with fairseq themselves, if they need them at all.
-_WITHOUT_FAIRSEQ = ("params", "prepare", "translate")
+_WITHOUT_FAIRSEQ = ("prepare", "translate")
 
 
 def _load_user_dir(argv: Sequence[str]) -> None:

@@ -27,7 +27,6 @@ FLOORS = (
 OPTIONAL = {
     "fairseq_mhe.convert.shared_heads": "ctranslate2",
     "fairseq_mhe.deploy.fairseq_engine": "fairseq",
-    "fairseq_mhe.experiments.row_counts": "fairseq_mhe.models",  # which needs fairseq
 }
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from fairseq_mhe.checkpoints.safe_load import provenance, updates_made
 from fairseq_mhe.common.errors import one_line
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.job import Job, kind_name
-from fairseq_mhe.runs.scoring import read_scores
 
 _TEMPLATE = Path(__file__).with_name("card.md")
 _PACKAGES = ("fairseq-mhe", "torch", "ve-fairseq", "fairseq", "ctranslate2", "safetensors")
@@ -63,12 +63,10 @@ def _run_facts(run: Job) -> dict[str, Any]:
     }
     path = run.subset(_SUBSET) / "scores.json"
     if path.is_file():
-        scores = read_scores(path)
+        scores = read_json(path)
         known["scores"] = {
             "subset": _SUBSET,
-            "sentences": scores.sentences,
-            "bleu": vars(scores.bleu),
-            "chrf": vars(scores.chrf),
+            **{name: scores[name] for name in ("sentences", "bleu", "chrf")},
         }
     return known
 

@@ -45,14 +45,14 @@ def run(args: argparse.Namespace) -> None:
 
 def show(job: Job, subset: str, as_json: bool = False) -> None:
     """Print the scores that a job has."""
-    scores, with_comet = job.subset(subset) / "scores.json", job.subset(subset) / comet.FILE
-    found = read_json(with_comet) if with_comet.exists() else None
+    scores, path = read_json(job.subset(subset) / "scores.json"), job.subset(subset) / comet.FILE
+    by_comet = read_json(path) if path.exists() else None
     if as_json:
-        print(json.dumps({**read_json(scores), "comet": found}, indent=2))
+        print(json.dumps({**scores, "comet": by_comet}, indent=2))
         return
-    print("\n".join(scoring.described(scoring.read_scores(scores))))
-    if found:
-        print(f"COMET {found['score']:.4f}  ({found['model']})")
+    print("\n".join(scoring.described(scores)))
+    if by_comet:
+        print(f"COMET {by_comet['score']:.4f}  ({by_comet['model']})")
 
 
 def evaluate(

@@ -2,39 +2,35 @@
 
 import argparse
 import json
-import sys
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-import fairseq_mhe
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.build import SETTINGS, VOCABULARY, build_on_meta, build_setting
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.models.options import size_options
 from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
 
-#: The counts, which spare the seconds that building every row with every kind takes.
-STORED = Path(__file__).with_name("parameters.json")
 #: Columns of a table that goes to a file or a pipe: no number is cut short.
 WIDTH = 120
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe params``."""
-    parser.add_argument(
-        "--json", action="store_true", help="print attention parameters as JSON, for programs"
+    add = parser.add_argument
+    add("--json", action="store_true", help="print attention parameters as JSON, for programs")
+    help_ = (
+        "count the attention of the paper's pre-trained models instead, and recompute PRR and PEoP"
     )
-    parser.add_argument(
-        "--setting",
-        choices=["bert-base"],
-        help="count the attention of the paper's pre-trained models instead, and recompute PRR "
-        "and PEoP",
-    )
-    words = "joined vocabulary of the totals (default: the paper's)"
-    parser.add_argument("--vocab-size", type=at_least(5), metavar="N", help=words)
+    add("--setting", choices=list(SETTINGS), help=help_)
+    help_ = "joined vocabulary of the totals (default: the paper's)"
+    add("--vocab-size", type=at_least(5), metavar="N", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -44,54 +40,41 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(
             f"--vocab-size changes totals only, and {option} prints none: leave one of them out"
         )
-    counts = _counts()
-    if args.json and args.setting:
-        print(json.dumps({args.setting: counts["settings"][args.setting]["attention"]}, indent=2))
-    elif args.json:
-        rows = {
-            row: {kind: count["attention"] for kind, count in kinds.items()}
-            for row, kinds in counts["rows"].items()
+    if args.json:
+        places = [args.setting] if args.setting else [*ROWS, *SMALL_ROWS]
+        build: Any = build_setting if args.setting else build_on_meta
+        counts = {
+            place: {kind: attention_parameters(build(place, kind)) for kind in KINDS}
+            for place in places
         }
-        print(json.dumps(rows, indent=2))
+        print(json.dumps(counts, indent=2))
+        return
+    console = Console()
+    if not console.is_terminal:
+        console.width = max(console.width, WIDTH)
+    if args.setting:
+        console.print(*_setting_tables(args.setting))
     else:
-        console = Console()
-        if not console.is_terminal:
-            console.width = max(console.width, WIDTH)
-        if args.setting:
-            console.print(*_setting_tables(args.setting, counts["settings"][args.setting]))
-        else:
-            console.print(_table(counts["rows"], args.vocab_size or counts["vocabulary"]))
+        console.print(_table(args.vocab_size or VOCABULARY))
 
 
-def _counts() -> dict[str, Any]:
-    """The stored counts; counted anew if there are other kinds of attention."""
-    stored: dict[str, Any] = read_json(STORED)
-    attention = sys.modules.get("fairseq_mhe.attention")  # a --user-dir adds kinds to it
-    kinds = list(stored["rows"]["base"]) if attention is None else list(attention.KINDS)
-    if stored["modules"] == modules_of_kinds() and kinds == list(stored["rows"]["base"]):
-        return stored
-    fairseq_mhe.register()
-    from fairseq_mhe.experiments.row_counts import count_all
-
-    return count_all()
-
-
-def modules_of_kinds() -> list[str]:
-    """The names of the files that define kinds of attention, without importing them."""
-    folder = Path(fairseq_mhe.__file__).with_name("attention")
-    return sorted(path.stem for path in folder.glob("*.py"))
-
-
-def _setting_tables(setting: str, counted: dict[str, Any]) -> Iterator[Table]:
+def _setting_tables(setting: str) -> Iterator[Table]:
     """The parameters of a setting's attention, and the paper's figures of merit from them."""
-    counts = counted["attention"]
+    size, models = SETTINGS[setting], {kind: build_setting(setting, kind) for kind in KINDS}
+    counts = {kind: attention_parameters(model) for kind, model in models.items()}
+    own = [
+        f"{kind}: {option.name} {getattr(models[kind][0], option.name)}"
+        for option, kinds in size_options().values()
+        for kind in kinds
+    ]
+    sizes = f"{size.sublayers} sublayers, width {size.embed_dim}, {size.heads} heads"
     table = _empty(
         ("attention", "a sublayer", "attention parameters", "published (M)"),
-        title=f"{setting}: {counted['sizes']}, no biases",
-        caption=counted["own"],
+        title=f"{setting}: {sizes}, no biases",
+        caption=", ".join(own),
     )
     for kind, count in counts.items():
-        each = f"{count // counted['sublayers']:,}"
+        each = f"{count // size.sublayers:,}"
         table.add_row(kind, each, f"{count:,}", BERT_BASE.get(kind, ""))
     yield table
     table = _empty(
@@ -104,7 +87,7 @@ def _setting_tables(setting: str, counted: dict[str, Any]) -> Iterator[Table]:
     yield table
 
 
-def _merit(kind: str, counts: dict[str, int], task: int) -> str:
+def _merit(kind: str, counts: Mapping[str, int], task: int) -> str:
     """PRR and PEoP, which sha itself has none of."""
     score, sha_score, mha_score = (SCORES[name][task] for name in (kind, "sha", "mha"))
     retained = f"{prr(score, mha_score):.1f}"
@@ -121,23 +104,25 @@ def _empty(headings: Sequence[str], title: str, caption: str) -> Table:
     return table
 
 
-def _table(rows: dict[str, dict[str, dict[str, int]]], vocabulary: int) -> Table:
+def _table(vocabulary: int) -> Table:
+    """Every row with every kind."""
     words = f"totals with a joined vocabulary of {vocabulary:,}; cache in float32"
     table = Table("row", "attention", title=f"Attention without biases; {words}")
     counted = ("total parameters", "KV bytes/target token", "/source token")
     for name in ("attention parameters", "published (M)", *counted):
         table.add_column(name, justify="right")
-    for row, kinds in rows.items():
-        for kind, count in kinds.items():
-            printed = published(row, kind)
+    for row in (*ROWS, *SMALL_ROWS):
+        for kind in KINDS:
+            model, printed = build_on_meta(row, kind, vocabulary), published(row, kind)
+            cache = cache_bytes(model)
             table.add_row(
                 row,
                 kind,
-                f"{count['attention']:,}",
+                f"{attention_parameters(model):,}",
                 printed.parameters if printed else "",
-                f"{count['without_words'] + vocabulary * count['width']:,}",
-                f"{count['per_target_token']:,}",
-                f"{count['per_source_token']:,}",
+                f"{total_parameters(model):,}",
+                f"{cache.per_target_token:,}",
+                f"{cache.per_source_token:,}",
             )
         table.add_section()
     return table

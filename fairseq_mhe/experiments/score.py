@@ -25,17 +25,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Print BLEU, chrF and, with a baseline, the comparison."""
-    systems = [args.hypothesis, *([args.baseline] if args.baseline else [])]
+    paths = [args.reference, args.hypothesis, *([args.baseline] if args.baseline else [])]
     advice = "score the same sentences in the same order, one a line"
-    references, hypotheses, *baseline = read_aligned(args.reference, systems, advice)
+    references, hypotheses, *baseline = read_aligned(paths, advice)
     tokenise = bleu_tokeniser(args.language, args.bleu_tokenizer)
     scores = score(hypotheses, references, args.language, tokenise)
     comparison = None
     if baseline:
         comparison = compare(hypotheses, baseline[0], references, tokenise)
     if args.json:
-        found = {**scores.values(), "comparison": comparison and asdict(comparison)}
-        print(json.dumps(found, indent=2))
+        print(json.dumps({**scores, "comparison": comparison and asdict(comparison)}, indent=2))
         return
     print("\n".join(described(scores)))
     if comparison:

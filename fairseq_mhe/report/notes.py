@@ -9,7 +9,7 @@ from fairseq_mhe.report.results import BASELINE, Cell, baselines, comet_model, l
 from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Row
 from fairseq_mhe.runs.job import Job
-from fairseq_mhe.runs.scoring import RESAMPLES, read_scores
+from fairseq_mhe.runs.scoring import RESAMPLES, bleu4_line
 
 
 def of_quickstart(cells: Sequence[Cell], summaries: Sequence[Row]) -> list[str]:
@@ -119,8 +119,9 @@ def of_training(cells: Sequence[Cell]) -> list[str]:
         notes.append(f"Trained in {''.join(precisions)}.")
     notes += [*_other_training(cells), *_other_data(cells)]
     for run in runs:
-        if given := read_scores(run.subset(cells[0].subset) / "scores.json").given_tokens:
-            notes.append(f"{run.name}, on the tokens of the given text: {given}.")
+        scores = read_json(run.subset(cells[0].subset) / "scores.json")
+        if given := scores.get("given_tokens"):
+            notes.append(f"{run.name}, on the tokens of the given text: {bleu4_line(given)}.")
     ended = [(run.name, read_json(run.metrics).get("ended_by_patience")) for run in runs]
     early = [f"{name} after {updates:,} updates" for name, updates in ended if updates]
     if early:

@@ -122,9 +122,7 @@ class Training:
             UserError: the batch has no such part.
         """
         batch = batch or self.batch_tokens
-        most = min(at_a_time or self.at_a_time, batch)
-        size, times = self._shared_out(batch, most, 1)
-        return self.changed(**{self._size: size, "update_freq": [times]})
+        return self.changed(**self._shares(batch, at_a_time or self.at_a_time, 1))
 
     def shared_by(self, workers: int) -> dict[str, Any]:
         """The options of a mini-batch where so many devices share an update.
@@ -132,12 +130,11 @@ class Training:
         Raises:
             UserError: they cannot share it evenly.
         """
-        size, times = self._shared_out(self.batch_tokens, self.at_a_time, workers)
-        return {self._size: size, "update_freq": [times]}
+        return self._shares(self.batch_tokens, self.at_a_time, workers)
 
-    def _shared_out(self, batch: int, most: int, workers: int) -> tuple[int, int]:
+    def _shares(self, batch: int, most: int, workers: int) -> dict[str, Any]:
         """What a device takes at a time, at most ``most``, and how many times an update."""
-        unit, least = _UNITS[self._size]
+        (unit, least), most = _UNITS[self._size], min(most, batch)
         share, rest = divmod(batch, workers)
         sizes = (share // times for times in range(1, share + 1) if share % times == 0)
         size = next(size for size in sizes if size <= most)
@@ -148,12 +145,11 @@ class Training:
                 f"shared evenly by {workers} device{'s' if workers > 1 else ''}: take "
                 f"{', '.join(map(str, fitting))} devices, or another batch"
             )
-        return size, share // size
+        return {self._size: size, "update_freq": [share // size]}
 
     def arithmetic(self, workers: int) -> str:
         """The batch in words; refused as by `shared_by`."""
-        unit = _UNITS[self._size][0]
-        shared = self.shared_by(workers)
+        unit, shared = _UNITS[self._size][0], self.shared_by(workers)
         return (
             f"{self.batch_tokens:,} {unit} an update = {shared[self._size]:,} {unit} x {workers} "
             f"device{'s' if workers > 1 else ''} x update-freq {shared['update_freq'][0]}"
@@ -223,8 +219,6 @@ def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             continue
         chosen = "arch" if group == "model" else group
         for name, value in ({"_name": values} if isinstance(values, str) else values).items():
-            if isinstance(value, dict):
-                raise ValueError(f"{group}.{name} has options below it, which no command line has")
             if name not in _PLACES:
                 yield (chosen if name == "_name" else name), value
 

@@ -3,13 +3,12 @@
 import re
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import open_on_meta
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json, write_text
+from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.options import PLACES
@@ -185,9 +184,10 @@ def score(job: Job, subset: str, tokenise: str | None = None) -> None:
         return
     texts = scoring.read_translations(folder)
     scores = scoring.score(texts["hypotheses"], texts["references"], language, tokenise)
-    if tokens := scoring.read_tokens(folder):
-        scores = replace(scores, given_tokens=scoring.bleu4(*tokens))
-    write_json(folder / "scores.json", scores.values())
+    if "hypotheses.tokens" in texts:
+        tokens = texts["hypotheses.tokens"], texts["references.tokens"]
+        scores["given_tokens"] = scoring.bleu4(*tokens)
+    write_json(folder / "scores.json", scores)
 
 
 def scored(job: Job, subset: str, tokenise: str | None = None) -> bool:
@@ -195,5 +195,5 @@ def scored(job: Job, subset: str, tokenise: str | None = None) -> bool:
     path = job.subset(subset) / "scores.json"
     if not path.is_file():
         return False
-    signature = scoring.read_scores(path).bleu.signature
+    signature = read_json(path)["bleu"]["signature"]
     return tokenise in (None, scoring.tokeniser_in(signature))

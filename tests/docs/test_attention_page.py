@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention
-from fairseq_mhe.experiments import row_counts
+from fairseq_mhe.experiments import params
 from fairseq_mhe.models import architectures
 from fairseq_mhe.models.build import build_setting
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
@@ -300,8 +300,8 @@ def test_cost_and_params_know_the_example(
     decoder = 6 * (4 * square + 2 * 512 * 13 + 2 * square + 2 * 512 * 25)
     assert report["multiply_adds"]["attention"]["per_target_token"] == decoder
     assert report["cache_bytes"]["per_target_token"] == 6 * 2 * 512 * 4
-    monkeypatch.setattr(row_counts, "ROWS", {"base": architectures.ROWS["base"]})
-    monkeypatch.setattr(row_counts, "SMALL_ROWS", {})  # all are counted in tests/experiments
+    monkeypatch.setattr(params, "ROWS", {"base": architectures.ROWS["base"]})
+    monkeypatch.setattr(params, "SMALL_ROWS", {})  # all are counted in tests/experiments
     assert cli.main(["params", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["base"][NEW] == 18 * 3 * square
     assert cli.main(["params", "--setting", "bert-base"]) == 0

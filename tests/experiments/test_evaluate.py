@@ -81,6 +81,7 @@ def test_a_half_trained_run_is_refused(
     run = tmp_path / "tiny-mha-seed1"
     shutil.copytree(table / run.name, run)
     (run / "model.pt").unlink()
+    shutil.rmtree(run / "test")
     assert cli.main(["evaluate", str(run), "--cpu"]) == 2
     assert (
         f"is not finished: it has no model.pt of all {TABLE_UPDATES} updates; "

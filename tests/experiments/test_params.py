@@ -11,11 +11,9 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments import params
-from fairseq_mhe.experiments.row_counts import count_all
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import build_on_meta, build_setting
-from fairseq_mhe.models.counting import attention_parameters, total_parameters
+from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.report import published as report
 from fairseq_mhe.report.published import published
 
@@ -34,25 +32,6 @@ BERT_BASE = {
     "mhe_conv": (lambda c, n, d: 3 * c * d + 3 * n * d + n * d * c, 8_875_008),
     "mha_conv": (lambda c, n, d: 4 * c * c + 3 * n * d, 28_339_200),
 }
-
-
-def test_the_stored_counts_are_those_of_the_models() -> None:
-    stored = json.loads(params.STORED.read_text())
-    assert stored == count_all(), "run python -m fairseq_mhe.experiments.row_counts"
-    for size in (1000, stored["vocabulary"]):
-        count = stored["rows"]["base"]["mhe_mul"]
-        total = total_parameters(build_on_meta("base", "mhe_mul", size))
-        assert count["without_words"] + size * count["width"] == total
-
-
-def test_a_kind_of_another_module_is_counted(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    few = {"settings": {"bert-base": {"attention": {"mine": 7}}}}
-    monkeypatch.setattr("fairseq_mhe.experiments.row_counts.count_all", lambda: few)
-    monkeypatch.setattr("fairseq_mhe.attention.KINDS", {**KINDS, "mine": None})
-    found = json.loads(printed(capsys, "--setting", "bert-base", "--json"))
-    assert found == {"bert-base": {"mine": 7}}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:

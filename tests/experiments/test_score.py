@@ -20,7 +20,7 @@ def test_the_command_prints_scores_with_their_meaning(
     files = ["--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "bad")]
     assert cli.main(["score", *files, "--baseline", str(tmp_path / "good")]) == 0
     bleu, chrf, comparison = capsys.readouterr().out.splitlines()
-    assert bleu.startswith(f"BLEU {score(BAD, REFERENCES).bleu.score:.2f} ± ")
+    assert bleu.startswith(f"BLEU {score(BAD, REFERENCES)['bleu']['score']:.2f} ± ")
     assert "nrefs:1|case:mixed|eff:no|tok:13a" in bleu
     assert "60 sentences" in chrf
     assert comparison.startswith(f"PRR {compare(BAD, GOOD, REFERENCES).prr:.1f} [")

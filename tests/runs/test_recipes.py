@@ -195,7 +195,6 @@ def test_a_recipe_of_ones_own(tmp_path: Path) -> None:
         ("dataset: {max_tokens: 600}\n", "has no model._name: add it"),
         ("- a list\n", "is no recipe"),
         ("a: [\n", "is no recipe"),
-        (f"{text}dataset: {{max_tokens: {{a: 1}}}}\n", "dataset.max_tokens has options below it"),
         (f"{text}dataset: {{max_tokens: '${{nothing}}'}}\n", "is no recipe"),
     ):
         path.write_text(content)
