@@ -10,6 +10,7 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import multi30k_bpe
 from fairseq_mhe.prepare.corpora.known import run_corpus
+from fairseq_mhe.prepare.corpora.multi30k_bpe import Multi30kBpe
 from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
 
@@ -71,7 +72,7 @@ def test_multi30ks_names(
     words = ["multi30k_bpe", "--folder", str(tmp_path), "--out", str(tmp_path / "out")]
     monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit, match="0"):
-        run_corpus(multi30k_bpe.Multi30kBpe, "")
+        run_corpus("multi30k_bpe", Multi30kBpe, Multi30kBpe.prepare, "")
     printed = capsys.readouterr()
     assert printed.out.strip() == str(tmp_path / "out")
     assert "train has 2 lines, known are 29,000" in printed.err

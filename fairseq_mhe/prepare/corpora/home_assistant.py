@@ -20,8 +20,6 @@ _HELD_OUT_PART = 10  # --limit's train pairs for each pair of valid and of test
 class HomeAssistant(Corpus):
     """The first ``limit`` train pairs of the corpus, and a tenth as many of valid and test."""
 
-    script = "home_assistant_en_de.sh"
-
     out: Path = default_out("runs/home-assistant-data")
     vocab_size: int = vocabulary(4000)
     limit: int | None = option(
@@ -32,7 +30,7 @@ class HomeAssistant(Corpus):
     )
 
     def prepare(self, report: Report = silent) -> Path:
-        """As `Corpus.prepare`."""
+        """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
         files: Inputs = {}
         with tempfile.TemporaryDirectory() as place:
             for split, pairs in read_corpus().items():
@@ -62,4 +60,4 @@ def read_rows(path: Path = CORPUS) -> Iterator[list[str]]:
 
 
 if __name__ == "__main__":
-    run_corpus(HomeAssistant, __doc__)
+    run_corpus("home_assistant_en_de.sh", HomeAssistant, HomeAssistant.prepare, __doc__)

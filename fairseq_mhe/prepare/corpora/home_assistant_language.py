@@ -8,6 +8,8 @@ in the text either.
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from fairseq_mhe.prepare.clean import normalise
@@ -52,16 +54,12 @@ def examples(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
     return sets
 
 
-def documents(rows: Iterable[Row], split: str, left_out: set[str]) -> list[str]:
+def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
     """The lines of a split without some messages, and an empty line before each integration."""
+    kept = (row for row in rows if row[0] == split and row[2].lower() not in held_out)
     lines: list[str] = []
-    before = None
-    for where, integration, message in rows:
-        if where == split and message.lower() not in left_out:
-            if integration != before:
-                lines.append("")
-            before = integration
-            lines.append(message)
+    for _, messages in groupby(kept, key=itemgetter(1)):
+        lines += ["", *(message for _, _, message in messages)]
     return lines
 
 

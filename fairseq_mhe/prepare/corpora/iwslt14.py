@@ -32,7 +32,6 @@ _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 class Iwslt14(Downloads, Corpus):
     """The talks of the archive ``file``: small letters, every 23rd clean training pair is valid."""
 
-    script = "iwslt14_de_en.sh"
     langs = ("de", "en")
 
     out: Path = default_out("runs/iwslt14-data")
@@ -40,13 +39,9 @@ class Iwslt14(Downloads, Corpus):
     file: RemoteFile = _ARCHIVE
 
     def prepare(self, report: Report = silent) -> Path:
-        """As `Corpus.prepare`."""
-        counts = self.unpacked("iwslt14", [self.file], self.out, _unpack, report)
-        source = {
-            "corpus": "iwslt14",
-            "archives": {self.file.name: counts["sha256"]},
-            "known_lines": _LINES,
-        }
+        """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
+        self.unpacked("iwslt14", [self.file], self.out, _unpack, report)
+        source = {"corpus": "iwslt14", "known_lines": _LINES}
         files: Inputs = {
             split: [tuple(self.out / ORIGINAL / f"{split}.{lang}" for lang in self.langs)]
             for split in ("train", "test")
@@ -58,11 +53,8 @@ def _unpack(archives: list[Path], work: Path) -> Counts:
     """Put the plain text, train and test, into the folder ``work``."""
     (archive,) = archives
     tagged = work / "tagged"
-    extract(
-        archive,
-        [name.format(lang=lang) for name in (TRAIN, *TEST) for lang in Iwslt14.langs],
-        tagged,
-    )
+    members = [name.format(lang=lang) for name in (TRAIN, *TEST) for lang in Iwslt14.langs]
+    extract(archive, members, tagged)
     for lang in Iwslt14.langs:
         train, *tests = [tagged / name.format(lang=lang) for name in (TRAIN, *TEST)]
         write_lines(work / f"train.{lang}", training_sentences(read_lines(train)))
@@ -87,4 +79,4 @@ def test_sentences(lines: Iterable[str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    run_corpus(Iwslt14, __doc__)
+    run_corpus("iwslt14_de_en.sh", Iwslt14, Iwslt14.prepare, __doc__)

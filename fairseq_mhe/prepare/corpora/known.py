@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -15,7 +14,8 @@ from fairseq_mhe.prepare.config import ORIGINAL, Inputs, PairOptions, PrepareCon
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare
-from fairseq_mhe.prepare.progress import Report, shown_progress, silent
+from fairseq_mhe.prepare.progress import Report, shown_progress
+from fairseq_mhe.prepare.running_text import TextConfig, TextOptions, prepare_text
 
 
 def default_out(default: str) -> Any:
@@ -55,15 +55,10 @@ class Downloads:
         report: Report,
         room: float = 0,
     ) -> Counts:
-        """The text of ``files`` below OUT/original, downloaded and unpacked unless it is there.
+        """Download ``files`` and unpack them below OUT/original, unless that is done.
 
-        Args:
-            corpus: its name, for the manifest.
-            files: what to download.
-            out: the data folder.
-            unpack: writes the text of the downloads into a folder, and may return counts.
-            report: called with the progress.
-            room: the bytes of the text, roughly.
+        ``unpack`` writes the text of the downloads, of ``room`` bytes roughly, into a folder and
+        may return counts.
 
         Raises:
             UserError: as `obtain_all`, or an archive is damaged or lacks a member.
@@ -80,30 +75,21 @@ class Downloads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus(PairOptions, ABC):
-    """A known parallel corpus; the subclass has its facts, and gets its text in ``prepare``."""
+class Corpus(PairOptions):
+    """A known parallel corpus; its module gets the text."""
 
-    script: ClassVar[str]
     langs: ClassVar[tuple[str, str]] = ("en", "de")
 
     out: Path
 
-    @abstractmethod
-    def prepare(self, report: Report = silent) -> Path:
-        """Make the data folder, or what of it is missing, and return its path.
-
-        Raises:
-            UserError: as `parallel_text.prepare`; or the text cannot be had or is another one.
-        """
-
     def make(
         self, files: Inputs, report: Report, source: Mapping[str, Any] | None = None, **recipe: Any
     ) -> Path:
-        """The data folder of ``files``.
+        """The data folder of ``files``; ``recipe``: further fields of `PrepareConfig`.
 
-        ``source`` as in `parallel_text.prepare`; ``recipe``: further fields of `PrepareConfig`.
+        Raises:
+            UserError: as `parallel_text.prepare`.
         """
-        shared = {each.name: getattr(self, each.name) for each in fields(PairOptions)}
         splits = {split: corpora[0][0] for split, corpora in files.items()}
         config = PrepareConfig(
             train=(splits["train"],),
@@ -112,10 +98,42 @@ class Corpus(PairOptions, ABC):
             source_lang=self.langs[0],
             target_lang=self.langs[1],
             out=self.out,
-            **shared,
+            **shared(self, PairOptions),
             **recipe,
         )
         return prepare(config, report, source, files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextCorpus(TextOptions):
+    """A published text for language models: tokenised words, rare ones <unk>.
+
+    Published perplexities are of words. Those of subwords, as here, compare with each other only.
+    """
+
+    out: Path
+
+    def make(self, name: str, files: Sequence[Path], documents: str, report: Report) -> Path:
+        """The data folder of train, valid and test; ``documents`` as in `TextConfig`.
+
+        Raises:
+            UserError: as `prepare_text`.
+        """
+        train, valid, test = files
+        config = TextConfig(
+            train=(train,),
+            valid=valid,
+            test=test,
+            out=self.out,
+            documents=documents,
+            **shared(self, TextOptions),
+        )
+        return prepare_text(config, report, {"corpus": name})
+
+
+def shared(corpus: Any, options: type[Any]) -> dict[str, Any]:
+    """The values of a corpus for the fields of ``options``."""
+    return {each.name: getattr(corpus, each.name) for each in fields(options)}
 
 
 def count_warnings(data: Path) -> list[str]:
@@ -142,16 +160,17 @@ def run_script(
     sys.exit(exit_status(name, lambda: run(parser.parse_args())))
 
 
-def run_corpus(kind: type[Any], description: str | None) -> None:
-    """The script of a corpus: a dataclass of options with ``script``, ``out`` and ``prepare``."""
+def run_corpus(
+    script: str, options: type[Any], prepare: Callable[[Any, Report], Path], description: str | None
+) -> None:
+    """The command of ``script``: ``prepare`` with what the command line says of ``options``."""
 
     def run(args: argparse.Namespace) -> None:
-        corpus = from_options(kind, args)
         with shown_progress() as report:
-            corpus.prepare(report)
-        for warning in count_warnings(corpus.out):
-            print(f"{kind.script}: warning: {warning}", file=sys.stderr)
-        print(corpus.out)
+            data = prepare(from_options(options, args), report)
+        for warning in count_warnings(data):
+            print(f"{script}: warning: {warning}", file=sys.stderr)
+        print(data)
 
-    add_arguments = partial(add_options, options=kind, last=PairOptions)
-    run_script(kind.script, description, add_arguments, run)
+    add_arguments = partial(add_options, options=options, last=PairOptions)
+    run_script(script, description, add_arguments, run)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import option
-from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
@@ -33,8 +32,6 @@ FILES = tuple(
 class Multi30k(Downloads, Corpus):
     """The text of ``files``, or of the same names in ``folder``; no pair is dropped for lengths."""
 
-    script = "multi30k_en_de.sh"
-
     out: Path = default_out("runs/multi30k-data")
     vocab_size: int = vocabulary(10000)
     folder: Path | None = option(
@@ -47,17 +44,13 @@ class Multi30k(Downloads, Corpus):
     files: tuple[RemoteFile, ...] = FILES
 
     def prepare(self, report: Report = silent) -> Path:
-        """As `Corpus.prepare`."""
+        """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
         if self.folder is None:
             paths = self.obtained(self.files, self.out, report)
         else:
             prefixes = [self.folder / name for name in NAMES.values()]
             paths = [side_path(prefix, lang) for prefix in prefixes for lang in self.langs]
-        source = {
-            "corpus": "multi30k",
-            "archives": {path.name: sha256(path) for path in paths},
-            "known_lines": _LINES,
-        }
+        source = {"corpus": "multi30k", "known_lines": _LINES}
         sides = zip(paths[::2], paths[1::2], strict=True)
         files: Inputs = {split: [pair] for split, pair in zip(NAMES, sides, strict=True)}
         recipe = {"max_ratio": None, "punctuation": True, "lowercase": self.lowercase}
@@ -65,4 +58,4 @@ class Multi30k(Downloads, Corpus):
 
 
 if __name__ == "__main__":
-    run_corpus(Multi30k, __doc__)
+    run_corpus("multi30k_en_de.sh", Multi30k, Multi30k.prepare, __doc__)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.corpora.known import default_out, run_corpus
@@ -19,8 +18,6 @@ _LINES = {"train": 29_000, "valid": 1014, "test": 1000}
 class Multi30kBpe:
     """Text that is lower-cased, tokenised and split by BPE; nothing is dropped or changed."""
 
-    script: ClassVar[str] = "multi30k_bpe_en_de.sh"
-
     folder: Path = option(
         None,
         "where {train,valid,test.2016}.{en,de} lie, lower-cased, tokenised and split by BPE (plain "
@@ -31,11 +28,7 @@ class Multi30kBpe:
     out: Path = default_out("runs/multi30k-bpe-data")
 
     def prepare(self, report: Report = silent) -> Path:
-        """Make the data folder, or what of it is missing, and return its path.
-
-        Raises:
-            UserError: as `prepare_segmented`.
-        """
+        """Make the data folder, or what is missing; raises UserError as `prepare_segmented`."""
         codes = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
         return prepare_segmented(
             {split: self.folder / name for split, name in NAMES.items()},
@@ -49,4 +42,4 @@ class Multi30kBpe:
 
 
 if __name__ == "__main__":
-    run_corpus(Multi30kBpe, __doc__)
+    run_corpus("multi30k_bpe_en_de.sh", Multi30kBpe, Multi30kBpe.prepare, __doc__)

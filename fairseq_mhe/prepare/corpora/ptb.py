@@ -1,30 +1,30 @@
-"""Penn Treebank's text (Mikolov et al. 2011) from a folder, as a folder to train on."""
+"""Penn Treebank's text (Mikolov et al. 2011) from a folder, as a folder to train on.
+
+It is not downloaded, since its licence is not free.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import option
-from fairseq_mhe.prepare.corpora.known import default_out, run_corpus
-from fairseq_mhe.prepare.corpora.published_text import PublishedText
+from fairseq_mhe.prepare.config import SPLITS
+from fairseq_mhe.prepare.corpora.known import TextCorpus, default_out, run_corpus
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import FILES
 
 
 @dataclass(frozen=True, kw_only=True)
-class PennTreebank(PublishedText):
-    """One document a split. It is not downloaded, since its licence is not free."""
-
-    script = "ptb.sh"
-    names = ("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt")
-    documents = FILES
+class PennTreebank(TextCorpus):
+    """One document a split."""
 
     folder: Path = option(None, "where ptb.{train,valid,test}.txt are", type=Path, required=True)
     out: Path = default_out("runs/ptb-data")
 
     def prepare(self, report: Report = silent) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `prepare_text`."""
-        return self.make(self.folder, report)
+        files = [self.folder / f"ptb.{split}.txt" for split in SPLITS]
+        return self.make("ptb", files, FILES, report)
 
 
 if __name__ == "__main__":
-    run_corpus(PennTreebank, __doc__)
+    run_corpus("ptb.sh", PennTreebank, PennTreebank.prepare, __doc__)

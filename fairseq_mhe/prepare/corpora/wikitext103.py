@@ -5,9 +5,8 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.config import ORIGINAL
-from fairseq_mhe.prepare.corpora.known import Downloads, default_out, run_corpus
-from fairseq_mhe.prepare.corpora.published_text import PublishedText
+from fairseq_mhe.prepare.config import ORIGINAL, SPLITS
+from fairseq_mhe.prepare.corpora.known import Downloads, TextCorpus, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import TITLES
@@ -19,16 +18,12 @@ ARCHIVE = RemoteFile(
     190_229_076,
     "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590",
 )
-_INSIDE = "wikitext-103"
+_MEMBERS = [f"wikitext-103/wiki.{split}.tokens" for split in SPLITS]
 
 
 @dataclass(frozen=True, kw_only=True)
-class WikiText103(Downloads, PublishedText):
+class WikiText103(Downloads, TextCorpus):
     """Articles are documents. The text of the archive ``file``, or of ``folder``."""
-
-    script = "wikitext103.sh"
-    names = ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens")
-    documents = TITLES
 
     folder: Path | None = option(
         None, "where wiki.{train,valid,test}.tokens are; nothing is downloaded", type=Path
@@ -37,20 +32,18 @@ class WikiText103(Downloads, PublishedText):
     file: RemoteFile = ARCHIVE
 
     def prepare(self, report: Report = silent) -> Path:
-        """Make the data folder, or what of it is missing.
+        """Make the data folder, or what of it is missing; raises UserError as `prepare_text`."""
+        if self.folder is None:
+            self.unpacked("wikitext103", [self.file], self.out, _unpack, report)
+            files = [self.out / ORIGINAL / name for name in _MEMBERS]
+        else:
+            files = [self.folder / Path(name).name for name in _MEMBERS]
+        return self.make("wikitext103", files, TITLES, report)
 
-        Raises:
-            UserError: as `prepare_text`, or the archive cannot be had or is another one.
-        """
-        folder = self.folder
-        if folder is None:
-            self.unpacked("wikitext103", [self.file], self.out, self._unpack, report)
-            folder = self.out / ORIGINAL / _INSIDE
-        return self.make(folder, report)
 
-    def _unpack(self, archives: list[Path], work: Path) -> None:
-        extract(archives[0], [f"{_INSIDE}/{name}" for name in self.names], work)
+def _unpack(archives: list[Path], work: Path) -> None:
+    extract(archives[0], _MEMBERS, work)
 
 
 if __name__ == "__main__":
-    run_corpus(WikiText103, __doc__)
+    run_corpus("wikitext103.sh", WikiText103, WikiText103.prepare, __doc__)

@@ -1,6 +1,6 @@
 """WMT14 English-German: Europarl, Common Crawl, News Commentary, newstest2013 and newstest2014."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http.client import HTTPException
@@ -21,11 +21,10 @@ from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import count_lines, side_path
 
 
-@dataclass(frozen=True)
-class Part:
+@dataclass(frozen=True, kw_only=True)
+class Part(RemoteFile):
     """An archive, its two members PREFIX.en and PREFIX.de, and how many lines they should have."""
 
-    file: RemoteFile
     prefix: str
     lines: int
 
@@ -33,40 +32,32 @@ class Part:
 # Sizes and SHA-256 as in TensorFlow Datasets' lists of checksums.
 PARTS = {
     "europarl-v7": Part(
-        RemoteFile(
-            "http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
-            657632379,
-            "0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
-        ),
-        "training/europarl-v7.de-en",
-        1_920_209,
+        url="http://www.statmt.org/wmt13/training-parallel-europarl-v7.tgz",
+        size=657632379,
+        sha256="0224c7c710c8a063dfd893b0cc0830202d61f4c75c17eb8e31836103d27d96e7",
+        prefix="training/europarl-v7.de-en",
+        lines=1_920_209,
     ),
     "commoncrawl": Part(
-        RemoteFile(
-            "http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
-            918311367,
-            "c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
-        ),
-        "commoncrawl.de-en",
-        2_399_123,
+        url="http://www.statmt.org/wmt13/training-parallel-commoncrawl.tgz",
+        size=918311367,
+        sha256="c7a74e2ea01ac6c920123108627e35278d4ccb5701e15428ffa34de86fa3a9e5",
+        prefix="commoncrawl.de-en",
+        lines=2_399_123,
     ),
     "news-commentary-v9": Part(
-        RemoteFile(
-            "http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
-            80418416,
-            "cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
-        ),
-        "training/news-commentary-v9.de-en",
-        201_288,
+        url="http://www.statmt.org/wmt14/training-parallel-nc-v9.tgz",
+        size=80418416,
+        sha256="cb8953f292298e6877ae433c98912b927cb0766b303f4540512ddd286c748485",
+        prefix="training/news-commentary-v9.de-en",
+        lines=201_288,
     ),
     "news-commentary-v12": Part(
-        RemoteFile(
-            "http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz",
-            168591139,
-            "2b45f30ef1d550d302fd17dd3a5cbe19134ccc4c2cf50c2dae534aee600101a2",
-        ),
-        "training/news-commentary-v12.de-en",
-        270_769,
+        url="http://data.statmt.org/wmt17/translation-task/training-parallel-nc-v12.tgz",
+        size=168591139,
+        sha256="2b45f30ef1d550d302fd17dd3a5cbe19134ccc4c2cf50c2dae534aee600101a2",
+        prefix="training/news-commentary-v12.de-en",
+        lines=270_769,
     ),
 }
 #: The test set of each split, by its own name and by sacreBLEU's; and its lines.
@@ -78,8 +69,6 @@ _EXPANSION = 1.2  # bytes of both sides for each byte of an archive, with some t
 @dataclass(frozen=True, kw_only=True)
 class Wmt14(Downloads, Corpus):
     """Three of ``parts`` for training, and the two test sets."""
-
-    script = "wmt14_en_de.sh"
 
     out: Path = default_out("runs/wmt14-data")
     vocab_size: int = vocabulary(32000)
@@ -98,45 +87,41 @@ class Wmt14(Downloads, Corpus):
     parts: Mapping[str, Part] = field(default_factory=lambda: PARTS)
 
     def prepare(self, report: Report = silent) -> Path:
-        """As `Corpus.prepare`."""
+        """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
         names = ("europarl-v7", "commoncrawl", f"news-commentary-{self.news_commentary}")
-        parts = {name: self.parts[name] for name in names}
-        archives = [part.file for part in parts.values()]
-        room = _EXPANSION * sum(file.size or 0 for file in archives)
+        parts = [self.parts[name] for name in names]
+        room = _EXPANSION * sum(part.size or 0 for part in parts)
         unpack = partial(_unpack, parts, self.cores)
-        lines = self.unpacked("wmt14", archives, self.out, unpack, report, room)
+        counts = self.unpacked("wmt14", parts, self.out, unpack, report, room)
         source = {
             "corpus": "wmt14",
-            "archives": {file.name: file.sha256 for file in archives},
-            "lines": lines,
-            "known_lines": {name: part.lines for name, part in parts.items()} | _NEWSTEST_LINES,
+            "lines": {name: counts[part.name] for name, part in zip(names, parts, strict=True)},
+            "known_lines": {name: self.parts[name].lines for name in names} | _NEWSTEST_LINES,
         }
-        prefixes = [self.out / ORIGINAL / part.prefix for part in parts.values()]
         files: Inputs = {
-            "train": [tuple(side_path(prefix, lang) for lang in self.langs) for prefix in prefixes]
+            "train": [self._sides(self.out / ORIGINAL / part.prefix) for part in parts]
         }
         for split, (name, test_set) in _NEWSTEST.items():
-            if self.newstest is None:
-                files[split] = [from_sacrebleu(test_set)]
-            else:
-                prefix = self.newstest / name
-                files[split] = [tuple(side_path(prefix, lang) for lang in self.langs)]
+            folder = self.newstest
+            files[split] = [self._sides(folder / name) if folder else from_sacrebleu(test_set)]
         return self.make(files, report, source, punctuation=True)
 
+    def _sides(self, prefix: Path) -> tuple[Path, ...]:
+        return tuple(side_path(prefix, lang) for lang in self.langs)
 
-def _unpack(parts: Mapping[str, Part], workers: int, archives: list[Path], work: Path) -> Counts:
+
+def _unpack(parts: Sequence[Part], workers: int, archives: list[Path], work: Path) -> Counts:
     """Unpack both sides of each part, and count their lines."""
     unpack = partial(_unpack_one, work=work)
-    prefixes = [part.prefix for part in parts.values()]
-    counts = ordered_map(unpack, list(zip(archives, prefixes, strict=True)), workers)
-    return dict(zip(parts, counts, strict=True))
+    counts = ordered_map(unpack, list(zip(parts, archives, strict=True)), workers)
+    return {part.name: count for part, count in zip(parts, counts, strict=True)}
 
 
-def _unpack_one(item: tuple[Path, str], work: Path) -> int:
-    archive, prefix = item
-    names = [f"{prefix}.{lang}" for lang in Wmt14.langs]
-    extract(archive, names, work)
-    return count_lines(work / names[0])
+def _unpack_one(item: tuple[Part, Path], work: Path) -> int:
+    part, archive = item
+    sides = [f"{part.prefix}.{lang}" for lang in Wmt14.langs]
+    extract(archive, sides, work)
+    return count_lines(work / sides[0])
 
 
 def from_sacrebleu(test_set: str) -> tuple[Path, ...]:
@@ -158,4 +143,4 @@ def from_sacrebleu(test_set: str) -> tuple[Path, ...]:
 
 
 if __name__ == "__main__":
-    run_corpus(Wmt14, __doc__)
+    run_corpus("wmt14_en_de.sh", Wmt14, Wmt14.prepare, __doc__)

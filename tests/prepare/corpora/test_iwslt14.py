@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import iwslt14
 from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
@@ -50,7 +51,8 @@ def test_every_23rd_pair_is_valid_and_all_is_in_small_letters(
     assert [en for en, _ in small[:SENTENCES] if en in together] == together
     tokens = (data / "tokenised" / "train.en").read_text(encoding="utf-8")
     assert tokens == tokens.lower()
-    assert len(manifest["source"]["archives"]["de-en.tgz"]) == 64
+    downloaded = read_manifest(data / "original")["steps"]["extract"]["counts"]
+    assert downloaded == {"sha256": sha256(tmp_path / "de-en.tgz")}
     assert count_warnings(data)[0] == f"train has {sizes[1]} lines, known are 160,239"
 
 
