@@ -2,10 +2,9 @@
 
 Whatever its format, a bundle has
 
-- ``bundle.json``: the version of this layout (``bundle``), the ``format`` (of `ENGINES`, or
-  "huggingface"), what is done to ``text`` (`TextProcessing.settings`), the languages' codes for
-  ``moses``, the ``decoding``, ``positions`` (the most tokens of a source and a target), and
-  ``facts`` about the model;
+- ``bundle.json``: the ``format`` (of `export.FORMATS`), what is done to ``text``
+  (`TextProcessing.settings`), the languages' codes for ``moses``, the ``decoding``, ``positions``,
+  and ``facts`` about the model;
 - the subword model, by its name of `MODEL_NAMES`;
 - ``README.md``, the model card, and ``example.py``, a program that translates a line;
 - ``SHA256SUMS`` of all other files, for ``sha256sum -c``;
@@ -22,7 +21,6 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.prepare.text_processing import TextProcessing, processing_of
 from fairseq_mhe.runs.decoding import Decoding
 
-VERSION = 1
 CONFIG = "bundle.json"
 
 
@@ -30,9 +28,8 @@ CONFIG = "bundle.json"
 class Bundle:
     """What bundle.json says.
 
-    ``format``: who reads the weights; ``text``: what is done to text; ``decoding``: how the model
-    was decoded when it was scored; ``positions``: the most tokens of a source and of a target,
-    their ends included; ``facts``: about the model, for its card.
+    ``decoding``: how the model was decoded when it was scored; ``positions``: the most tokens of a
+    source and of a target, their ends included; ``facts``: about the model, for its card.
     """
 
     folder: Path
@@ -52,22 +49,15 @@ def open_bundle(folder: Path) -> Bundle:
     """Read a bundle.
 
     Raises:
-        UserError: it is no bundle, of another layout, or damaged.
+        UserError: bundle.json is missing or damaged.
     """
     if not is_bundle(folder):
         raise UserError(f"{folder} is no bundle: it has no {CONFIG}; make one with export")
     config = read_json(folder / CONFIG)
     try:
-        if config["bundle"] != VERSION:
-            raise UserError(
-                f"{folder} is a bundle of another version of fairseq-mhe: export the model again"
-            )
         text = processing_of(config["text"], folder)
         decoding = Decoding(**config["decoding"])
         source, target = config["positions"]
         return Bundle(folder, config["format"], text, decoding, (source, target), config["facts"])
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{folder / CONFIG} is damaged ({error!r}): get the bundle again, or export the model "
-            "again"
-        ) from None
+        raise UserError(f"{folder / CONFIG} is damaged ({error!r}): get the bundle again") from None

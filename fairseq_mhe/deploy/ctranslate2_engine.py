@@ -4,23 +4,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import UserError, one_line
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores, exact_int8, require
-from fairseq_mhe.deploy.bundle import Bundle
-from fairseq_mhe.deploy.engine import (
-    CTRANSLATE2,
-    FAIRSEQ,
-    FLOAT32,
-    INT8,
-    Engine,
-    Hypothesis,
-    Loaded,
-)
+from fairseq_mhe.deploy.engine import CTRANSLATE2, FLOAT32, INT8, Hypothesis
 from fairseq_mhe.runs.decoding import Decoding
 
 
-class CTranslate2Engine(Engine):
+class CTranslate2Engine:
     """On a GPU where CTranslate2 sees one."""
 
     name = CTRANSLATE2
@@ -48,8 +39,8 @@ class CTranslate2Engine(Engine):
         require("ctranslate2")
         import ctranslate2
 
-        self.on_gpu = not cpu and ctranslate2.get_cuda_device_count() > 0
-        if precision == INT8 and not self.on_gpu and not exact_int8():
+        on_gpu = not cpu and ctranslate2.get_cuda_device_count() > 0
+        if precision == INT8 and not on_gpu and not exact_int8():
             say(
                 "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave "
                 "--int8 out, or choose --engine fairseq"
@@ -58,21 +49,20 @@ class CTranslate2Engine(Engine):
         try:
             self.translator = ctranslate2.Translator(
                 str(folder),
-                device="cuda" if self.on_gpu else "cpu",
+                device="cuda" if on_gpu else "cpu",
                 compute_type=INT8 if precision == INT8 else "default",
                 intra_threads=threads or (0 if by_environment else cores()),
             )
-            if self.on_gpu:  # only a translation opens CUDA's libraries, which may be missing
+            if on_gpu:  # only a translation opens CUDA's libraries, which may be missing
                 self.translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise UserError(f"CTranslate2 cannot load {folder}: {reason}") from None
+            raise UserError(f"CTranslate2 cannot load {folder}: {one_line(error)}") from None
         self._longest = longest
 
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
     ) -> list[list[Hypothesis]]:
-        """As `Engine.translate`."""
+        """As every engine (see `engine`)."""
         # fairseq's limit of a batch, by its longest source; neither end is counted.
         source = max(map(len, sentences)) + 1
         limit = min(int(decoding.max_len_a * source + decoding.max_len_b), self._longest - 1)
@@ -85,25 +75,8 @@ class CTranslate2Engine(Engine):
             max_decoding_length=max(1, limit),
             return_scores=True,
         )
-        return [
-            [
-                Hypothesis(" ".join(subwords), score)
-                for subwords, score in zip(result.hypotheses, result.scores, strict=True)
-            ]
-            for result in results
-        ]
-
-
-def load(bundle: Bundle, engine: str, precision: str, cpu: bool, threads: int | None) -> Loaded:
-    """The model of a bundle that is not for fairseq.
-
-    Raises:
-        UserError: the bundle is for transformers, or ``engine`` is fairseq.
-    """
-    if bundle.format != CTRANSLATE2 or engine == FAIRSEQ:
-        raise UserError(
-            f"{bundle.folder} is a bundle for {bundle.format}, which --engine {engine} does not "
-            "read: run its example.py, or export the model with --format fairseq"
-        )
-    model = CTranslate2Engine(bundle.folder, bundle.positions[1], precision, cpu, threads)
-    return Loaded(bundle.text, model, bundle.decoding, bundle.positions)
+        translations = []
+        for result in results:
+            texts = map(" ".join, result.hypotheses)
+            translations.append(list(zip(texts, result.scores, strict=True)))
+        return translations

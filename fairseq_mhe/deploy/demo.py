@@ -3,13 +3,11 @@
 import argparse
 import os
 import sys
-import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from tempfile import NamedTemporaryFile
 
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from matplotlib.image import imread
 
 from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
@@ -25,35 +23,29 @@ from fairseq_mhe.report.attention_map import attention_map, draw, encode
 EXAMPLE = "Failed to connect."
 
 
-class DemoModel:
-    """A bundle for fairseq in memory, on the CPU."""
+def load(folder: str) -> tuple[Trained, Translator]:
+    """The model of a bundle for fairseq, on the CPU; the first translation takes longer."""
+    trained = read_bundle(open_bundle(Path(folder)))
+    translator = Translator(trained, FairseqEngine(trained, cpu=True))
+    translator.translate([EXAMPLE])
+    return trained, translator
 
-    def __init__(self, folder: str) -> None:
-        bundle = open_bundle(Path(folder))
-        self.trained: Trained = read_bundle(bundle)
-        self.translator = Translator(self.trained.loaded(FairseqEngine(self.trained, cpu=True)))
-        self.name = f"{bundle.facts['row']}, {self.trained.source.attention_words}"
-        self.show(EXAMPLE)  # the first translation takes longer
 
-    def show(self, sentence: str) -> tuple[str, str, Any]:
-        """The translation, its time and cache in words, and a picture of the cross-attention."""
-        trained, (longest_source, longest_target) = self.trained, self.trained.positions
-        task = TranslationTask(TranslationConfig(), *trained.dictionaries)
-        source = encode(sentence, 0, trained.text, task.source_dictionary, longest_source)  # (1, S)
-        begin = time.perf_counter()
-        (line,) = self.translator.translate([sentence])
-        milliseconds = 1000 * (time.perf_counter() - begin)
-        target = encode(line, 1, trained.text, task.target_dictionary, longest_target)  # (1, T)
-        model: Any = trained.source.model
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "map.png"
-            draw(attention_map(model, task, "cross", source, target), self.name, path)
-            picture = imread(path)
-        cache = cache_bytes(model).per_sentence(
-            source.size(1), target.size(1), beam=trained.decoding.beam
-        )
-        facts = f"{milliseconds:,.0f} ms on the CPU; key/value cache at the end: {cache:,} bytes"
-        return line, facts, picture
+def show(trained: Trained, translator: Translator, sentence: str) -> tuple[str, str, bytes]:
+    """The translation, its time and cache in words, and a picture of the cross-attention."""
+    task, model = TranslationTask(TranslationConfig(), *trained.dictionaries), trained.source.model
+    begin = time.perf_counter()
+    (line,) = translator.translate([sentence])
+    milliseconds = 1000 * (time.perf_counter() - begin)
+    longest = trained.positions
+    source = encode(sentence, 0, trained.text, task.source_dictionary, longest[0])  # (1, S)
+    target = encode(line, 1, trained.text, task.target_dictionary, longest[1])  # (1, T)
+    cache = cache_bytes(model).per_sentence(source.size(1), target.size(1), trained.decoding.beam)
+    with NamedTemporaryFile(suffix=".png") as file:
+        weights = attention_map(model, task, "cross", source, target)  # type: ignore[arg-type]
+        draw(weights, trained.source.attention_words, Path(file.name))
+        picture = Path(file.name).read_bytes()
+    return line, f"{milliseconds:,.0f} ms on the CPU; key/value cache: {cache:,} bytes", picture
 
 
 def page(folders: list[str]) -> None:
@@ -61,20 +53,15 @@ def page(folders: list[str]) -> None:
     import streamlit as st
 
     st.set_page_config(page_title="fairseq-mhe", layout="wide")
-    load = st.cache_resource(show_spinner="Loading ...")(DemoModel)
     sentence = st.text_input("A sentence", EXAMPLE)
     for column, folder in zip(st.columns(len(folders)), folders, strict=True):
-        with column:
-            model = load(folder)
-            st.subheader(model.name)
-            try:
-                translation, facts, picture = model.show(sentence)
-            except UserError as error:
-                st.error(str(error))
-                continue
-            st.text(translation)
-            st.caption(facts)
-            st.image(picture)
+        trained, translator = st.cache_resource(load)(folder)
+        column.subheader(trained.source.attention_words)
+        if sentence.strip():
+            translation, facts, picture = show(trained, translator, sentence)
+            column.text(translation)
+            column.caption(facts)
+            column.image(picture)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,19 +77,11 @@ def run(args: argparse.Namespace) -> None:
     """Become the server of the page, on this machine only, until Ctrl-C."""
     require("streamlit")
     for path in args.bundles:
-        bundle = open_bundle(path)
-        if bundle.format != FAIRSEQ:
-            raise UserError(f"{path} is a bundle for {bundle.format}: export one for fairseq")
-    options = {
-        "server.address": "127.0.0.1",
-        "server.port": args.port,
-        "server.headless": str(not args.open).lower(),
-        "server.fileWatcherType": "none",
-        "client.toolbarMode": "minimal",
-        "browser.gatherUsageStats": "false",
-    }
-    words = [f"--{name}={value}" for name, value in options.items()]
-    line = [sys.executable, "-m", "streamlit", "run", __file__, *words, "--", *args.bundles]
+        if open_bundle(path).format != FAIRSEQ:
+            raise UserError(f"{path} is no bundle for fairseq: export one with --format fairseq")
+    options = ["--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]
+    options += [f"--server.port={args.port}", f"--server.headless={not args.open}".lower()]
+    line = [sys.executable, "-m", "streamlit", "run", __file__, *options, "--", *args.bundles]
     os.execv(sys.executable, [str(word) for word in line])  # noqa: S606 - Ctrl-C ends the server
 
 

@@ -1,57 +1,19 @@
-"""What an engine does: sentences in subwords to hypotheses in subwords, a batch at a time."""
+"""What both engines share: their names, and how sentences become batches.
 
-from abc import ABC, abstractmethod
+An engine is a loaded model, with a ``name`` of `ENGINES`. Its method ``translate(sentences,
+decoding, nbest)`` takes the subwords of each sentence of one batch, without the end of the
+sentence. It returns a list of `Hypothesis` for each, best first.
+"""
+
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from fairseq_mhe.prepare.text_processing import TextProcessing
-from fairseq_mhe.runs.decoding import Decoding
 
 AUTO, FAIRSEQ, CTRANSLATE2 = ENGINES = ("auto", "fairseq", "ctranslate2")
 #: Products of large weights on a CPU; `fairseq_mhe.models.packed` says what ``auto`` is.
 PRECISIONS = (FLOAT32, BF16, _) = ("float32", "bf16", "auto")
 #: What ``int8`` asks for in their place.
 INT8 = "int8"
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A translation in subwords with spaces between.
-
-    ``score``: its log probability (natural), its end included, divided by its number of tokens to
-    the power of the length penalty.
-    """
-
-    subwords: str
-    score: float
-
-
-class Engine(ABC):
-    """A loaded model; ``name`` is one of `ENGINES`."""
-
-    name: str
-
-    @abstractmethod
-    def translate(
-        self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
-    ) -> list[list[Hypothesis]]:
-        """The ``nbest`` best hypotheses of each sentence of one batch, best first.
-
-        ``sentences``: the subwords of each, one or more, without the end of the sentence.
-        """
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """A model ready to translate.
-
-    ``positions``: the most tokens of a source and of a target, their ends included.
-    """
-
-    text: TextProcessing
-    engine: Engine
-    decoding: Decoding
-    positions: tuple[int, int]
+#: Subwords with spaces between, and the score that `translator.Translation` explains.
+Hypothesis = tuple[str, float]
 
 
 def batches(sentences: Sequence[Sequence[str]], max_tokens: int) -> Iterator[list[int]]:

@@ -1,5 +1,6 @@
 """Translation of models for fairseq: by fairseq's beam search, or converted for CTranslate2."""
 
+import contextlib
 import importlib.util
 import tempfile
 from collections.abc import Sequence
@@ -17,22 +18,12 @@ from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
-from fairseq_mhe.deploy.engine import (
-    AUTO,
-    BF16,
-    CTRANSLATE2,
-    FAIRSEQ,
-    FLOAT32,
-    INT8,
-    Engine,
-    Hypothesis,
-    Loaded,
-)
+from fairseq_mhe.deploy.engine import AUTO, BF16, CTRANSLATE2, FAIRSEQ, FLOAT32, INT8, Hypothesis
 from fairseq_mhe.deploy.trained import Trained, open_trained, read_bundle
 from fairseq_mhe.runs.decoding import Decoding
 
 
-class FairseqEngine(Engine):
+class FairseqEngine:
     """As fairseq-generate translates, on a GPU where torch sees one."""
 
     name = FAIRSEQ
@@ -58,61 +49,48 @@ class FairseqEngine(Engine):
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
     ) -> list[list[Hypothesis]]:
-        """As `Engine.translate`."""
-        task = self._task
+        """As every engine (see `engine`)."""
+        task, words = self._task, self._task.source_dictionary
         settings = GenerationConfig(
             beam=decoding.beam,
-            nbest=nbest,
             lenpen=decoding.lenpen,
             max_len_a=decoding.max_len_a,
             max_len_b=decoding.max_len_b,
         )
-        tokens = [self._numbers(sentence) for sentence in sentences]
+        tokens = [torch.tensor([*map(words.index, each), words.eos()]) for each in sentences]
         dataset = task.build_dataset_for_inference(tokens, [len(each) for each in tokens])
         batch = dataset.collater([dataset[index] for index in range(len(tokens))])
         if self._cuda:
             batch = utils.move_to_cuda(batch)
         generator = task.build_generator([self._model], settings)
         results = task.inference_step(generator, [self._model], batch)
-        found = dict(zip(batch["id"].tolist(), results, strict=True))
-        return [
-            [self._hypothesis(each) for each in found[index][:nbest]]
-            for index in range(len(tokens))
-        ]
-
-    def _numbers(self, sentence: Sequence[str]) -> torch.Tensor:
-        """(S,): the numbers of the subwords and of the end."""
-        words = self._task.source_dictionary
-        return torch.tensor([*map(words.index, sentence), words.eos()])
-
-    def _hypothesis(self, found: dict[str, Any]) -> Hypothesis:
-        text = self._task.target_dictionary.string(found["tokens"].int().cpu())
-        return Hypothesis(text, float(found["score"]))
+        translations: list[list[Hypothesis]] = [[] for _ in sentences]
+        for index, hypotheses in zip(batch["id"].tolist(), results, strict=True):
+            for best in hypotheses[:nbest]:
+                text = task.target_dictionary.string(best["tokens"].int().cpu())
+                translations[index].append((text, float(best["score"])))
+        return translations
 
 
 def load(
-    path: Path,
-    bundle: Bundle | None,
+    model: Path | Bundle,
     data: Path | None,
     engine: str,
     precision: str,
     cpu: bool,
     threads: int | None,
-) -> Loaded:
-    """The model of a bundle for fairseq, a run folder or a checkpoint; as `Translator.load`."""
-    trained = read_bundle(bundle) if bundle else open_trained(path, data)
-    loaded: Engine | None = None
+) -> tuple[Trained, FairseqEngine | CTranslate2Engine]:
+    """A bundle for fairseq, a run folder or a checkpoint with its engine; as `Translator.load`."""
+    trained = read_bundle(model) if isinstance(model, Bundle) else open_trained(model, data)
     if engine == CTRANSLATE2:
-        loaded = converted(trained, precision, cpu, threads)
-    elif engine == AUTO and _is_for_ctranslate2(precision, cpu):
-        try:
-            loaded = converted(trained, precision, cpu, threads)
-        except UserError:
-            loaded = None  # it has no form for this model
-    return trained.loaded(loaded or FairseqEngine(trained, precision, cpu))
+        return trained, converted(trained, precision, cpu, threads)
+    if engine == AUTO and _suits_ctranslate2(precision, cpu):
+        with contextlib.suppress(UserError):  # CTranslate2 has no form for this model
+            return trained, converted(trained, precision, cpu, threads)
+    return trained, FairseqEngine(trained, precision, cpu)
 
 
-def _is_for_ctranslate2(precision: str, cpu: bool) -> bool:
+def _suits_ctranslate2(precision: str, cpu: bool) -> bool:
     """Whether CTranslate2 is there for the device, and was measured to be the faster engine."""
     if precision == BF16 or importlib.util.find_spec("ctranslate2") is None:
         return False

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.deploy.formats import saving_weights
 from fairseq_mhe.deploy.tokenizer_json import TOKENIZER, make_tokenizer
 from fairseq_mhe.deploy.trained import WEIGHTS, Trained
 
@@ -32,15 +31,18 @@ _CLASSES = {
     False: ("MarianMTModel", "marian"),
     True: ("PegasusForConditionalGeneration", "pegasus"),
 }
-#: Options under which fairseq's model is another than these classes -> the value that they have.
-_PLAIN = {
-    "adaptive_input": False,
-    "adaptive_softmax_cutoff": None,
-    "layernorm_embedding": False,
-    "no_decoder_final_norm": False,
-    "no_cross_attention": False,
+#: fairseq's option -> the values under which its model is one of these classes.
+_HELD = {
+    "share_all_embeddings": (True,),
+    "activation_fn": ("relu", "gelu", "tanh"),
+    "adaptive_input": (False,),
+    "adaptive_softmax_cutoff": (None,),
+    "layernorm_embedding": (False,),
+    "no_decoder_final_norm": (False,),
+    "no_cross_attention": (False,),
 }
-_ACTIVATIONS = ("relu", "gelu", "tanh")
+#: Options that the encoder and the decoder of these classes share.
+_SHARED = ("embed_dim", "normalize_before")
 
 
 def write(trained: Trained, folder: Path) -> None:
@@ -51,19 +53,17 @@ def write(trained: Trained, folder: Path) -> None:
     """
     require("tokenizers")
     _check(trained)
+    folder.mkdir()
     dictionary = trained.dictionaries[0]
-    made = make_tokenizer(trained.text, dictionary)
-    special = ("bos", "pad", "eos")
-    words = {f"{name}_token": getattr(dictionary, f"{name}_word") for name in special}
-    ids: dict[str, Any] = {
-        f"{name}_id": made.tokenizer.token_to_id(word) for name, word in words.items()
-    }
-    weights = _weights(trained, made.rows)
-    with saving_weights(folder / WEIGHTS):
-        save_file(weights, str(folder / WEIGHTS), metadata={"format": "pt"})
-    write_json(folder / "config.json", _config(trained, weights, ids))
+    tokenizer, rows = make_tokenizer(trained.text, dictionary)
+    words = {f"{name}_token": getattr(dictionary, f"{name}_word") for name in ("bos", "pad", "eos")}
+    vocabulary = tokenizer.get_vocab()
+    ids = {f"{name}_id": vocabulary[word] for name, word in words.items()}
+    weights = _weights(trained, rows)
+    (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
+    write_json(folder / "config.json", _config(trained, len(vocabulary), ids))
     write_json(folder / "generation_config.json", _generation(trained, ids))
-    made.tokenizer.save(str(folder / TOKENIZER))
+    tokenizer.save(str(folder / TOKENIZER))
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_input_names": ["input_ids", "attention_mask"],
@@ -76,34 +76,27 @@ def write(trained: Trained, folder: Path) -> None:
 
 def _check(trained: Trained) -> None:
     """Raises UserError where no class of transformers' holds such a model."""
-    options, path = trained.source.options, trained.source.path
-
-    def refuse(reason: str) -> UserError:
-        return UserError(f"no class of transformers' holds {path}: {reason}")
-
-    for name, plain in _PLAIN.items():
-        if options[name] != plain:
-            raise refuse(f"its option {name} is {options[name]!r}, and only {plain!r} is held")
-    for name in ("embed_dim", "normalize_before"):
-        if options[f"encoder_{name}"] != options[f"decoder_{name}"]:
-            raise refuse(f"the {name} of its encoder and of its decoder differ")
-    if options["activation_fn"] not in _ACTIVATIONS:
-        known = ", ".join(_ACTIVATIONS)
-        raise refuse(f"its activation is {options['activation_fn']!r}; held are {known}")
-    source, target = trained.dictionaries
-    if source.symbols != target.symbols or not options["share_all_embeddings"]:
-        raise refuse("source and target do not share one table of words (--share-all-embeddings)")
+    options = trained.source.options
+    held = {**_HELD}
+    for name in _SHARED:
+        held[f"encoder_{name}"] = (options[f"decoder_{name}"],)
+    for name, values in held.items():
+        if options[name] not in values:
+            raise UserError(
+                f"no class of transformers' holds {trained.source.path}: its option {name} is "
+                f"{options[name]!r}, not {' or '.join(map(repr, values))}; export in another format"
+            )
 
 
 def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
-    """All weights by transformers' names; ``rows`` as of `tokenizer_json.Vocabulary`."""
+    """All weights by transformers' names; ``rows`` as of `make_tokenizer`."""
     model: Any = trained.source.model
     parameters = folded_parameters(model)
     unknown = trained.dictionaries[0].unk()
     words = parameters["decoder.embed_tokens.weight"]  # (V, C)
-    taken = torch.tensor([unknown if row is None else row for row in rows])
+    known = torch.tensor([unknown if row is None else row for row in rows])
     never = torch.tensor([_NEVER if row is None else 0.0 for row in rows])
-    weights = {"final_logits_bias": never[None], "model.shared.weight": words[taken]}
+    weights = {"final_logits_bias": never[None], "model.shared.weight": words[known]}
     for name, value in parameters.items():
         if ".layers." in name or ".layer_norm." in name:
             weights[f"model.{name}"] = value
@@ -111,7 +104,7 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
     for side in ("encoder", "decoder"):
         table = _positions(getattr(model, side), longest)
         weights[f"model.{side}.embed_positions.weight"] = table
-    return {name: value.detach().clone().contiguous() for name, value in weights.items()}
+    return {name: value.detach().contiguous() for name, value in weights.items()}
 
 
 def _positions(side: Any, longest: int) -> Tensor:
@@ -125,17 +118,16 @@ def _positions(side: Any, longest: int) -> Tensor:
     return table
 
 
-def _config(trained: Trained, weights: dict[str, Tensor], ids: dict[str, Any]) -> dict[str, Any]:
-    """config.json."""
+def _config(trained: Trained, vocabulary: int, ids: dict[str, int]) -> dict[str, Any]:
+    """config.json; options that one class has are without effect on the other."""
     options = trained.source.options
     name, model_type = _CLASSES[bool(options["decoder_normalize_before"])]
-    vocabulary, width = weights["model.shared.weight"].shape
     config: dict[str, Any] = {
         "architectures": [name],
         "model_type": model_type,
         "dtype": "float32",
         "vocab_size": vocabulary,
-        "d_model": width,
+        "d_model": options["decoder_embed_dim"],
         "activation_function": options["activation_fn"],
         "dropout": options["dropout"],
         "attention_dropout": options["attention_dropout"],
@@ -157,7 +149,7 @@ def _config(trained: Trained, weights: dict[str, Tensor], ids: dict[str, Any]) -
     return config
 
 
-def _generation(trained: Trained, ids: dict[str, Any]) -> dict[str, Any]:
+def _generation(trained: Trained, ids: dict[str, int]) -> dict[str, Any]:
     """generation_config.json: fairseq's beam search, as the model was scored with.
 
     fairseq allows ``max_len_a`` times the source's tokens more, which cannot be said here: where

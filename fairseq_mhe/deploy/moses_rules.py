@@ -9,8 +9,9 @@ and at the end all marks go.
 The text is normalised before (`prepare.clean.normalise`): its only white space is the single space.
 """
 
+import re
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import groupby
 
 from sacremoses import MosesDetokenizer, MosesTokenizer
 from sacremoses.util import CJKChars
@@ -115,10 +116,10 @@ def detokenising(lang: str) -> list[Rule]:
     if lang in _NOT_DETOKENISED:
         raise UserError(f"Moses' rules for writing {lang} cannot be held by a tokenizer.json")
     moses = MosesDetokenizer(lang=lang)
-    cjk = _ranges(_cjk())
+    cjk = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJKChars().ranges)
     letter = _one_of(moses.IsAlpha)
     last = f"(?={_GAP}|$)"
-    opening = _one_of("".join(char for char in moses.IsSc if not _is_cjk(char)), "([{¿¡")
+    opening = _one_of(re.sub(f"[{cjk}]", "", moses.IsSc), "([{¿¡")
     rules = [("^|$", " "), (" @-@ ", "-"), (" +", " "), ("^ | $", "")]
     if lang == "fr":
         rules.append((f" (?=[?!:;\\\\%]{last})", _KEPT))
@@ -184,14 +185,6 @@ def _char_but(characters: str) -> str:
     return _CHAR.replace("]", f"{characters}]")
 
 
-def _is_cjk(char: str) -> bool:
-    return any(first <= ord(char) <= last for first, last in _cjk())
-
-
-def _cjk() -> list[tuple[int, int]]:
-    return list(CJKChars().ranges)
-
-
 def _any_of(words: Iterable[str]) -> str:
     return "|".join(sorted(map(_escaped, words)))
 
@@ -201,26 +194,20 @@ def _escaped(text: str) -> str:
 
 
 def _one_of(*characters: str) -> str:
-    return f"[{_ranges(_runs(''.join(characters)))}]"
+    return f"[{_ranges(''.join(characters))}]"
 
 
 def _none_of(*characters: str) -> str:
-    return f"[^{_ranges(_runs(''.join(characters)))}]"
+    return f"[^{_ranges(''.join(characters))}]"
 
 
-def _runs(characters: str) -> list[tuple[int, int]]:
-    """First and last of each row of neighbouring characters."""
+def _ranges(characters: str) -> str:
+    """The inside of a character class: three or more neighbouring characters are a range."""
     codes = sorted(set(map(ord, characters)))
-    starts = [codes[0], *(b for a, b in pairwise(codes) if b > a + 1)]
-    ends = [*(a for a, b in pairwise(codes) if b > a + 1), codes[-1]]
-    return list(zip(starts, ends, strict=True))
-
-
-def _ranges(runs: Iterable[tuple[int, int]]) -> str:
-    """The inside of a character class."""
     parts = []
-    for first, last in runs:
-        parts.append(_escaped(chr(first)))
-        if last > first:
-            parts.append(("-" if last > first + 1 else "") + _escaped(chr(last)))
+    for _, pairs in groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
+        neighbours = [_escaped(chr(code)) for _, code in pairs]
+        if len(neighbours) > 2:
+            neighbours = [neighbours[0], "-", neighbours[-1]]
+        parts += neighbours
     return "".join(parts)

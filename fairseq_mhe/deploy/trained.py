@@ -12,7 +12,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.convert.material import task_of
 from fairseq_mhe.deploy.bundle import Bundle
-from fairseq_mhe.deploy.engine import Engine, Loaded
 from fairseq_mhe.models.options import MODEL_NAME
 from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
@@ -49,10 +48,6 @@ class Trained:
         source, target = model.max_positions()
         return source, target
 
-    def loaded(self, engine: Engine) -> Loaded:
-        """What a `Translator` needs, with an engine of this model."""
-        return Loaded(self.text, engine, self.decoding, self.positions)
-
 
 def open_trained(path: Path, folder: Path | None = None) -> Trained:
     """The model of a run folder, or of a checkpoint.
@@ -60,22 +55,16 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
     ``folder``: the data folder that it was trained on; a run knows its own.
 
     Raises:
-        UserError: the run is not finished, the checkpoint cannot be read, or the data folder is
-            missing or another one.
+        UserError: the checkpoint cannot be read, or the data folder is missing or another one.
     """
-    run = None
-    checkpoint = path
-    if path.is_dir():
-        run = read_job(path)
-        checkpoint = run.model
-        folder = folder or run.place("data")
-        if not checkpoint.is_file():
-            raise run.unfinished(checkpoint.name)
+    run = read_job(path) if path.is_dir() else None
+    source = open_source(path)
+    if folder is None and run:
+        folder = run.place("data")
     if folder is None:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
-    source = open_source(checkpoint)
     data = open_prepared(folder)
-    if run is not None and data.fingerprint != run.settings["data"]["fingerprint"]:
+    if run and data.fingerprint != run.settings["data"]["fingerprint"]:
         raise UserError(f"{data.folder} is not the data that {path} was trained on: give --data")
     task = task_of(data, source)
     dictionaries = task.source_dictionary, task.target_dictionary
@@ -93,14 +82,13 @@ def read_bundle(bundle: Bundle) -> Trained:
     try:
         with safe_open(path, "pt") as stored:
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            tied = stored.metadata() or {}  # name -> the name under which it is stored
+            weights |= {name: weights[first] for name, first in (stored.metadata() or {}).items()}
         source_words, target_words = (
             Dictionary.load(str(bundle.folder / f"dict.{language}.txt"))
             for language in bundle.text.languages
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{bundle.folder} cannot be read ({error}): get the bundle again") from None
-    weights |= {name: weights[stored] for name, stored in tied.items() if stored in weights}
     options = {**read_json(bundle.folder / OPTIONS), "_name": MODEL_NAME}
     source = source_of(path, {"args": None, "cfg": {"model": options}, "model": weights})
     words = source_words, target_words

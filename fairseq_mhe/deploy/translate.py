@@ -5,9 +5,9 @@ import contextlib
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
@@ -24,15 +24,6 @@ from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
 CHUNK = 4000
 #: Seconds without a new line after which the lines of a pipe that have come are translated.
 _IDLE = 0.1
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of plain text and where it stands."""
-
-    path: Path
-    number: int
-    text: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,9 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int | None:
     """Translate; Ctrl-C ends it with what is translated by then."""
-    paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files]
-    paths = paths or [STANDARD_INPUT]
-    total = _count(paths) if all(map(_can_be_read_twice, paths)) else None
+    paths = [STANDARD_INPUT if str(path) == "-" else path for path in args.files or ["-"]]
+    # Files are read twice: all lines are checked before work begins.
+    are_files = all(path is not STANDARD_INPUT and path.is_file() for path in paths)
+    total = sum(1 for path in paths for _ in read_lines(path)) if are_files else None
     with quiet_fairseq():
         translator = Translator.load(
             args.model,
@@ -89,28 +81,16 @@ def run(args: argparse.Namespace) -> int | None:
             with _output(args.out) as stream:
                 _translate(translator, paths, total, stream, args)
         except KeyboardInterrupt:
-            kept = "later lines are not written" if args.out is None else f"no {args.out} is made"
-            say(f"fairseq-mhe translate: stopped; {kept}")
+            say("fairseq-mhe translate: stopped; later lines are not translated")
             return 130
     return None
-
-
-def _can_be_read_twice(path: Path) -> bool:
-    """Not what comes through a pipe or from a terminal."""
-    return path is not STANDARD_INPUT and not path.is_fifo() and not path.is_char_device()
-
-
-def _count(paths: Iterable[Path]) -> int:
-    """The number of lines; each is checked to be clean text before work begins."""
-    return sum(1 for path in paths for _ in read_lines(path))
 
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[TextIO]:
     """Standard output in UTF-8, or a file that appears when it is whole."""
     if path is None:
-        encoding = sys.stdout.encoding or "utf-8"  # a StringIO has none
-        if encoding.lower() != "utf-8":
+        if sys.stdout.encoding.lower() != "utf-8":
             sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
         yield sys.stdout
         return
@@ -125,36 +105,37 @@ def _translate(
     stream: TextIO,
     args: argparse.Namespace,
 ) -> None:
-    """Translate all lines, and write them a chunk at a time."""
+    """Translate all lines, and write them a chunk at a time; ``total`` as far as it is known."""
     if paths == [STANDARD_INPUT] and sys.stdin.isatty():
         source, target = translator.languages
         say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
-    done = 0
-    chunks = _arriving(_lines(paths)) if total is None else _of_size(_lines(paths), CHUNK)
+    lines = chain.from_iterable(map(read_lines, paths))
+    chunks = _arriving(lines) if total is None else _of_size(lines)
     is_shown = total is not None and total > CHUNK // 10 and not stream.isatty()
+    done = 0
     with Board("lines") if is_shown else contextlib.nullcontext() as board:
         for chunk in chunks:
-
-            def show(share: float, before: int = done, lines: int = len(chunk)) -> None:
-                if board and total:
-                    board.report("translated", before + int(share * lines), total)
-
-            def warn(number: int, chunk: list[Line] = chunk) -> None:
-                line = chunk[number - 1]
-                say(f"{line.path}, line {line.number}: a sentence is too long; it was cut inside")
-
-            found = translator.nbest(
-                [line.text for line in chunk],
+            translations = translator.nbest(
+                chunk,
                 args.nbest or 1,
                 beam=args.beam,
                 batch_tokens=args.batch_tokens,
-                on_progress=show,
-                on_cut=warn,
+                on_progress=partial(_show, board, total, done, len(chunk)),
+                on_cut=partial(_warn_of_cut, done),
             )
-            for number, translations in enumerate(found, done + 1):
-                stream.writelines(_rows(number, translations, args.nbest))
+            for number, best in enumerate(translations, done + 1):
+                stream.writelines(_rows(number, best, args.nbest))
             stream.flush()
             done += len(chunk)
+
+
+def _show(board: Board | None, total: int | None, done: int, lines: int, share: float) -> None:
+    if board and total:
+        board.report("translated", done + int(share * lines), total)
+
+
+def _warn_of_cut(done: int, number: int) -> None:
+    say(f"line {done + number}: a sentence is too long; it was cut inside")
 
 
 def _rows(number: int, translations: list[Translation], nbest: int | None) -> Iterator[str]:
@@ -163,24 +144,18 @@ def _rows(number: int, translations: list[Translation], nbest: int | None) -> It
         yield f"{number}\t{each.score:.4f}\t{each.text}\n" if nbest else f"{each.text}\n"
 
 
-def _lines(paths: Iterable[Path]) -> Iterator[Line]:
-    for path in paths:
-        for number, text in enumerate(read_lines(path), 1):
-            yield Line(path, number, text)
-
-
-def _of_size(lines: Iterator[Line], size: int) -> Iterator[list[Line]]:
-    while chunk := list(islice(lines, size)):
+def _of_size(lines: Iterator[str]) -> Iterator[list[str]]:
+    while chunk := list(islice(lines, CHUNK)):
         yield chunk
 
 
-def _arriving(lines: Iterator[Line]) -> Iterator[list[Line]]:
+def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
     """The lines of a pipe or terminal: those that have come when the next one is late.
 
     Raises:
         UserError: a line is not clean text; the lines before it have been yielded.
     """
-    arrived: queue.Queue[Line | UserError | None] = queue.Queue(CHUNK)
+    arrived: queue.Queue[str | UserError | None] = queue.Queue(CHUNK)
 
     def read() -> None:
         try:
@@ -191,12 +166,12 @@ def _arriving(lines: Iterator[Line]) -> Iterator[list[Line]]:
             arrived.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    last: Line | UserError | None
+    last: str | UserError | None
     while True:
         chunk = []
         with contextlib.suppress(queue.Empty):
             last = arrived.get()
-            while isinstance(last, Line):
+            while isinstance(last, str):
                 chunk.append(last)
                 if len(chunk) == CHUNK:
                     break

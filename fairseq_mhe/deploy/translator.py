@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy import ctranslate2_engine
-from fairseq_mhe.deploy.bundle import is_bundle, open_bundle
+from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
+from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
 from fairseq_mhe.deploy.engine import (
     AUTO,
     BF16,
@@ -24,7 +25,6 @@ from fairseq_mhe.deploy.engine import (
     INT8,
     PRECISIONS,
     Hypothesis,
-    Loaded,
     batches,
 )
 from fairseq_mhe.deploy.long_lines import cut
@@ -32,13 +32,17 @@ from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.languages import has_spaces
 from fairseq_mhe.runs.decoding import Decoding
 
+if TYPE_CHECKING:  # they import fairseq, which a bundle for CTranslate2 does not need
+    from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
+    from fairseq_mhe.deploy.trained import Trained
+
 
 @dataclass(frozen=True)
 class Translation:
     """A translation and its score.
 
-    The score is the mean log probability (natural) of its subwords where the length penalty is 1;
-    of a line that was cut, the sum over its parts.
+    The score is the log probability (natural) of its subwords and end, divided by their number to
+    the power of the length penalty; of a line that was cut, the sum over its parts.
     """
 
     text: str
@@ -61,13 +65,13 @@ class Translator:
         decoding: beam, length penalty and limits: those that the model was scored with.
     """
 
-    def __init__(self, loaded: Loaded) -> None:
+    def __init__(self, model: Bundle | Trained, engine: FairseqEngine | CTranslate2Engine) -> None:
         """Use `load`."""
-        self.languages = loaded.text.languages
-        self.engine = loaded.engine.name
-        self.decoding = loaded.decoding
-        self._text, self._engine = loaded.text, loaded.engine
-        self._longest = loaded.positions[0] - 1  # without the end of the sentence
+        self.languages = model.text.languages
+        self.engine = engine.name
+        self.decoding = model.decoding
+        self._text, self._engine = model.text, engine
+        self._longest = model.positions[0] - 1  # without the end of the sentence
         self._lock = threading.Lock()  # tokenisers, subwords and models keep caches
 
     @classmethod
@@ -101,34 +105,36 @@ class Translator:
                 direction is another one, or a package is not installed.
         """
         path = Path(model)
-        if engine not in ENGINES:
-            raise UserError(f"unknown engine {engine!r}; choose one of: {', '.join(ENGINES)}")
-        if precision not in PRECISIONS:
-            raise UserError(
-                f"unknown precision {precision!r}; choose one of: {', '.join(PRECISIONS)}"
-            )
+        for name, value, known in (
+            ("engine", engine, ENGINES),
+            ("precision", precision, PRECISIONS),
+        ):
+            if value not in known:
+                raise UserError(f"unknown {name} {value!r}; choose one of: {', '.join(known)}")
         if precision == BF16 and engine == CTRANSLATE2:
             raise UserError(
                 "CTranslate2 has no bf16 on a CPU: choose the engine fairseq, or float32"
             )
-        if not path.exists():
-            raise UserError(f"{path} does not exist: give a bundle, a run folder or a checkpoint")
         numbers = INT8 if int8 else precision
         bundle = open_bundle(path) if is_bundle(path) else None
-        if bundle and data is not None:
-            raise UserError(f"{path} is a bundle, which needs no data folder: leave it out")
         if bundle and bundle.format != FAIRSEQ:
-            loaded = ctranslate2_engine.load(bundle, engine, numbers, cpu, threads)
+            if bundle.format != CTRANSLATE2 or engine == FAIRSEQ:
+                raise UserError(
+                    f"{path} is a bundle for {bundle.format}, which --engine {engine} does not "
+                    "read: run its example.py, or export the model with --format fairseq"
+                )
+            options = numbers, cpu, threads
+            translator = cls(bundle, CTranslate2Engine(path, bundle.positions[1], *options))
         else:
             fairseq_mhe.register()
             from fairseq_mhe.deploy.fairseq_engine import load
 
             folder = None if data is None else Path(data)
-            loaded = load(path, bundle, folder, engine, numbers, cpu, threads)
-        languages = "-".join(loaded.text.languages)
+            translator = cls(*load(bundle or path, folder, engine, numbers, cpu, threads))
+        languages = "-".join(translator.languages)
         if direction not in (None, languages):
             raise UserError(f"{path} translates {languages}, not {direction}: give another model")
-        return cls(loaded)
+        return translator
 
     def translate(
         self, lines: Iterable[str], *, beam: int | None = None, batch_tokens: int | None = None
@@ -143,10 +149,9 @@ class Translator:
 
         Raises:
             TypeError: ``lines`` is one string, or has something else than strings.
-            UserError: ``beam`` or ``batch_tokens`` is less than 1.
         """
-        found = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
-        return [best.text for best, *_ in found]
+        best = self.nbest(lines, 1, beam=beam, batch_tokens=batch_tokens)
+        return [translation.text for (translation,) in best]
 
     def nbest(
         self,
@@ -170,50 +175,44 @@ class Translator:
 
         Raises:
             TypeError: as `translate`.
-            UserError: as `translate`; or ``count`` is larger than the beam.
+            UserError: ``count`` is larger than the beam.
         """
-        if isinstance(lines, str):
-            raise TypeError("give a list of strings, one sentence each, not one string")
-        lines = list(lines)
-        wrong = [line for line in lines if not isinstance(line, str)]
-        if wrong:
-            raise TypeError(f"give a list of strings, one sentence each; {wrong[0]!r} is no string")
-        decoding = self._decoding(count, beam, batch_tokens)
-        with self._lock:
-            parts = self._parts(lines, on_cut)
-            hypotheses = iter(self._search(list(chain(*parts)), decoding, count, on_progress))
-            return [self._joined(list(islice(hypotheses, len(each))), count) for each in parts]
-
-    def _decoding(self, count: int, beam: int | None, batch_tokens: int | None) -> Decoding:
-        decoding = self.decoding
-        for name, value in (("beam", beam), ("max_tokens", batch_tokens)):
-            if value is not None:
-                if value < 1:
-                    raise UserError(f"the {name} is {value}; it must be at least 1")
-                decoding = replace(decoding, **{name: value})
-        if not 1 <= count <= decoding.beam:
+        texts = [lines] if isinstance(lines, str) else list(lines)
+        if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
+            raise TypeError("lines is not a list of strings: give a list, one sentence a string")
+        decoding = replace(
+            self.decoding,
+            beam=beam or self.decoding.beam,
+            max_tokens=batch_tokens or self.decoding.max_tokens,
+        )
+        if count > decoding.beam:
             raise UserError(
                 f"a beam of {decoding.beam} has no {count} translations of a line: take a larger "
                 "beam, or fewer"
             )
-        return decoding
+        with self._lock:
+            parts = self._parts(texts, on_cut)
+            hypotheses = iter(self._search(list(chain(*parts)), decoding, count, on_progress))
+            return [self._joined(list(islice(hypotheses, len(each))), count) for each in parts]
 
     def _segment(self, lines: Sequence[str]) -> list[list[str]]:
         return [line.split() for line in self._text.segment(lines)]
 
     def _parts(self, lines: list[str], on_cut: Callable[[int], None]) -> list[list[list[str]]]:
         """The subwords of each line's parts: of none, of the whole line, or of several."""
+
+        def fits(part: str) -> bool:
+            return len(self._segment([part])[0]) <= self._longest
+
         parts = []
-        for index, subwords in enumerate(self._segment(lines)):
+        for number, subwords in enumerate(self._segment(lines), 1):
             if len(subwords) <= self._longest:
                 parts.append([subwords] if subwords else [])
                 continue
-            cut_parts, inside = cut(
-                normalise(lines[index]), lambda part: len(self._segment([part])[0]) <= self._longest
-            )
+            texts, inside = cut(normalise(lines[number - 1]), fits)
             if inside:
-                on_cut(index + 1)
-            parts.append(self._segment(cut_parts))
+                on_cut(number)
+            parts.append(self._segment(texts))
         return parts
 
     def _search(
@@ -224,13 +223,13 @@ class Translator:
         on_progress: Callable[[float], None],
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence."""
-        found: dict[int, list[Hypothesis]] = {}
+        results: dict[int, list[Hypothesis]] = {}
         for batch in batches(sentences, decoding.max_tokens):
             subwords = [sentences[index] for index in batch]
-            results = self._engine.translate(subwords, decoding, count)
-            found.update(zip(batch, results, strict=True))
-            on_progress(len(found) / len(sentences))
-        return [found[index] for index in range(len(sentences))]
+            hypotheses = self._engine.translate(subwords, decoding, count)
+            results.update(zip(batch, hypotheses, strict=True))
+            on_progress(len(results) / len(sentences))
+        return [results[index] for index in range(len(sentences))]
 
     def _joined(self, parts: list[list[Hypothesis]], count: int) -> list[Translation]:
         """The translations of a line from those of its parts."""
@@ -238,8 +237,7 @@ class Translator:
             return [Translation("", 0.0)] * count
         space = " " if has_spaces(self.languages[1]) else ""
         joined = []
-        for ranked in zip(*parts, strict=True):
-            texts = self._text.plain([hypothesis.subwords for hypothesis in ranked])
-            score = sum(hypothesis.score for hypothesis in ranked)
-            joined.append(Translation(space.join(texts), score))
+        for hypotheses in zip(*parts, strict=True):
+            subwords, scores = zip(*hypotheses, strict=True)
+            joined.append(Translation(space.join(self._text.plain(subwords)), sum(scores)))
         return joined

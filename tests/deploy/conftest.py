@@ -14,6 +14,8 @@ from fairseq_mhe.deploy.translator import Translator
 from tests.fixtures.small_runs import MADE
 
 SOURCES = (MADE / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
+#: The model never comes to an end, and the others' limit of 200 subwords takes long.
+BRIEF = {"max_len_a": 0, "max_len_b": 10}
 
 
 def run_of(kind: str) -> Path:
@@ -41,13 +43,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle that says 10 subwords at most, which no test writes in.
-
-    The model never comes to an end, and the others' limit of 200 takes long.
-    """
+    """A bundle that says 10 subwords at most, which no test writes in."""
     folder = tmp_path_factory.mktemp("bundles") / "a brief bundle"
     model = trained()
-    few = replace(model.decoding, max_len_a=0, max_len_b=10)
+    few = replace(model.decoding, **BRIEF)
     export(replace(model, decoding=few), "fairseq", folder)
     return folder
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import runpy
 import sys
 from collections.abc import Callable
@@ -17,14 +15,16 @@ from fairseq.data import data_utils
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.export import export
+from fairseq_mhe.deploy.huggingface_format import _generation
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import Trained
+from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.build import build
 from fairseq_mhe.runs.decoding import Decoding
+from tests.deploy.test_bundle import write_bundle
 from tests.deploy.test_tokenizer_json import Sample, make_sample
 from tests.fixtures.checkpoints import flat_options, save, stir
 from tests.fixtures.text import Pairs
@@ -98,12 +98,12 @@ def in_batches(lines: list[str], translate: Callable[[list[str]], list[Any]]) ->
 
 def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) -> None:
     """Logits of each word of a translation that is its source, whatever words come first."""
-    made = make_tokenizer(trained.text, trained.dictionaries[0])
-    rows = [row for row in made.rows if row is not None]
-    tokens = torch.tensor([token for token, row in enumerate(made.rows) if row is not None])
+    _, all_rows = make_tokenizer(trained.text, trained.dictionaries[0])
+    rows = [row for row in all_rows if row is not None]
+    tokens = torch.tensor([token for token, row in enumerate(all_rows) if row is not None])
     for line in lines[:6]:
         batch = tokenizer(line, return_tensors="pt")
-        source = torch.tensor([[made.rows[token] or 3 for token in batch["input_ids"][0].tolist()]])
+        source = torch.tensor([[all_rows[token] or 3 for token in batch["input_ids"][0].tolist()]])
         with torch.inference_mode():
             target = batch["input_ids"].roll(1, 1)  # (1, S): </s> first
             ours = trained.source.model(source, torch.tensor([source.shape[1]]), source.roll(1, 1))
@@ -167,14 +167,14 @@ def test_it_translates_as_fairseq_does(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"share_all_embeddings": False}, "do not share one table of words"),
-        ({"layernorm_embedding": True}, "layernorm_embedding is True, and only False is held"),
-        ({"encoder_normalize_before": True}, "the normalize_before of its encoder and"),
-        ({"activation_fn": "linear"}, "its activation is 'linear'; held are relu, gelu, tanh"),
+        ({"share_all_embeddings": False}, "its option share_all_embeddings is False, not True"),
+        ({"layernorm_embedding": True}, "its option layernorm_embedding is True, not False"),
+        ({"encoder_normalize_before": True}, "its option encoder_normalize_before is True"),
+        ({"activation_fn": "linear"}, "is 'linear', not 'relu' or 'gelu' or 'tanh'"),
         ({"attention": "mhe_conv"}, "it reads keys together with those before them"),
     ],
 )
-def test_what_no_class_holds_is_told(
+def test_a_model_that_no_class_holds_is_refused(
     options: dict[str, Any], reason: str, samples: dict[str, Sample], tmp_path: Path
 ) -> None:
     trained = make_trained(tmp_path, samples["bpe"], **options)
@@ -183,30 +183,22 @@ def test_what_no_class_holds_is_told(
     assert not (tmp_path / "bundle").exists()
 
 
+@pytest.mark.parametrize(("a", "b", "longest"), [(0, 12, 13), (0, 50, 19), (1, 5, 19)])
 def test_no_translation_is_longer_than_the_model_can_hold(
-    samples: dict[str, Sample], tmp_path: Path
+    a: int, b: int, longest: int, samples: dict[str, Sample], tmp_path: Path
 ) -> None:
     trained = make_trained(tmp_path, samples["bpe"], max_target_positions=20)
-    longest = []
-    for a, b in ((0, 12), (0, 50), (1, 5)):
-        bundle = tmp_path / f"bundle-{a}-{b}"
-        export(
-            replace(trained, decoding=replace(DECODING, max_len_a=a, max_len_b=b)),
-            "huggingface",
-            bundle,
-        )
-        config = json.loads((bundle / "generation_config.json").read_text(encoding="utf-8"))
-        longest.append(config["max_new_tokens"])
-    assert longest == [13, 19, 19]
+    decoding = replace(DECODING, max_len_a=a, max_len_b=b)
+    assert (
+        _generation(replace(trained, decoding=decoding), {"eos_token_id": 2, "pad_token_id": 1})[
+            "max_new_tokens"
+        ]
+        == longest
+    )
 
 
-def test_translate_says_that_such_a_bundle_is_for_transformers(
-    samples: dict[str, Sample], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    bundle = tmp_path / "bundle"
-    export(make_trained(tmp_path, samples["bpe"]), "huggingface", bundle)
-    for engine in ("auto", "fairseq"):
-        assert cli.main(["translate", str(bundle), os.devnull, "--engine", engine]) == 2
-        out, error = capsys.readouterr()
-        assert (out, error.count("\n")) == ("", 1)
-        assert "is a bundle for huggingface, which --engine" in error
+@pytest.mark.parametrize("engine", ["auto", "fairseq"])
+def test_translate_says_that_such_a_bundle_is_for_transformers(tmp_path: Path, engine: str) -> None:
+    bundle = write_bundle(tmp_path, format="huggingface")
+    with pytest.raises(UserError, match=f"is a bundle for huggingface, which --engine {engine}"):
+        Translator.load(bundle, engine=engine)

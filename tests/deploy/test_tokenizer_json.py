@@ -36,6 +36,7 @@ ODD = [
     "tab\tand\u00a0this \u2028that\x07",
     "e\u0301 é 本 😀!",
     "@@ x@@ y </w>",
+    "a\u2581b \u2581",
     "rock'n'roll's   'n' (dogs').",
 ]
 
@@ -90,31 +91,31 @@ def sides(corpus: dict[str, Pairs], side: int) -> list[str]:
 
 
 def test_the_numbers_of_words_are_fairseqs(sample: Sample, corpus: dict[str, Pairs]) -> None:
-    made = make_tokenizer(sample.text, sample.dictionary)
+    tokenizer, rows = make_tokenizer(sample.text, sample.dictionary)
     words = sample.dictionary
     # Of unseen text too: it has characters and pieces that the dictionary lacks.
     lines = [*ODD, *sides(corpus, 0), *(pair[0] for pair in corpus["test"][:300])]
     numbers = [
-        [words.unk() if made.rows[token] is None else made.rows[token] for token in found.ids]
-        for found in made.tokenizer.encode_batch(lines)
+        [words.unk() if rows[token] is None else rows[token] for token in encoding.ids]
+        for encoding in tokenizer.encode_batch(lines)
     ]
     segmented = sample.text.segment(lines, 0)
     expected = [words.encode_line(line, add_if_not_exist=False).tolist() for line in segmented]
     assert numbers == expected
-    known = [row for row in made.rows if row is not None]
+    known = [row for row in rows if row is not None]
     assert sorted(known) == list(range(len(words)))  # each word has its token
 
 
 def test_translations_are_written_as_text(sample: Sample, corpus: dict[str, Pairs]) -> None:
-    made = make_tokenizer(sample.text, sample.dictionary)
-    token = {row: number for number, row in enumerate(made.rows) if row is not None}
+    tokenizer, rows = make_tokenizer(sample.text, sample.dictionary)
+    token = {row: number for number, row in enumerate(rows) if row is not None}
     lines = sample.text.segment(sides(corpus, 1)[:150], 1)
     words = sample.dictionary
     numbers = [words.encode_line(line, add_if_not_exist=False).tolist() for line in lines]
     batch = [[token[number] for number in line] for line in numbers]
-    decoded = made.tokenizer.decode_batch(batch, skip_special_tokens=True)
-    found = [" ".join(words[number] for number in line[:-1]) for line in numbers]
-    assert decoded == sample.text.plain(found)
+    decoded = tokenizer.decode_batch(batch, skip_special_tokens=True)
+    subwords = [" ".join(words[number] for number in line[:-1]) for line in numbers]
+    assert decoded == sample.text.plain(subwords)
 
 
 def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, Pairs]) -> None:

@@ -1,4 +1,7 @@
-"""Translate the sentences on the command line with CTranslate2."""
+"""Translate the sentences on the command line with CTranslate2.
+
+pip install ctranslate2 sacremoses subword-nmt sentencepiece
+"""
 
 import json
 import sys

@@ -1,4 +1,7 @@
-"""Translate the sentences on the command line with fairseq."""
+"""Translate the sentences on the command line with fairseq.
+
+pip install 'PATH/TO/fairseq-mhe[fairseq]'  # PATH/TO/fairseq-mhe: a copy of its source
+"""
 
 import sys
 from pathlib import Path

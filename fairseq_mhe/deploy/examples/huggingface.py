@@ -1,4 +1,7 @@
-"""Translate the sentences on the command line with transformers."""
+"""Translate the sentences on the command line with transformers, which caches all heads.
+
+pip install transformers torch
+"""
 
 import sys
 from pathlib import Path
