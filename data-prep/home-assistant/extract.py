@@ -26,7 +26,6 @@ WHEEL_SHA256 = "7ca5fbde9dea879ac7723949fc84347aac5182e6309c357b2e4973fd391b00f7
 LICENCE_MEMBER = "homeassistant-2026.11.0.dist-info/licenses/LICENSE.md"
 PACKAGE = Path(__file__).resolve().parents[2] / "fairseq_mhe"
 CORPUS = PACKAGE / "prepare" / "corpora" / "home-assistant"
-COLUMNS = ("split", "integration", "en", "de")
 
 MAX_WORDS = 40
 MAX_CHARACTER_RATIO = 3.0  # of lengths + 10, so that short labels may differ more
@@ -75,15 +74,15 @@ def plain(line: str) -> str:
 
 def sentences(line: str) -> list[str]:
     """``line`` cut after sentence ends, but not after abbreviations."""
-    found: list[str] = []
+    parts: list[str] = []
     start = 0
     for gap in SENTENCE_END.finditer(line):
         # Closing quotes matched with the gap belong to the sentence before it.
         end = gap.start() + len(gap.group().rstrip())
         if not ABBREVIATION.search(line[start:end]):
-            found.append(line[start:end])
+            parts.append(line[start:end])
             start = gap.end()
-    return [*found, line[start:]]
+    return [*parts, line[start:]]
 
 
 def similar_length(en: str, de: str, limit: float = MAX_CHARACTER_RATIO) -> bool:
@@ -98,42 +97,35 @@ def segments(en: str, de: str) -> list[tuple[str, str]] | None:
     if len(lines[0]) != len(lines[1]):
         return None
     pairs = []
-    for en_line, de_line in zip(*lines, strict=True):
-        cut = list(zip(sentences(en_line), sentences(de_line), strict=False))
-        same_count = len(sentences(en_line)) == len(sentences(de_line))
-        if same_count and all(similar_length(a, b, 2.2) for a, b in cut):
-            pairs += cut
+    for whole in zip(*lines, strict=True):
+        cut = [sentences(line) for line in whole]
+        matched = list(zip(*cut, strict=False))
+        if len(cut[0]) == len(cut[1]) and all(similar_length(*pair, 2.2) for pair in matched):
+            pairs += matched
         else:
-            pairs.append((en_line, de_line))
+            pairs.append(whole)
     return pairs
-
-
-def words(text: str) -> list[str]:
-    """The words of ``text`` that hold a letter, in lower case and without punctuation."""
-    return [word for token in text.split() if (word := normalised(token))]
 
 
 def is_copied(en: str, de: str) -> bool:
     """Whether most words are the same in both languages: names and models, untranslated text."""
-    en_words, de_words = words(en), words(de)
-    copied = sum((Counter(en_words) & Counter(de_words)).values())
+    en_words, de_words = (
+        [word for token in text.split() if (word := normalised(token))] for text in (en, de)
+    )
+    copied = (Counter(en_words) & Counter(de_words)).total()
     return copied > MAX_COPIED_SHARE * max(len(en_words), len(de_words))
-
-
-def has_foreign_letters(text: str) -> bool:
-    """Whether a letter is neither Latin nor stands for a quantity."""
-    return any(char.isalpha() and ord(char) > 0x24F and char not in "µμΔΩₓ" for char in text)
 
 
 def reason_to_drop(en: str, de: str) -> str | None:
     """Why a sentence pair is not a translation task, or None where it is one."""
     both = f"{en}\n{de}"
+    letters = [char for char in both if char.isalpha() and char not in "µμΔΩₓ"]  # no quantities
     checks = (
         ("placeholder", PLACEHOLDER.search(both) is not None),
         ("code, markup or address", CODE.search(both) is not None),
         ("no letters", len(normalised(en)) < 2 or len(normalised(de)) < 2),
         ("identical", normalised(en) == normalised(de)),
-        ("foreign letters", has_foreign_letters(both)),
+        ("foreign letters", any(ord(char) > 0x24F for char in letters)),
         ("too long", max(len(en.split()), len(de.split())) > MAX_WORDS),
         ("lengths differ", not similar_length(en, de)),
         ("mostly copied", is_copied(en, de)),
@@ -170,21 +162,13 @@ def clean(messages: Iterable[Pair], counts: Counter[str]) -> Iterator[Pair]:
     for message in messages:
         counts["messages"] += 1
         pairs = segments(message.en, message.de)
-        if pairs is None:
-            counts["message dropped: lines cannot be paired"] += 1
-            continue
-        for en, de in pairs:
+        counts["message dropped: lines cannot be paired"] += pairs is None
+        for en, de in pairs or ():
             counts["sentence pairs"] += 1
-            reason = reason_to_drop(en, de)
-            if reason:
+            if reason := reason_to_drop(en, de):
                 counts[f"dropped: {reason}"] += 1
             else:
                 yield Pair(message.integration, en, de)
-
-
-def family(integration: str) -> str:
-    """What related integrations (victron_ble, victron_gx) share: their name's first word."""
-    return integration.split("_")[0]
 
 
 def split_of(name: str, size: int) -> str:
@@ -232,7 +216,8 @@ def split(pairs: Iterable[Pair], counts: Counter[str]) -> dict[str, list[Pair]]:
     """Train, valid and test, of different integrations and without a sentence in common."""
     families: dict[str, list[Pair]] = defaultdict(list)
     for pair in pairs:
-        families[family(pair.integration)].append(pair)
+        # Related integrations (victron_ble, victron_gx) share the first word of their names.
+        families[pair.integration.split("_")[0]].append(pair)
     groups: dict[str, list[Pair]] = {"train": [], "valid": [], "test": []}
     for name, members in families.items():
         groups[split_of(name, len(members))] += members
@@ -242,24 +227,6 @@ def split(pairs: Iterable[Pair], counts: Counter[str]) -> dict[str, list[Pair]]:
     valid = held_out(groups["valid"], train, "valid", counts)
     test = held_out(groups["test"], [*train, *valid], "test", counts)
     return {"train": train, "valid": valid, "test": test}
-
-
-def to_bytes(splits: dict[str, list[Pair]]) -> bytes:
-    """The compressed table."""
-    rows = [COLUMNS, *((name, *pair) for name, pairs in splits.items() for pair in pairs)]
-    return bz2.compress("".join("\t".join(row) + "\n" for row in rows).encode(), 9)
-
-
-def extract(wheel: Path) -> tuple[bytes, Counter[str]]:
-    """The compressed table of ``wheel``, and the counts of every step."""
-    counts: Counter[str] = Counter()
-    splits = split(clean(read_messages(wheel), counts), counts)
-    for name, pairs in splits.items():
-        counts[f"{name} pairs"] = len(pairs)
-        counts[f"{name} integrations"] = len({pair.integration for pair in pairs})
-        counts[f"{name} English words"] = sum(len(pair.en.split()) for pair in pairs)
-        counts[f"{name} German words"] = sum(len(pair.de.split()) for pair in pairs)
-    return to_bytes(splits), counts
 
 
 def main() -> None:
@@ -276,15 +243,18 @@ def main() -> None:
     checksum = hashlib.sha256(args.wheel.read_bytes()).hexdigest()
     if checksum != WHEEL_SHA256:
         sys.exit(f"extract.py: error: {args.wheel} has sha256 {checksum}, not {WHEEL_SHA256}")
-    table, counts = extract(args.wheel)
+    counts: Counter[str] = Counter()
+    rows = [("split", "integration", "en", "de")]
+    for name, pairs in split(clean(read_messages(args.wheel), counts), counts).items():
+        counts[f"{name} pairs"] = len(pairs)
+        rows += [(name, *pair) for pair in pairs]
+    table = bz2.compress("".join("\t".join(row) + "\n" for row in rows).encode(), 9)
     args.out.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(args.wheel) as archive:
         (args.out / "LICENSE.txt").write_bytes(archive.read(LICENCE_MEMBER))
     (args.out / "pairs.tsv.bz2").write_bytes(table)
     for name, count in counts.items():
         print(f"{count:>8,}  {name}")
-    checksum = hashlib.sha256(table).hexdigest()
-    print(f"{len(table):>8,}  bytes in {args.out / 'pairs.tsv.bz2'}, sha256 {checksum}")
 
 
 if __name__ == "__main__":

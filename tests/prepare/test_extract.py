@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import bz2
-import importlib.util
 import os
 import re
+import runpy
 import subprocess
 import sys
 import unicodedata
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,16 +22,7 @@ TABLE = CORPUS / "pairs.tsv.bz2"
 WHEEL = os.environ.get("FAIRSEQ_MHE_HA_WHEEL", "")
 
 
-def load_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("extract", FOLDER / "extract.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-extract = load_script()
+extract = SimpleNamespace(**runpy.run_path(str(FOLDER / "extract.py")))
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +57,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_no_held_out_side_occurs_in_another_split(rows: list[list[str]]) -> None:
+def test_no_held_out_side_and_no_family_occurs_in_another_split(rows: list[list[str]]) -> None:
     for column in (2, 3):
         sides = defaultdict(list)
         for row in rows:
@@ -75,32 +66,19 @@ def test_no_held_out_side_occurs_in_another_split(rows: list[list[str]]) -> None
         assert not set(sides["valid"]) & set(sides["test"])
         for held_out in ("valid", "test"):
             assert len(set(sides[held_out])) == len(sides[held_out])
-
-
-def test_splits_have_no_family_of_integrations_in_common(rows: list[list[str]]) -> None:
-    splits = defaultdict(set)
-    for split, integration, *_ in rows:
-        splits[integration.split("_")[0]].add(split)
-    assert all(len(found) == 1 for found in splits.values())
-
-
-def test_held_out_splits_are_sentences_of_many_integrations(rows: list[list[str]]) -> None:
-    for split in ("valid", "test"):
-        chosen = [row for row in rows if row[0] == split]
-        assert 1000 <= len(chosen) <= 1200
-        assert min(len(row[2].split()) for row in chosen) == 3
-        assert max(Counter(row[1] for row in chosen).values()) < 0.1 * len(chosen)
+    splits = {(row[1].split("_")[0], row[0]) for row in rows}
+    assert len(splits) == len({family for family, _ in splits})
 
 
 def test_every_pair_is_plain_text(rows: list[list[str]]) -> None:
     assert len({(row[0], row[2]) for row in rows}) == len(rows)
-    for row in rows:
-        assert len(row) == 4
-        for text in row[2:]:
+    for split, _, *sides in rows:
+        for text in sides:
             assert text == " ".join(text.split())
             assert not re.search(r"[{}`*|\\]|\]\(|https?:|www\.|[a-z]_[a-z]", text)
             assert len(text.split()) <= 40
-        assert letters(row[2]) != letters(row[3])
+        assert letters(sides[0]) != letters(sides[1])
+        assert split == "train" or len(sides[0].split()) >= 3
 
 
 def test_the_readme_has_the_right_numbers(rows: list[list[str]]) -> None:
@@ -125,16 +103,8 @@ def test_the_readme_has_the_right_numbers(rows: list[list[str]]) -> None:
         ("Run {program}", "{program} ausführen", "placeholder"),
         ("The `value` variable", "Die Variable `value`", "code, markup or address"),
         ("Set entity_id here", "Setze entity_id hier", "code, markup or address"),
-        (
-            "Edit configuration.yaml now",
-            "Bearbeite jetzt configuration.yaml",
-            "code, markup or address",
-        ),
-        (
-            "Including http:// or https://",
-            "Einschließlich http:// oder https://",
-            "code, markup or address",
-        ),
+        ("Edit the.yaml now", "Bearbeite jetzt the.yaml", "code, markup or address"),
+        ("Including http:// or not", "Mit http:// oder nicht", "code, markup or address"),
         ("Look in /etc/hosts", "Sieh in /etc/hosts nach", "code, markup or address"),
         ("65%", "65 %", "no letters"),
         ("Status", "status", "identical"),
