@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,39 +17,37 @@ from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text_processing import join_sentencepiece
 from tests.prepare.conftest import LINES
 
+#: Task -> the first line of an official table, and the form of the others.
+TABLES = {
+    "cola": ("", "gj04\t{label}\t*\t{x}"),
+    "sst2": ("sentence\tlabel", "{x} \t{label}"),
+    "mrpc": ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{label}\t1\t2\t{x}\t{y}"),
+    "stsb": ("index\tgenre\tsentence1\tsentence2\tscore", "{n}\tnews\t{x}\t{y}\t{n}.250"),
+    "mnli": ("index\tsentence1\tsentence2\tlabel1\tgold_label", "{n}\t{x}\t{y}\t-\t{label}"),
+    "rte": ("index\tsentence1\tsentence2\tlabel", "{n}\t{x}\t{y}\t{label}"),
+}
 
-def official(task: str, split: str, start: int = 0) -> str:
+
+def official(name: str, start: int = 0) -> str:
     """Four examples in the official format."""
-    start += 40  # of the training text
-    a, b = LINES[start : start + 4], LINES[start + 4 : start + 8]
-    rows = zip(a, b, range(4), strict=True)
-    if task == "cola":
-        return "".join(f"gj04\t{n % 2}\t{'' if n % 2 else '*'}\t{x}\n" for x, _, n in rows)
-    if task == "sst2":
-        return "sentence\tlabel\n" + "".join(f"{x} \t{n % 2}\n" for x, _, n in rows)
-    if task == "mrpc":
-        heading = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n"
-        return heading + "".join(f"{n % 2}\t1\t2\t{x}\t{y}\n" for x, y, n in rows)
-    if task == "stsb":
-        heading = "index\tgenre\tsentence1\tsentence2\tscore\n"
-        return heading + "".join(f"{n}\tnews\t{x}\t{y}\t{n}.250\n" for x, y, n in rows)
-    if task == "mnli":
-        heading = "index\tsentence1\tsentence2\tlabel1\tgold_label\n"
-        labels = ("entailment", "neutral", "contradiction", "neutral")
-        return heading + "".join(f"{n}\t{x}\t{y}\t-\t{labels[n]}\n" for x, y, n in rows)
-    if task == "rte":
-        heading, labels = "index\tsentence1\tsentence2\tlabel\n", TASKS["rte"].labels
-        assert labels
-        return heading + "".join(f"{n}\t{x}\t{y}\t{labels[n % 2]}\n" for x, y, n in rows)
-    if task == "boolq":
-        made = [{"question": y, "passage": x, "label": n % 2 == 1} for x, y, n in rows]
-        return "".join(f"{json.dumps(row)}\n" for row in made)
-    answers = [{"text": x, "idx": n, "label": n % 2} for x, _, n in rows]
-    questions = [
-        {"question": "which", "answers": answers[:3], "idx": 0},
-        {"question": "who", "answers": answers[3:], "idx": 1},
+    a, b = LINES[40 + start : 44 + start], LINES[44 + start : 48 + start]
+    if name == "boolq":
+        questions = enumerate(zip(a, b, strict=True))
+        rows = [{"question": y, "passage": x, "label": n % 2 == 1} for n, (x, y) in questions]
+        return "".join(f"{json.dumps(row)}\n" for row in rows)
+    if name == "multirc":
+        answers = [{"text": x, "idx": n, "label": n % 2} for n, x in enumerate(a)]
+        which = {"question": "which", "answers": answers[:3], "idx": 0}
+        who = {"question": "who", "answers": answers[3:], "idx": 1}
+        row = {"idx": 7, "passage": {"text": b[0], "questions": [which, who]}}
+        return f"{json.dumps(row)}\n"
+    head, form = TABLES[name]
+    labels = TASKS[name].labels or ("-",)
+    lines = [
+        form.format(n=n, x=x, y=y, label=labels[n % len(labels)])
+        for n, (x, y) in enumerate(zip(a, b, strict=True))
     ]
-    return json.dumps({"idx": 7, "passage": {"text": b[0], "questions": questions}}) + "\n"
+    return "".join(f"{line}\n" for line in ([head] if head else []) + lines)
 
 
 def put(folder: Path, name: str, content: dict[str, str]) -> Path:
@@ -74,18 +71,17 @@ def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
     task = SentencePredictionTask.setup_task(config)
     task.load_dataset(subset)
     dataset = task.dataset(subset)
-    found = []
+    examples = []
     for index in range(len(dataset)):
         batch = dataset.collater([dataset[index]])
         tokens = batch["net_input"]["src_tokens"][0]
         assert tokens[0] == 0
         assert len(tokens) <= data.block
-        words = [task.source_dictionary[t] for t in tokens.tolist()]
-        text = join_sentencepiece(" ".join(words)).replace("<s>", "").split("</s>")
-        found.append(
-            ("|".join(part.strip() for part in text if part), batch["target"].view(-1)[0].item())
-        )
-    return found
+        words = " ".join(task.source_dictionary[token] for token in tokens.tolist())
+        parts = join_sentencepiece(words).replace("<s>", "").split("</s>")
+        text = "|".join(part.strip() for part in parts if part)
+        examples.append((text, batch["target"].view(-1)[0].item()))
+    return examples
 
 
 @pytest.mark.parametrize(
@@ -93,9 +89,8 @@ def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
 )
 def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: Path) -> None:
     task = TASKS[name]
-    splits = {
-        split: official(name, split, 8 * n) for n, split in enumerate(("train", *task.scored))
-    }
+    names = enumerate(("train", *task.scored))
+    splits = {split: official(name, 8 * number) for number, split in names}
     source = put(tmp_path / "official", name, splits)
     out = prepare_task(task, source, language_text, tmp_path / "out", block=200)
     data = open_task(out)
@@ -106,9 +101,7 @@ def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: P
         for (words, target), example in zip(found, examples, strict=True):
             assert "<unk>" not in words
             assert words == "|".join(" ".join(part.split()) for part in example.texts)
-            wanted = (
-                float(example.label) if task.labels is None else task.labels.index(example.label)
-            )
+            wanted = task.labels.index(example.label) if task.labels else float(example.label)
             assert target == wanted
     if name == "multirc":
         assert data.examples("valid")["groups"] == ["7.0", "7.0", "7.0", "7.1"]
@@ -118,12 +111,10 @@ def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: P
 def test_truncated_examples_are_counted_and_said(
     language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = put(tmp_path / "in", "rte", dict.fromkeys(("train", "dev"), official("rte", "")))
+    source = put(tmp_path / "in", "rte", dict.fromkeys(("train", "dev"), official("rte")))
     out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=12)
     assert len(fairseqs(out, "valid")) == 4
-    told = capsys.readouterr().err
-    assert "rte valid: 4 examples, " in told
-    assert "3 truncated" in told
+    assert "rte valid: 4 examples, 3 truncated\n" in capsys.readouterr().err
 
 
 def test_the_longer_text_is_cut() -> None:
@@ -149,7 +140,7 @@ def test_incomplete_rows_of_train_are_dropped_and_counted(
     language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As QQP's train has them."""
-    whole = official("rte", "")
+    whole = official("rte")
     torn = whole + "4\ta\t \tentailment\n5\ta\n"
     source = put(tmp_path / "in", "rte", {"train": torn, "dev": whole})
     out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=200)
@@ -173,29 +164,25 @@ def test_bad_files_end_in_one_line(
 
 
 def test_a_folder_of_another_kind_is_not_written_over(language_text: Path, tmp_path: Path) -> None:
-    source = put(tmp_path / "in", "rte", dict.fromkeys(("train", "dev"), official("rte", "")))
-    text = shutil.copytree(language_text, tmp_path / "text")
-    before = {path: path.read_bytes() for path in text.rglob("*") if path.is_file()}
-    with pytest.raises(UserError, match="text holds running text: name another --out"):
-        prepare_task(TASKS["rte"], source, text, text, block=64)
-    assert {path: path.read_bytes() for path in text.rglob("*") if path.is_file()} == before
+    source = put(tmp_path, "rte", dict.fromkeys(("train", "dev"), official("rte")))
+    with pytest.raises(UserError, match="holds running text: name another --out"):
+        prepare_task(TASKS["rte"], source, language_text, language_text, block=64)
+    with pytest.raises(UserError, match="is running text, not a task"):
+        open_task(language_text)
 
 
 def test_a_task_has_one_folder(language_text: Path, tmp_path: Path) -> None:
-    made = []
+    folders = []
     for number, name in enumerate(("rte", "cola", "rte")):
-        source = put(
-            tmp_path / f"in{number}", name, dict.fromkeys(("train", "dev"), official(name, ""))
-        )
+        texts = dict.fromkeys(("train", "dev"), official(name))
+        source = put(tmp_path / f"in{number}", name, texts)
         out = tmp_path / f"{name}{number}"
-        made.append(prepare_task(TASKS[name], source, language_text, out, block=64))
-    assert [task.task.name for task in open_tasks(made[:2])] == ["rte", "cola"]
+        folders.append(prepare_task(TASKS[name], source, language_text, out, block=64))
+    assert [task.task.name for task in open_tasks(folders[:2])] == ["rte", "cola"]
     with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
-        open_tasks(made)
+        open_tasks(folders)
 
 
 def test_a_missing_file_is_told(language_text: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
-    with pytest.raises(UserError, match="is running text, not a task"):
-        open_task(language_text)

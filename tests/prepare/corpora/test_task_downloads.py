@@ -75,7 +75,7 @@ def test_an_archive_becomes_the_official_files(
 
 
 def test_mrpc_is_split_by_glues_identifiers(tmp_path: Path, server: Server) -> None:
-    heading, *rows = official("mrpc", "").strip().split("\n")
+    heading, *rows = official("mrpc").strip().split("\n")
     rows = [row.replace("\t1\t2\t", f"\t{n}\t{n + 9}\t") for n, row in enumerate(rows)]
     served = tmp_path / "served"
     whole, identifiers = served / "whole.txt", served / "ids.tsv"
