@@ -18,13 +18,7 @@ from fairseq_mhe.runs.resuming import LAST
 
 @dataclass(frozen=True)
 class Job:
-    """A run folder and the content of its config.json. A result that exists is done.
-
-    Its files: ``log``, all that fairseq-train printed; ``checkpoints``, fairseq-train's --save-dir;
-    ``metrics``, the learning curve and the speed, written when the training has ended; ``model``,
-    the averaged checkpoint, which translates; ``counts``, the model's parameters and cache;
-    ``last``, the model after its last update; ``scores``, a language model's.
-    """
+    """A run folder and the content of its config.json. A result that exists is done."""
 
     folder: Path
     config: dict[str, Any]
@@ -54,12 +48,10 @@ class Job:
 
     @property
     def training(self) -> Training:
-        """How the model is trained."""
         return Training(self.settings["options"])
 
     @property
     def decoding(self) -> Decoding:
-        """How the model translates."""
         return Decoding(**self.config["decoding"])
 
     def place(self, name: str) -> Path:
@@ -72,30 +64,37 @@ class Job:
 
     @property
     def log(self) -> Path:
+        """All that fairseq-train printed."""
         return self.folder / "train.log"
 
     @property
     def checkpoints(self) -> Path:
+        """fairseq-train's --save-dir."""
         return self.folder / "checkpoints"
 
     @property
     def metrics(self) -> Path:
+        """The learning curve and the speed, written when the training has ended."""
         return self.folder / "metrics.json"
 
     @property
     def model(self) -> Path:
+        """The averaged checkpoint, which translates."""
         return self.folder / "model.pt"
 
     @property
     def last(self) -> Path:
+        """The model after its last update."""
         return self.checkpoints / LAST
 
     @property
     def scores(self) -> Path:
+        """A language model's."""
         return self.folder / "scores.json"
 
     @property
     def counts(self) -> Path:
+        """The model's parameters and cache."""
         return self.folder / "counts.json"
 
     def subset(self, name: str) -> Path:
@@ -103,7 +102,7 @@ class Job:
         return self.folder / name
 
     def unfinished(self, missing: str) -> UserError:
-        """The error of a command that needs a finished job, where ``missing`` is missing."""
+        """The error of a command that needs a finished job."""
         return UserError(
             f"{self.folder} is not finished: it has no {missing}; run the command that made it "
             "again, which goes on from where it was"
@@ -124,17 +123,16 @@ def kind_name(attention: Mapping[str, str]) -> str:
 def settings_of(
     row: str, attention: Mapping[str, str], seed: int, training: Training, data: Any, **facts: Any
 ) -> dict[str, Any]:
-    """What decides which model comes out.
+    """What decides which model comes out; "options" are fairseq-train's, by name.
 
     ``attention``: place -> kind; ``data``: the identity of a data folder; ``facts``: further JSON
-    values. "options" are fairseq-train's, by name.
+    values.
     """
-    one = len(set(attention.values())) == 1
     kinds = {PLACES[place]: kind for place, kind in attention.items()}
-    kinds = {"attention": kind_name(attention)} if one else kinds
-    options = {**training.options, **kinds, "seed": seed}
-    settings = {"row": row, "attention": dict(attention), "seed": seed, "data": data}
-    return {**settings, **facts, "options": options}
+    if len(set(attention.values())) == 1:
+        kinds = {"attention": kind_name(attention)}
+    settings = {"row": row, "attention": dict(attention), "seed": seed, "data": data, **facts}
+    return {**settings, "options": {**training.options, **kinds, "seed": seed}}
 
 
 def plan_job(
@@ -146,19 +144,23 @@ def plan_job(
     """Open the run folder, or plan a new one; nothing is written.
 
     ``surroundings``: what may change from start to start: where the data and a start lie.
-    ``decoding``: how the model translates, if it does.
 
     Raises:
         UserError: the folder has other settings or another decoding, or is of another version.
     """
-    changing = {"surroundings": dict(surroundings), "decoding": decoding and asdict(decoding)}
-    wanted = json.loads(json.dumps({"settings": settings, **changing}))
+    planned = {
+        "folder_version": FOLDER_VERSION,
+        "settings": settings,
+        "surroundings": surroundings,
+        "decoding": decoding and asdict(decoding),
+        "versions": versions(),
+    }
+    job = Job(folder, json.loads(json.dumps(planned)))
     if not (folder / "config.json").exists():
-        return Job(folder, {"folder_version": FOLDER_VERSION, **wanted, "versions": versions()})
-    job = read_job(folder)
+        return job
+    old = read_job(folder)
     before, now = (
-        dict(_flat({**config["settings"], "decoding": config["decoding"]}))
-        for config in (job.config, wanted)
+        dict(_flat({**each.settings, "decoding": each.config["decoding"]})) for each in (old, job)
     )
     differences = [
         f"{name}: {before.get(name)}, now {now.get(name)}"
@@ -170,7 +172,7 @@ def plan_job(
             f"{folder} has other settings ({'; '.join(differences)}): "
             "give the same options again, choose another --out, or remove that folder"
         )
-    return Job(folder, {**job.config, **wanted})
+    return Job(folder, {**job.config, "versions": old.config["versions"]})
 
 
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -190,6 +192,6 @@ def read_job(folder: Path) -> Job:
     """
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is no run folder: it has no config.json")
-    config: dict[str, Any] = read_json(folder / "config.json")
+    config = read_json(folder / "config.json")
     check_folder_version(folder, config, "choose another --out and train again")
     return Job(folder, config)

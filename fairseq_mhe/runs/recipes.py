@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,11 @@ NAMES = (*ROWS, *SMALL_ROWS)
 _OTHER_GROUPS = ("hydra", "defaults", "generation")
 #: Options that depend on where a training runs; commands set them.
 _PLACES = ("data", "user_dir", "save_dir", "distributed_world_size", "cpu")
-#: Fewer tokens are no mini-batch: long sentences have to fit.
-_LEAST_TOKENS = 256
 #: fairseq's losses that have a faster form of ours.
 _LOSSES = ("label_smoothed_cross_entropy", "masked_lm", "cross_entropy")
-#: The two options that size a mini-batch -> the unit, and the least that a device takes.
-_UNITS = {"max_tokens": ("tokens", _LEAST_TOKENS), "batch_size": ("examples", 1)}
+#: The two options that size a mini-batch -> the unit, and the least that a device takes: long
+#: sentences have to fit.
+_UNITS = {"max_tokens": ("tokens", 256), "batch_size": ("examples", 1)}
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class Training:
 
     @property
     def updates(self) -> int:
-        """Updates of the whole training."""
         return int(self.options["max_update"])
 
     @property
@@ -121,8 +119,8 @@ class Training:
         Raises:
             UserError: the batch has no such part.
         """
-        batch = batch or self.batch_tokens
-        return self.changed(**self._shares(batch, at_a_time or self.at_a_time, 1))
+        shares = self._shares(batch or self.batch_tokens, at_a_time or self.at_a_time, 1)
+        return self.changed(**shares)
 
     def shared_by(self, workers: int) -> dict[str, Any]:
         """The options of a mini-batch where so many devices share an update.
@@ -139,11 +137,11 @@ class Training:
         sizes = (share // times for times in range(1, share + 1) if share % times == 0)
         size = next(size for size in sizes if size <= most)
         if rest or size < min(least, most):
-            fitting = [n for n in range(1, 65) if batch % n == 0 and batch // n >= least]
+            fitting = [str(n) for n in range(1, 65) if batch % n == 0 and batch // n >= least]
             raise UserError(
                 f"an update of {batch:,} {unit} in mini-batches of {least:,} to {most:,} cannot be "
-                f"shared evenly by {workers} device{'s' if workers > 1 else ''}: take "
-                f"{', '.join(map(str, fitting))} devices, or another batch"
+                f"shared evenly by {workers} devices: take {', '.join(fitting)} devices, or "
+                "another batch"
             )
         return {self._size: size, "update_freq": [share // size]}
 
@@ -198,18 +196,22 @@ def read_recipe(path: Path) -> Recipe:
     try:
         groups: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
         options = dict(_options(groups))
-    except (OmegaConfBaseException, yaml.YAMLError, AttributeError, ValueError) as error:
+        decoding = Decoding(**(groups.get("generation") or {}))
+    except (OmegaConfBaseException, yaml.YAMLError, AttributeError, TypeError) as error:
         raise UserError(
             f"{path} is no recipe, which fairseq-hydra-train reads too: {error}"
         ) from None
-    for name in ("arch", "max_update", "dropout"):
-        if name not in options:
-            group = "optimization" if name == "max_update" else "model"
-            raise UserError(f"{path} has no {group}.{name.replace('arch', '_name')}: add it")
+    needed = {"arch": "model._name", "dropout": "model.dropout"}
+    needed["max_update"] = "optimization.max_update"
     if not _UNITS.keys() & options.keys():
-        raise UserError(f"{path} has no dataset.max_tokens: add it (or dataset.batch_size)")
+        needed["max_tokens"] = "dataset.max_tokens"
+    for name, place in needed.items():
+        if name not in options:
+            raise UserError(f"{path} has no {place}: add it")
     training = Training(options)
-    return Recipe(path.stem.lower(), training, _decoding(groups.get("generation") or {}, training))
+    if training.at_a_time >= 4096:  # large batches are for GPUs, which decode large ones too
+        decoding = replace(decoding, max_tokens=4096)
+    return Recipe(path.stem.lower(), training, decoding)
 
 
 def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -221,14 +223,3 @@ def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, value in ({"_name": values} if isinstance(values, str) else values).items():
             if name not in _PLACES:
                 yield (chosen if name == "_name" else name), value
-
-
-def _decoding(values: Mapping[str, Any], training: Training) -> Decoding:
-    """fairseq-generate's options; what trains in small batches, for CPUs, decodes in small ones."""
-    return Decoding(
-        beam=values.get("beam", 5),
-        lenpen=values.get("lenpen", 1.0),
-        max_len_a=values.get("max_len_a", 0),
-        max_len_b=values.get("max_len_b", 200),
-        max_tokens=4096 if training.at_a_time >= 4096 else 2000,
-    )

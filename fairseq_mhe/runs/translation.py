@@ -3,10 +3,12 @@
 import re
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import open_on_meta
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
@@ -88,7 +90,7 @@ def generation_arguments(job: Job, data: DataFolder, subset: str, device: Device
     return [
         str(data.binary),
         *("--user-dir", str(user_dir()), "--path", str(job.model), "--gen-subset", subset),
-        *job.decoding.flags(),
+        *as_words(asdict(job.decoding)),
         *device.flags(),
         # fairseq drops the last len % 8 sentences otherwise.
         *("--required-batch-size-multiple", "1", "--num-workers", "0"),

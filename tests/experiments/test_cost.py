@@ -16,20 +16,8 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_json_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     """C = 512, feed-forward 2048, vocabulary 1000, 6 + 6 layers; 10 source and 4 target tokens."""
-    words = (
-        "base",
-        "mha",
-        "--source",
-        "10",
-        "--target",
-        "4",
-        "--beam",
-        "3",
-        "--vocab-size",
-        "1000",
-        "--json",
-    )
-    report = json.loads(printed(capsys, *words))
+    words = "base mha --source 10 --target 4 --beam 3 --vocab-size 1000 --json"
+    report = json.loads(printed(capsys, *words.split()))
     square, ffn = 512 * 512, 2 * 512 * 2048
     encoder, keys = 6 * (4 * square + 2 * 512 * 10), 6 * 2 * square
     decoder = 6 * (4 * square + 2 * 512 * 2.5 + 2 * square + 2 * 512 * 10)
@@ -70,17 +58,8 @@ def test_half_precision_halves_the_cache(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_options_reach_the_model(capsys: pytest.CaptureFixture[str]) -> None:
-    words = (
-        "gqa",
-        "--kv-heads",
-        "4",
-        "--cross-attention",
-        "collaborative",
-        "--collaborative-dim",
-        "8",
-        "--json",
-    )
-    report = json.loads(printed(capsys, "tiny", *words))  # C = 128, n = 4, d = 32, 2 + 2 layers
+    words = "tiny gqa --kv-heads 4 --cross-attention collaborative --collaborative-dim 8 --json"
+    report = json.loads(printed(capsys, *words.split()))  # C = 128, n = 4, d = 32, 2 + 2 layers
     assert report["attention"] == {"encoder": "gqa", "decoder": "gqa", "cross": "collaborative"}
     assert report["cache_bytes"]["per_target_token"] == 2 * 2 * 4 * 32 * 4
     assert report["cache_bytes"]["per_source_token"] == 2 * (8 + 4 * 32) * 4

@@ -10,9 +10,8 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import build_on_meta, build_setting
+from fairseq_mhe.models.build import build_setting
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.report import published as report
 from fairseq_mhe.report.published import published
@@ -86,29 +85,6 @@ def test_the_table_has_every_row_and_nothing_is_cut_short(
         (row, paper.parameters if (paper := published(row, "mhe_mul")) else "")
         for row in (*ROWS, *SMALL_ROWS)
     ]
-
-
-@pytest.mark.parametrize(
-    ("row", "options", "message"),
-    [
-        ("bigger", {}, "unknown row 'bigger'; choose one of: base"),
-        ("base", {"attention": "mhe"}, "unknown attention 'mhe'; choose one of: mha"),
-        (
-            "base",
-            {"attention": "gqa", "attention_kv_heads": 3},
-            "kv_heads 3 does not divide num_heads 8",
-        ),
-        (
-            "base",
-            {"attention_kv_heads": 2},
-            "--attention-kv-heads has no effect on --attention mha",
-        ),
-        ("base", {"vocabulary": 4}, "a vocabulary of 4 has no words"),
-    ],
-)
-def test_what_cannot_be_built_is_named(row: str, options: dict, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        build_on_meta(row, **{"attention": "mha", **options})
 
 
 @pytest.mark.parametrize("words", [["--json"], ["--setting", "bert-base"]])

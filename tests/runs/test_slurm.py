@@ -1,16 +1,11 @@
-"""Cells as SLURM jobs: the batch file that submitit writes, and once for real on a SLURM of this
-machine.
-"""
+"""Cells as SLURM jobs: the batch file that submitit writes,"""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +14,8 @@ from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.job import read_job
+from tests.fixtures.small_runs import MADE
 
-NODE = Path(__file__).with_name("slurm_node.sh")
-DAEMONS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue")
 #: What stands for SLURM: sbatch keeps the batch file and names a job.
 STUB = """#!/usr/bin/env bash
 cp "$1" "$SUBMITTED"
@@ -42,28 +36,18 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "submitted.sh"
 
 
-def submit(data: Path, out: Path, *words: str) -> int:
+def submit(out: Path, *words: str) -> int:
     cells = ["--rows", "tiny", "--kinds", "mha,mhe_mul", "--seeds", "1,2", "--updates", "3"]
-    return cli.main(
-        ["run-table", "--data", str(data), "--out", str(out), *cells, "--slurm", *words]
-    )
+    places = ["--data", str(MADE / "data"), "--out", str(out)]
+    return cli.main(["run-table", *places, *cells, "--slurm", *words])
 
 
 def test_the_batch_file_is_an_array_over_the_cells(
-    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [
-        "--slurm-hours",
-        "12",
-        "--slurm-cpus",
-        "4",
-        "--slurm-parallel",
-        "2",
-        "--max-tokens",
-        "512",
-    ]
-    further = ["--slurm-option", "partition=long", "--slurm-option", "account=mine", "--gpus", "2"]
-    assert submit(miniature, tmp_path / "the out", *options, *further) == 0
+    options = "--slurm-hours 12 --slurm-cpus 4 --slurm-parallel 2 --max-tokens 512 --gpus 2"
+    options += " --slurm-option partition=long --slurm-option account=mine"
+    assert submit(tmp_path / "the out", *options.split()) == 0
     lines = submitted.read_text().split("\n")
     for line in (
         "#SBATCH --array=0-3%2",
@@ -84,25 +68,25 @@ def test_the_batch_file_is_an_array_over_the_cells(
 
 
 def test_by_default_a_job_asks_for_a_gpu_and_on_the_cpu_for_none(
-    miniature: Path, tmp_path: Path, submitted: Path
+    tmp_path: Path, submitted: Path
 ) -> None:
-    assert submit(miniature, tmp_path / "out") == 0
+    assert submit(tmp_path / "out") == 0
     lines = submitted.read_text().split("\n")
     for request in ("--cpus-per-task=8", "--gpus-per-node=1", "--time=1440"):
         assert f"#SBATCH {request}" in lines
     for words in (["--processes", "1"], ["--cpu"]):
-        assert submit(miniature, tmp_path / "out", *words) == 0
+        assert submit(tmp_path / "out", *words) == 0
         assert "--gpus" not in submitted.read_text()
 
 
 def test_a_job_is_done_by_its_number(
-    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its precision and batch are those of the submission; the table is left to who asks for it."""
     out = tmp_path / "out"
     size = ["--batch-tokens", "512", "--max-tokens", "256", "--cpu", "--precision", "bf16"]
-    assert submit(miniature, out, *size, "--subset", "valid") == 0
-    assert submit(miniature, out, *size, "--subset", "valid") == 0
+    assert submit(out, *size, "--subset", "valid") == 0
+    assert submit(out, *size, "--subset", "valid") == 0
     jobs = json.loads((out / "jobs.json").read_text())
     names = [f"tiny-{kind}-seed{seed}" for kind in ("mha", "mhe_mul") for seed in (1, 2)]
     assert [job["name"] for job in jobs] == 2 * names, "jobs of an earlier submission stay"
@@ -133,72 +117,18 @@ def test_a_job_that_runs_out_of_time_is_submitted_again() -> None:
     assert job.checkpoint().function is job
 
 
-def test_without_slurm_that_is_said(
-    miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert submit(miniature, tmp_path / "out") == 2
+def test_without_slurm_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert submit(tmp_path / "out") == 2
     assert 'SLURM refuses the jobs: Could not detect "srun"' in capsys.readouterr().err
 
 
 def test_what_sbatch_refuses_is_one_line(
-    miniature: Path, tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "stubs" / "sbatch").write_text(
         "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
     )
-    assert submit(miniature, tmp_path / "out") == 2
+    assert submit(tmp_path / "out") == 2
     error = capsys.readouterr().err.strip().split("\n")[-1]  # submitit shows sbatch's words, too
     told = "SLURM refuses the jobs: invalid partition specified"
     assert error == f"fairseq-mhe run-table: error: {told}"
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A SLURM of one node."""
-    missing = [name for name in DAEMONS if shutil.which(name) is None]
-    if missing or os.geteuid() != 0:
-        pytest.skip(
-            f"needs SLURM ({NODE} install) and root; missing: {', '.join(missing) or 'root'}"
-        )
-    folder = tmp_path / "slurm"
-    folder.mkdir()
-    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
-    monkeypatch.setenv("PORT", str(20000 + os.getpid() % 20000))
-    monkeypatch.setenv("PYTHONPATH", str(Path(cli.__file__).parents[1]))
-    started = subprocess.run([NODE, "start", folder], capture_output=True, text=True, check=False)
-    try:
-        assert started.returncode == 0, started.stderr
-        yield
-    finally:
-        subprocess.run([NODE, "stop", folder], check=False)
-
-
-@pytest.mark.usefixtures("cluster")
-def test_for_real_on_one_node(
-    miniature: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    table = [
-        "run-table",
-        "--data",
-        str(miniature),
-        "--out",
-        str(out),
-        "--rows",
-        "tiny",
-        "--updates",
-        "2",
-        "--cpu",
-    ]
-    assert (
-        cli.main([*table, "--slurm", "--slurm-cpus", "1", "--slurm-option", "partition=test"]) == 0
-    )
-    end = time.monotonic() + 1200
-    while subprocess.run(["squeue", "--noheader"], capture_output=True, check=True).stdout.strip():
-        assert time.monotonic() < end, "the jobs took too long"
-        time.sleep(1)
-    logs = "".join(path.read_text() for path in out.glob("slurm/*/*_log.out"))
-    assert cli.main([*table, "--finished-only"]) == 0, logs
-    assert "Not finished" not in capsys.readouterr().out, logs
-    assert cli.main([*table, "--slurm"]) == 0
-    assert "0 of 2 cells submitted" in capsys.readouterr().out
