@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     scores = score(hypotheses, references, args.language, tokenise)
     comparison = None
     if baseline:
-        comparison = compare(hypotheses, baseline[0], references, tokenise)
+        comparison = compare([hypotheses], baseline, references, tokenise)
     if args.json:
         print(json.dumps({**scores, "comparison": comparison and asdict(comparison)}, indent=2))
         return

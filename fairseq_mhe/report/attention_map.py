@@ -11,7 +11,6 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks import FairseqTask
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
@@ -22,7 +21,7 @@ from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.convert.material import dictionary_of, task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
-from fairseq_mhe.models.options import PLACES, kinds
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.data_folder import open_prepared, open_text
@@ -106,21 +105,20 @@ def attention_map(
 
 
 @torch.no_grad()
-def language_map(source: Source, dictionary: Dictionary, sentence: Tensor) -> AttentionMap:
-    """The weights of a language model for a sentence (1, T) with its end.
+def language_map(
+    source: Source, dictionary: Dictionary, sentence: Tensor, place: str
+) -> AttentionMap:
+    """The weights of a language model's place for a sentence (1, T) with its end.
 
     A masked model reads ``<s>`` before it; a causal one the end, and is shown with what it writes.
     """
-    (place,) = source.family.places
-    masked = place == "encoder"
-    if masked:
-        read = torch.cat((torch.tensor([[dictionary.bos()]]), sentence), dim=1)  # (1, T + 1)
-    else:
-        read = sentence.roll(1, dims=1)
+    read, written = sentence.roll(1, dims=1), sentence
+    if source.family.places == ("encoder",):
+        bos = torch.tensor([[dictionary.bos()]])
+        read = written = torch.cat((bos, sentence), dim=1)  # (1, T + 1)
     with _kept(source.model, place) as layers:
         source.model(src_tokens=read)
-    written = _symbols(read if masked else sentence, dictionary)
-    return AttentionMap(tuple(layers), written, _symbols(read, dictionary))
+    return AttentionMap(tuple(layers), _symbols(written, dictionary), _symbols(read, dictionary))
 
 
 @contextlib.contextmanager
@@ -156,39 +154,34 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
     """
     rows, columns = len(shown.layers), shown.layers[0].size(0)
     width, height = (
-        min(LARGEST, max(SMALLEST, TOKEN * len(labels))) for labels in (shown.keys, shown.queries)
+        min(LARGEST, max(SMALLEST, TOKEN * len(tokens))) for tokens in (shown.keys, shown.queries)
     )
     figure = Figure(figsize=(columns * (width + GAP), rows * (height + GAP)))
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     figure.subplots_adjust(0, 0, 1, 1, wspace=GAP / width, hspace=GAP / height)
-    look: dict[str, Any] = {"cmap": "Blues", "aspect": "auto", "interpolation": "nearest"}
+    style: dict[str, Any] = {"fontsize": FONT_SIZE, "parse_math": False}
     for layer, weights in enumerate(shown.layers):
         for head, panel in enumerate(panels[layer]):
-            image = panel.imshow(weights[head], vmin=0, vmax=1, **look)
+            image = panel.imshow(weights[head], "Blues", aspect="auto", vmin=0, vmax=1)
             panel.tick_params(length=0)
-        panels[layer][0].set_ylabel(f"layer {layer + 1}", fontsize=FONT_SIZE + 2)
-        _label(panels[layer][0], "y", shown.queries, height)
-    for head, panel in enumerate(panels[0]):
-        panel.set_title(f"head {head + 1}", fontsize=FONT_SIZE + 2)
-        _label(panels[-1][head], "x", shown.keys, width)
-    # Outside the figure's frame, in inches; the tight box below takes it in.
-    wide, high = figure.get_size_inches()
-    bar = figure.colorbar(image, cax=figure.add_axes((1 + GAP / wide, 0, GAP / wide, 1)))
-    bar.ax.tick_params(labelsize=FONT_SIZE)
-    bar.set_label("attention weight", fontsize=FONT_SIZE + 2)
-    heading = f"{title}\nqueries downwards, keys across"
-    figure.text(0, 1 + 0.35 / high, heading, fontsize=FONT_SIZE + 2, parse_math=False)
-    form = output.suffix[1:]
+        panels[layer][0].set_ylabel(f"layer {layer + 1}")
+        panels[layer][0].set_yticks(*labels(shown.queries, height), **style)
+    for head in range(columns):
+        panels[0][head].set_title(f"head {head + 1}")
+        panels[-1][head].set_xticks(*labels(shown.keys, width), rotation=90, **style)
+    bar = figure.colorbar(image, ax=panels, pad=0.01, fraction=0.02)
+    bar.set_label("attention weight")
+    above = 1 + 0.35 / figure.get_figheight()  # in inches, outside the frame
+    figure.suptitle(f"{title}\nqueries downwards, keys across", y=above, va="bottom", **style)
     with atomic_path(output) as temporary:
+        form = output.suffix[1:]
         figure.savefig(temporary, dpi=DPI, format=form, bbox_inches="tight", pad_inches=0.15)
 
 
-def _label(panel: Axes, axis: str, tokens: Sequence[str], size: float) -> None:
-    """Write the tokens along an axis of ``size`` inches, so few that none overlap."""
+def labels(tokens: Sequence[str], size: float) -> tuple[range, Sequence[str]]:
+    """Places and tokens along an axis of ``size`` inches, so few that none overlap."""
     step = -(-len(tokens) * FONT_SIZE // int(size * 72))  # 72 points an inch
-    put, rotation = (panel.set_xticks, 90) if axis == "x" else (panel.set_yticks, 0)
-    style: dict[str, Any] = {"fontsize": FONT_SIZE, "rotation": rotation, "parse_math": False}
-    put(range(0, len(tokens), step), tokens[::step], **style)
+    return range(0, len(tokens), step), tokens[::step]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -213,49 +206,44 @@ def run(args: argparse.Namespace) -> None:
     if args.out.suffix not in FORMATS:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
     source = open_source(args.checkpoint)
-    if args.data is None:
-        if not args.checkpoint.is_dir() or source.family is not TRANSLATION:
-            raise UserError(f"give the data folder that {args.checkpoint} was trained on (--data)")
-        args.data = read_job(args.checkpoint).place("data")
-    if source.family is TRANSLATION:
-        shown, place, kind = _of_translation(args, source)
+    translation = source.family is TRANSLATION
+    place = args.place or source.family.places[-1]
+    if args.target is not None and not (translation and place != "encoder"):
+        raise UserError(f"--target has no effect on {place} attention: leave it out")
+    if args.data is None and not (translation and args.checkpoint.is_dir()):
+        raise UserError(f"give the data folder that {args.checkpoint} was trained on (--data)")
+    folder = args.data or read_job(args.checkpoint).place("data")
+    if translation:
+        shown = _of_translation(source, folder, place, args.sentence, args.target)
     else:
-        shown, place, kind = _of_language_model(args, source)
+        shown = _of_language_model(source, folder, place, args.sentence)
     if not shown.layers:
         raise UserError(f"{args.checkpoint} has no {place} attention: give another --place")
+    kind = source.attention[place]
     draw(shown, f"{place} attention, {kind}: {normalise(args.sentence)}", args.out)
-    layers, heads = len(shown.layers), shown.layers[0].size(0)
-    print(f"{args.out}: {place} attention ({kind}), {layers} layers, {heads} heads")
+    size, heads = len(shown.layers), shown.layers[0].size(0)
+    print(f"{args.out}: {place} attention ({kind}), {size} layers, {heads} heads")
 
 
-def _of_translation(args: argparse.Namespace, opened: Source) -> tuple[AttentionMap, str, str]:
-    """The map, its place and kind; the translation is printed where it is the model's own."""
-    place = args.place or "cross"
-    if place == "encoder" and args.target is not None:
-        raise UserError("--target has no effect on the encoder's attention: leave it out")
-    data = open_prepared(args.data)
-    model, task = cast(TransformerMHEModel, opened.model), task_of(data, opened)
-    longest, processing = model.max_positions(), data.processing()
-    source = encode(args.sentence, 0, processing, task.source_dictionary, longest[0])
+def _of_translation(
+    opened: Source, folder: Path, place: str, sentence: str, translation: str | None
+) -> AttentionMap:
+    """The map; prints the translation where it is the model's own."""
+    data = open_prepared(folder)
+    model, task, processing = cast(Any, opened.model), task_of(data, opened), data.processing()
+    longest = model.max_positions()
+    source = encode(sentence, 0, processing, task.source_dictionary, longest[0])
     target = None
-    if args.target is not None:
-        target = encode(args.target, 1, processing, task.target_dictionary, longest[1])
+    if translation is not None:
+        target = encode(translation, 1, processing, task.target_dictionary, longest[1])
     elif place != "encoder":
         target = translate(model, task, source)
         print(*data.detokenise([task.target_dictionary.string(target[0])]))
-    return attention_map(model, task, place, source, target), place, kinds(model.cfg)[place]
+    return attention_map(model, task, place, source, target)
 
 
-def _of_language_model(args: argparse.Namespace, source: Source) -> tuple[AttentionMap, str, str]:
-    (place,) = source.family.places
-    for option, value in (("place", args.place), ("target", args.target)):
-        if value not in (None, place):
-            raise UserError(
-                f"--{option} is for translation, and {args.checkpoint} is a "
-                f"{source.family.stock}: leave it out"
-            )
-    data = open_text(args.data)
-    dictionary, model = dictionary_of(data, source), source.model
-    longest: int = cast(Any, model).max_positions() - 1
-    sentence = encode(args.sentence, 0, data.processing(), dictionary, longest)
-    return language_map(source, dictionary, sentence), place, source.attention[place]
+def _of_language_model(opened: Source, folder: Path, place: str, sentence: str) -> AttentionMap:
+    data = open_text(folder)
+    dictionary, longest = dictionary_of(data, opened), cast(Any, opened.model).max_positions() - 1
+    tokens = encode(sentence, 0, data.processing(), dictionary, longest)
+    return language_map(opened, dictionary, tokens, place)

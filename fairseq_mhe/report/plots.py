@@ -22,9 +22,13 @@ DASHES = ("-", "--", "-.", ":")
 DPI = 200
 #: The least distance of two marks, as a share of the axis.
 _APART = 0.03
-#: The names of costs on an axis, and the unit they are shown in.
-_PARAMETERS = ("attention parameters (millions)", 1e6)
-_CACHE = ("key/value cache (KiB per generated token)", 1024)
+#: Costs -> their names on an axis, and the unit they are shown in.
+_COSTS = {
+    "attention_parameters": ("attention parameters (millions)", 1e6),
+    "kv_bytes_per_token": ("key/value cache (KiB per generated token)", 1024),
+}
+#: Scores of the seeds, by kind and task.
+Scores = Mapping[str, Mapping[str, Sequence[float]]]
 
 
 @dataclass(frozen=True)
@@ -48,23 +52,21 @@ def plot(summaries: Sequence[Row], curves: Mapping[str, Row], path: Path, title:
     ``summaries``: what table.json holds; ``curves``: label -> what metrics.json holds.
     """
     figure = new_figure(title)
-    left, middle, right = figure.subplots(1, 3)
+    left, *panels = figure.subplots(1, 3)
     for index, (name, metrics) in enumerate(curves.items()):
         updates = [update for update, _ in metrics["valid"]]
         losses = [loss for _, loss in metrics["valid"]]
         left.plot(updates, losses, DASHES[index % len(DASHES)], label=name, **look(index))
     name_axes(left, "Learning curves", "updates", "validation loss (bits per subword)")
-    names = ("attention_parameters", "kv_bytes_per_token")
-    for axes, name, cost in zip((middle, right), names, (_PARAMETERS, _CACHE), strict=True):
-        label, unit = cost
+    for axes, (cost, (label, unit)) in zip(panels, _COSTS.items(), strict=True):
         marks = []
         for series, summary in zip(curves, summaries, strict=True):
             bar = summary["bleu_confidence"]
-            marks.append(Mark(series, summary[name] / unit, summary["bleu"], bar, bar))
+            marks.append(Mark(series, summary[cost] / unit, summary["bleu"], bar, bar))
         draw_front(axes, [(mark.place, mark.value) for mark in marks])
-        draw_at_costs(axes, marks)
+        _draw_at_costs(axes, marks)
         name_axes(axes, "Quality", label, "BLEU (bars: 95% bootstrap; grey: Pareto front)")
-    add_legend(figure, right)
+    add_legend(figure, left)
     save(figure, path)
 
 
@@ -83,11 +85,8 @@ def plot_rows(summaries: Sequence[Row], path: Path, title: str) -> None:
     _draw_score_and_share(path, title, bleus, shares, f"bars: 95% bootstrap{hollow}")
 
 
-def plot_tasks(scores: Mapping[str, Mapping[str, Sequence[float]]], path: Path, title: str) -> None:
-    """Write a picture of language models: scores of tasks, and in percent of mha's.
-
-    ``scores``: kind -> task -> scores of the seeds.
-    """
+def plot_tasks(scores: Scores, path: Path, title: str) -> None:
+    """Write a picture of language models: scores of tasks, and in percent of mha's."""
     marks, shares = [], []
     for kind, of_kind in scores.items():
         for task, values in of_kind.items():
@@ -106,8 +105,8 @@ def _draw_score_and_share(
     """Scores on the left, and on the right what is left of MHA's."""
     figure = new_figure(title)
     left, right = figure.subplots(1, 2)
-    draw_beside(left, scores, scores)
-    draw_beside(right, shares, scores)
+    _draw_beside(left, scores, scores)
+    _draw_beside(right, shares, scores)
     right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
     name_axes(left, "Score", "", f"score ({bars})")
     name_axes(right, "What is left of MHA's score", "", f"PRR, % ({bars})")
@@ -124,12 +123,12 @@ def plot_perplexity(
     """
     figure = new_figure(title)
     panels = figure.subplots(1, 2)
-    for axes, cost, (label, unit) in zip(panels, costs, (_PARAMETERS, _CACHE), strict=True):
+    for axes, cost, (label, unit) in zip(panels, costs, _COSTS.values(), strict=True):
         marks = []
         for kind, values in nats.items():
             bar = deviation(values) or 0.0
             marks.append(Mark(kind, cost[kind] / unit, statistics.mean(values), bar, bar))
-        draw_at_costs(axes, marks)
+        _draw_at_costs(axes, marks)
         name_axes(axes, "Loss", label, "nats per subword (bars: standard deviation)")
     add_legend(figure, panels[0])
     save(figure, path)
@@ -155,15 +154,14 @@ def look(index: int) -> dict[str, Any]:
 
 
 def add_legend(figure: Figure, axes: Axes) -> None:
-    """The names of what ``axes`` show, beside all panels, where they hide nothing."""
+    """The names of the series in ``axes``, beside all panels, where they hide nothing."""
     handles, names = axes.get_legend_handles_labels()
     unique = dict(zip(names, handles, strict=True))
-    figure.legend(
-        list(unique.values()), list(unique), loc="outside right center", frameon=False, fontsize=12
-    )
+    place: dict[str, Any] = {"loc": "outside right center", "frameon": False, "fontsize": 12}
+    figure.legend(list(unique.values()), list(unique), **place)
 
 
-def draw_at_costs(axes: Axes, marks: Sequence[Mark]) -> None:
+def _draw_at_costs(axes: Axes, marks: Sequence[Mark]) -> None:
     """Marks of one series each at their costs, from 0; those at one cost stand side by side."""
     step = _APART * max(mark.place for mark in marks)
     taken: list[float] = []
@@ -176,7 +174,7 @@ def draw_at_costs(axes: Axes, marks: Sequence[Mark]) -> None:
     axes.set_xlim(0, 1.15 * max(taken))
 
 
-def draw_beside(axes: Axes, marks: Sequence[Mark], every: Sequence[Mark]) -> None:
+def _draw_beside(axes: Axes, marks: Sequence[Mark], every: Sequence[Mark]) -> None:
     """Marks above their categories, the series side by side.
 
     ``every``: marks of all series and categories, which panels of one figure share.

@@ -4,10 +4,8 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """A line of the machine translation table; how its BLEU was counted is not published.
-
-    ``parameters``: #Params, of attention, in millions; ``prr``: BLEU in percent of MHA's, which the
-    table does not print for MHA itself. All as printed.
+    """A line of the translation table, as printed (PRR is not for MHA): #Params of attention in
+    millions, BLEU (how it was counted is not published), BLEU in percent of MHA's.
     """
 
     parameters: str

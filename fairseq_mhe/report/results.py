@@ -10,13 +10,11 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.models.architectures import sizes
-from fairseq_mhe.models.options import MODEL_NAME
+from fairseq_mhe.models.options import MODEL_NAME, PLACES
 from fairseq_mhe.report.published import published
-from fairseq_mhe.report.significance import compare_seeds, retained
+from fairseq_mhe.report.significance import compare, retained
 from fairseq_mhe.report.table import deviation
-from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.job import Job, read_job
-from fairseq_mhe.runs.recipes import NAMES as RECIPES
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
 #: The kind that the others are compared with.
@@ -25,10 +23,7 @@ BASELINE = "mha"
 
 @dataclass(frozen=True)
 class Cell:
-    """The finished runs of a row with a kind of attention, one for each seed.
-
-    ``subset``: the data set whose translations are compared.
-    """
+    """The finished runs of a row with a kind of attention, one a seed, scored on a ``subset``."""
 
     row: str
     kind: str
@@ -36,8 +31,9 @@ class Cell:
     subset: str
 
     def values(self, name: str) -> list[dict[str, Any]]:
-        """Every seed's "scores" or "generation"."""
-        return [read_json(run.subset(self.subset) / f"{name}.json") for run in self.runs]
+        """The "scores", "generation" or "comet" of the runs that have them."""
+        paths = [run.subset(self.subset) / f"{name}.json" for run in self.runs]
+        return [read_json(path) for path in paths if path.exists()]
 
     def lines(self, name: str, index: int = 0) -> list[str]:
         """The "sources", "references" or "hypotheses" of one of the runs."""
@@ -51,23 +47,13 @@ class Cell:
         """Every seed's BLEU."""
         return [score["bleu"]["score"] for score in self.values("scores")]
 
-    def tokenisers(self) -> list[str]:
-        """The tokeniser of every seed's BLEU."""
-        return [tokeniser_in(score["bleu"]["signature"]) for score in self.values("scores")]
-
-    def comet(self) -> list[tuple[Path, dict[str, Any]]]:
-        """The files of COMET and their content, where there are some."""
-        paths = [run.subset(self.subset) / comet.FILE for run in self.runs]
-        return [(path, read_json(path)) for path in paths if path.exists()]
-
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     """Group run folders by row and kind, in the order given.
 
     Raises:
         UserError: there is no folder; a folder is no run or is not finished; two runs of one model
-            differ by more than their seed; or runs were scored on different sentences, by different
-            tokenisers or by different COMET models.
+            differ by more than their seed; or runs were not scored alike.
     """
     groups: dict[tuple[str, str], list[Job]] = {}
     for folder in folders:
@@ -82,79 +68,62 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
     for (row, kind), runs in groups.items():
         runs.sort(key=lambda run: run.seed)
         for one, other in pairwise(runs):
-            _check_alike(one, other)
+            differing = ["nothing"] if one.seed == other.seed else differences(one, other)
+            if differing:
+                raise UserError(
+                    f"{one.folder} and {other.folder} are both {row} {kind} and differ by "
+                    f"{', '.join(differing)}, where seeds of one model belong together: leave one "
+                    "out"
+                )
         cells.append(Cell(row, kind, tuple(runs), subset))
     check_scored_alike(cells)
-    comet_model(cells)
     return cells
 
 
+def training_of(run: Job) -> dict[str, Any]:
+    """What decides a run's model, but for its attention and seed: fairseq-train's options, the
+    checksum of its data, and whether it starts from a checkpoint.
+    """
+    options = run.settings["options"]
+    own = ("seed", "attention", *PLACES.values())
+    start = "a checkpoint" if "start" in run.settings else "scratch"
+    facts = {"data": run.settings["data"]["fingerprint"][:8], "start": start}
+    return {**{name: options[name] for name in options if name not in own}, **facts}
+
+
+def differences(one: Job, other: Job) -> list[str]:
+    """The names of what differs between the trainings of two runs."""
+    first, second = training_of(one), training_of(other)
+    return [name for name in {**first, **second} if first.get(name) != second.get(name)]
+
+
 def check_scored_alike(cells: Sequence[Cell]) -> None:
-    """See that all runs were scored on the same sentences and by one tokeniser.
+    """Refuse runs that were scored on different sentences, or by different means.
 
     Raises:
-        UserError: they were not.
+        UserError: two runs were; the line names them.
     """
-    first, references = cells[0].runs[0].folder, cells[0].lines("references")
-    usual = cells[0].tokenisers()[0]
+    usual: dict[str, tuple[Any, Path]] = {}
     for cell in cells:
-        for index, (run, tokeniser) in enumerate(zip(cell.runs, cell.tokenisers(), strict=True)):
-            if cell.lines("references", index) != references:
-                raise UserError(f"{run.folder} and {first} were scored on different sentences")
-            if tokeniser != usual:
-                raise UserError(
-                    f"{run.folder} was scored with the tokeniser {tokeniser}, {first} with "
-                    f"{usual}: score them alike (evaluate --bleu-tokenizer)"
-                )
-
-
-def comet_model(cells: Sequence[Cell]) -> str | None:
-    """The COMET model that scored the runs, if one did.
-
-    Raises:
-        UserError: several did.
-    """
-    places = {score["model"]: path for cell in cells for path, score in reversed(cell.comet())}
-    if len(places) > 1:
-        (one, at), (other, there), *_ = places.items()
-        raise UserError(
-            f"{at} is by COMET's {one}, {there} by {other}: score them alike (evaluate --comet)"
-        )
-    return next(iter(places), None)
-
-
-def _check_alike(one: Job, other: Job) -> None:
-    """See that two runs of one model differ by their seed, and by nothing else."""
-
-    def made_by(run: Job) -> dict[str, Any]:
-        settings = {**run.settings, **run.settings["options"], **run.settings["data"]}
-        # Each seed may have a start of its own, but not one a start and another none.
-        settings["start"] = "start" in run.settings
-        return {
-            name: value
-            for name, value in settings.items()
-            if name not in ("seed", "options", "data")
-        }
-
-    first, second = made_by(one), made_by(other)
-    differing = [name for name in first | second if first.get(name) != second.get(name)]
-    if one.seed == other.seed:
-        differing = ["nothing"]
-    if differing:
-        raise UserError(
-            f"{one.folder} and {other.folder} are both {one.row} {one.kind} and differ by "
-            f"{', '.join(differing)}, where seeds of one model belong together: leave one out"
-        )
+        for index, run in enumerate(cell.runs):
+            one = Cell(cell.row, cell.kind, (run,), cell.subset)
+            scored: dict[str, Any] = {"sentences": cell.lines("references", index)}
+            for score in one.values("scores"):
+                scored["BLEU tokenizer"] = tokeniser_in(score["bleu"]["signature"])
+            for score in one.values("comet"):
+                scored["COMET model"] = score["model"]
+            for name, value in scored.items():
+                first, folder = usual.setdefault(name, (value, run.folder))
+                if value != first:
+                    raise UserError(
+                        f"{run.folder} and {folder} were scored with different {name}: score them "
+                        "alike (fairseq-mhe evaluate)"
+                    )
 
 
 def label(cell: Cell, cells: Sequence[Cell]) -> str:
     """A cell's kind of attention, with its row where there are several."""
     return cell.kind if len({c.row for c in cells}) == 1 else f"{cell.row} {cell.kind}"
-
-
-def baselines(cells: Sequence[Cell]) -> dict[str, Cell]:
-    """Row -> the cell of `BASELINE`, which its other cells are compared with."""
-    return {cell.row: cell for cell in cells if cell.kind == BASELINE}
 
 
 def lowest_loss(metrics: Mapping[str, Any]) -> float:
@@ -168,22 +137,22 @@ def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]
     Scores, their intervals, speeds and ``valid_loss``, the lowest validation loss of a training in
     bits per target token, are means over the seeds; ``bleu_deviation`` is the standard deviation of
     BLEU. PRR is the ratio of mean BLEU (100 for the baseline); its interval and ``p_value`` are of
-    all seeds together (``compare_seeds``), and null for the baseline. With ``paper`` come the row's
-    sizes, its training, and the paper's numbers.
+    all seeds together (`compare`), and null for the baseline. With ``paper`` come the row's sizes,
+    its training, and the paper's numbers.
     """
-    compared_with = baselines(cells)
+    baselines = {cell.row: cell for cell in cells if cell.kind == BASELINE}
     summaries = []
     for cell in cells:
         more = _sizes_and_paper(cell) if paper else {}
-        summaries.append({**more, **_summary(cell, compared_with.get(cell.row))})
+        summaries.append({**more, **_summary(cell, baselines.get(cell.row))})
     return summaries
 
 
 def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
     scores, generations = cell.values("scores"), cell.values("generation")
     metrics = [read_json(run.metrics) for run in cell.runs]
-    speeds = [of_run["tokens_per_second"] for of_run in metrics]
     losses = [lowest_loss(of_run) if of_run["valid"] else None for of_run in metrics]
+    speeds = [of_run["tokens_per_second"] for of_run in metrics]
     tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
     return {
         "row": cell.row,
@@ -210,15 +179,15 @@ def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
 
 def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     """PRR, its interval and the p-value; null where there is nothing to compare with."""
-    names = ("prr", "prr_low", "prr_high", "p_value")
+    nothing = dict.fromkeys(("prr", "prr_low", "prr_high", "p_value"))
     if baseline is None:
-        return dict.fromkeys(names)
-    mean, best = (statistics.mean(each.bleus()) for each in (cell, baseline))
+        return nothing
+    prr = retained(statistics.mean(cell.bleus()), statistics.mean(baseline.bleus()))
     if cell is baseline:
-        return {**dict.fromkeys(names), "prr": retained(mean, best)}
+        return {**nothing, "prr": prr}
+    tokeniser = tokeniser_in(cell.values("scores")[0]["bleu"]["signature"])
     systems = cell.hypotheses(), baseline.hypotheses()
-    compared = compare_seeds(*systems, cell.lines("references"), cell.tokenisers()[0])
-    return {**asdict(compared), "prr": retained(mean, best)}
+    return {**asdict(compare(*systems, cell.lines("references"), tokeniser)), "prr": prr}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -231,25 +200,17 @@ def _mean_score(scores: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return _mean([score[name]["score"] if score.get(name) else None for score in scores])
 
 
-def _sizes(name: str, options: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Layers of both sides, width and heads of a row, or of a recipe of the user's own."""
-    if name in RECIPES:
-        row = sizes(name)
-        return 2 * row.layers, row.embed_dim, row.heads
-    row = sizes(str(options["arch"]).removeprefix(f"{MODEL_NAME}_"))
-    layers = [int(options.get(f"{side}_layers", row.layers)) for side in ("encoder", "decoder")]
-    width = options.get("encoder_embed_dim", row.embed_dim)
-    return sum(layers), int(width), int(options.get("encoder_attention_heads", row.heads))
-
-
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """The row's sizes, its training, the paper's numbers, and COMET where every seed has it."""
     training = cell.runs[0].training
-    layers, width, heads = _sizes(cell.row, training.options)
+    options, row = training.options, sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_"))
+    layers = [int(options.get(f"{side}_layers", row.layers)) for side in ("encoder", "decoder")]
+    width = int(options.get("encoder_embed_dim", row.embed_dim))
+    heads = int(options.get("encoder_attention_heads", row.heads))
     printed = published(cell.row, cell.kind)
-    scores = [score["score"] for _, score in cell.comet()]
+    comets = [score["score"] for score in cell.values("comet")]
     return {
-        "layers": layers,
+        "layers": sum(layers),
         "width": width,
         "heads": heads,
         "head_width": width // heads,
@@ -259,5 +220,5 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
         "paper_parameters": printed and printed.parameters,
         "paper_bleu": printed and printed.bleu,
         "paper_prr": printed and printed.prr,
-        "comet": _mean(scores) if len(scores) == len(cell.runs) else None,
+        "comet": _mean(comets) if len(comets) == len(cell.runs) else None,
     }

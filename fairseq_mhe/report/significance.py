@@ -1,7 +1,7 @@
 """Whether a difference of BLEU is more than chance, of sentences and of seeds."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,20 +14,21 @@ from fairseq_mhe.runs.scoring import RESAMPLES, SEED
 #: A baseline with less BLEU has learned nothing: no ratio to it and no p-value says anything.
 LEAST_BASELINE = 1.0
 
+Texts = Sequence[str]
+
 
 @dataclass(frozen=True)
 class Comparison:
     """A system against a baseline; all None where that has less than `LEAST_BASELINE`.
 
     ``prr``: performance retention ratio, 100 * BLEU / the baseline's BLEU; ``prr_low`` and
-    ``prr_high``: its 95% bootstrap interval; ``p_value``: paired bootstrap
-    test on BLEU.
+    ``prr_high``: its 95% bootstrap interval; ``p_value``: paired bootstrap test on BLEU.
     """
 
-    prr: float | None
-    prr_low: float | None
-    prr_high: float | None
-    p_value: float | None
+    prr: float | None = None
+    prr_low: float | None = None
+    prr_high: float | None = None
+    p_value: float | None = None
 
     def describe(self) -> str:
         """The comparison in one line."""
@@ -48,20 +49,7 @@ def retained(score: float, baseline: float) -> float | None:
 
 
 def compare(
-    hypotheses: Sequence[str],
-    baseline: Sequence[str],
-    references: Sequence[str],
-    tokenise: str = "13a",
-) -> Comparison:
-    """``compare_seeds`` with one training each."""
-    return compare_seeds([hypotheses], [baseline], references, tokenise)
-
-
-def compare_seeds(
-    systems: Sequence[Sequence[str]],
-    baselines: Sequence[Sequence[str]],
-    references: Sequence[str],
-    tokenise: str = "13a",
+    systems: Sequence[Texts], baselines: Sequence[Texts], references: Texts, tokenise: str = "13a"
 ) -> Comparison:
     """PRR and p-value of mean BLEU over several trainings (seeds) of a system and of a baseline.
 
@@ -91,56 +79,39 @@ def compare_seeds(
         resampled.append(np.take_along_axis(scores, drawn, axis=0).mean(axis=0))
     system, baseline = means
     if baseline < LEAST_BASELINE:
-        return Comparison(None, None, None, None)
-    found = Comparison(prr(system, baseline), *_interval(*resampled), 1.0)
-    if system == baseline:
-        # sacreBLEU counts resamples whose difference is above the real one, so that equal systems
-        # would get the least p.
-        return found
-    if len(systems) == len(baselines) == 1:
-        return replace(
-            found, p_value=_paired_bootstrap(systems[0], baselines[0], references, tokenise)
-        )
-    spread = np.abs(resampled[0] - resampled[1])
-    above = np.sum(spread - spread.mean() > abs(system - baseline))
-    return replace(found, p_value=float((above + 1) / (RESAMPLES + 1)))
+        return Comparison()
+    known = resampled[1] > 0
+    low, high = np.percentile(100 * resampled[0][known] / resampled[1][known], [2.5, 97.5])
+    p_value = 1.0  # sacreBLEU's rule would give equal systems the least p
+    if system != baseline and len(systems) == len(baselines) == 1:
+        p_value = _paired_bootstrap(systems[0], baselines[0], references, tokenise)
+    elif system != baseline:
+        spread = np.abs(resampled[0] - resampled[1])
+        above = np.sum(spread - spread.mean() > abs(system - baseline))
+        p_value = float((above + 1) / (RESAMPLES + 1))
+    return Comparison(prr(system, baseline), float(low), float(high), p_value)
 
 
-def _paired_bootstrap(
-    hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str], tokenise: str
-) -> float:
+def _paired_bootstrap(system: Texts, baseline: Texts, references: Texts, tokenise: str) -> float:
     """sacreBLEU's p-value."""
-    named = [("baseline", baseline), ("system", hypotheses)]
-    results = PairedTest(named, {"BLEU": BLEU(tokenize=tokenise)}, [references], "bs", RESAMPLES)()[
-        1
-    ]["BLEU"]
-    _, result = (result for result in results if isinstance(result, Result))
+    named = [("baseline", baseline), ("system", system)]
+    metrics = {"BLEU": BLEU(tokenize=tokenise)}
+    _, scores = PairedTest(named, metrics, [references], "bs", RESAMPLES)()
+    result = scores["BLEU"][1]
+    assert isinstance(result, Result)  # noqa: S101 - the systems' names are under another key
     return float(result.p_value or 0)
 
 
-def _interval(
-    systems: NDArray[np.float64], baselines: NDArray[np.float64]
-) -> tuple[float | None, float | None]:
-    """The ends of the middle 95% of the PRRs that are known."""
-    known = [prr(s, b) for s, b in zip(systems, baselines, strict=True) if b > 0]
-    if not known:
-        return None, None
-    low, high = np.percentile(known, [2.5, 97.5])
-    return float(low), float(high)
-
-
-def _bleu_counts(
-    hypotheses: Sequence[str], references: Sequence[str], tokenise: str = "13a"
-) -> NDArray[np.int64]:
+def _bleu_counts(hypotheses: Texts, references: Texts, tokenise: str) -> NDArray[np.int64]:
     """(sentences, 10): both lengths, then matching n-grams and all n-grams, of order 1 to 4."""
     # The effective order changes sentence scores, which are not used, not the counts.
     bleu = BLEU(tokenize=tokenise, effective_order=True)
-    found = [bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
-    return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in found], dtype=np.int64)
+    scores = [bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
+    return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], dtype=np.int64)
 
 
 def _bleu(counts: NDArray[np.int64]) -> float:
     """Corpus BLEU from the sum of sentences' counts."""
     system, reference, *rest = counts.tolist()
-    found = BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp")
-    return float(found.score)
+    bleu = BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp")
+    return float(bleu.score)

@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Grid
@@ -13,9 +12,9 @@ from rich.table import Table as Grid
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json, write_text
 from fairseq_mhe.common.tables import Column, Look, column
-from fairseq_mhe.report import notes, plots
-from fairseq_mhe.report.results import BASELINE, Cell, gather, label, summarise
-from fairseq_mhe.report.significance import LEAST_BASELINE
+from fairseq_mhe.report import plots
+from fairseq_mhe.report.notes import notes_below
+from fairseq_mhe.report.results import Cell, gather, label, summarise
 from fairseq_mhe.report.table import Block, Row, Table, filled
 
 #: Sample translations shown, and the seed that draws them.
@@ -23,8 +22,8 @@ _SAMPLES, _SAMPLES_SEED = 10, 1
 
 
 def _compared(heading: str, show: Callable[[Row], str]) -> Column:
-    """A comparison with the baseline: a dash in the rows whose baseline learned nothing."""
-    return heading, lambda row: "-" if row["weak"] else show(row)
+    """A comparison with the baseline: a dash where there is none, or it learned nothing."""
+    return heading, lambda row: "-" if row["prr"] is None else show(row)
 
 
 def _interval(row: Row) -> str:
@@ -107,27 +106,16 @@ class Preset:
     """One way to show results; ``paper``: with the paper's numbers, and as LaTeX and CSV too."""
 
     blocks: Callable[[Sequence[Row]], list[Block]]
-    notes: Callable[[Sequence[Cell], Sequence[Row]], list[str]]
     look: Look
     files: tuple[str, ...]
     paper: bool
 
 
 _FILES = ("table.md", "table.json", "picture.png", "samples.md")
-QUICKSTART = Preset(_quickstart_blocks, notes.of_quickstart, "markdown", _FILES, paper=False)
+QUICKSTART = Preset(_quickstart_blocks, "markdown", _FILES, paper=False)
 _PAPER_FILES = ("table.md", "table.tex", "table.csv", *_FILES[1:])
-PAPER = Preset(_paper_blocks, notes.of_paper, "wide", _PAPER_FILES, paper=True)
+PAPER = Preset(_paper_blocks, "wide", _PAPER_FILES, paper=True)
 _PRESETS = {"quickstart": QUICKSTART, "paper": PAPER}
-
-
-def _with_weakness(summaries: Sequence[Row]) -> list[dict[str, Any]]:
-    """Each summary, and whether its row's baseline learned nothing."""
-    weak = {
-        summary["row"]
-        for summary in summaries
-        if summary["attention"] == BASELINE and summary["bleu"] < LEAST_BASELINE
-    }
-    return [{**summary, "weak": summary["row"] in weak} for summary in summaries]
 
 
 def write_table(
@@ -139,33 +127,25 @@ def write_table(
 ) -> None:
     """Write the preset's files into ``output``; the table names the ``unfinished`` runs."""
     title, summaries = one_line(title), summarise(cells, preset.paper)
-    rows = _with_weakness(summaries)
-    below = [*preset.notes(cells, summaries), *notes.of_weak(rows), *notes.of_training(cells)]
+    notes = notes_below(cells, summaries, preset.paper)
     if unfinished:
-        below.append(f"Not finished, and left out: {', '.join(unfinished)}.")
-    heading = _with_corpus_and_seeds(title, cells)
+        notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
+    seeds = sorted({str(run.seed) for cell in cells for run in cell.runs})
+    heading = f"{title}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
     if preset.paper and len({cell.row for cell in cells}) > 1:
         plots.plot_rows(summaries, output / "picture.png", heading)
     else:
         curves = {label(cell, cells): read_json(cell.runs[0].metrics) for cell in cells}
         plots.plot(summaries, curves, output / "picture.png", heading)
     write_text(output / "samples.md", _samples(cells, title))
-    table = Table(title, preset.blocks(rows), below, preset.look)
+    table = Table(title, preset.blocks(summaries), notes, preset.look)
     if preset.paper:
         table.write_for_papers(output / "table.tex", summaries)
     table.write(output / "table.md", summaries)
 
 
-def _with_corpus_and_seeds(title: str, cells: Sequence[Cell]) -> str:
-    """The picture's heading."""
-    languages = "-".join(cells[0].runs[0].settings["data"]["languages"])
-    corpus = "" if languages in title else f", {languages}"
-    seeds = sorted({str(run.seed) for cell in cells for run in cell.runs})
-    return f"{title}{corpus}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
-
-
 def show_table(output: Path, title: str, console: Console, preset: Preset = QUICKSTART) -> None:
-    """Print a table; the quickstart's on a terminal has a column for each kind, so that it fits."""
+    """Print a table; the quickstart's has a column for each kind on a terminal, so that it fits."""
     if preset.paper or not console.is_terminal:
         print((output / "table.md").read_text(encoding="utf-8"), end="")
         return
@@ -173,7 +153,7 @@ def show_table(output: Path, title: str, console: Console, preset: Preset = QUIC
     grid = Grid("", title=title, show_header=False)
     for _ in summaries:
         grid.add_column(justify="right", overflow="fold")
-    (block,) = _quickstart_blocks(_with_weakness(summaries))
+    (block,) = _quickstart_blocks(summaries)
     for line in zip(*block.lines(), strict=True):
         grid.add_row(*line)
     console.print(grid)

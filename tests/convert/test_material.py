@@ -137,13 +137,13 @@ def test_the_map_has_every_token(
     source = open_source(checkpoint)
     words = dictionary_of(open_text(text), source)
     sentence = encode(LINES[1][:20], 0, open_text(text).processing(), words, 40)
-    shown = language_map(source, words, sentence)
+    (place,) = source.attention
+    shown = language_map(source, words, sentence, place)
     pieces = [words[index] for index in sentence[0].tolist()]
     size = len(shown.queries), len(shown.keys)
     assert [layer.shape for layer in shown.layers] == [(4, *size)] * 2
     for layer in shown.layers:
         torch.testing.assert_close(layer.sum(-1), torch.ones(4, size[0]))
-    (place,) = source.attention
     if place == "encoder":
         assert list(shown.queries) == list(shown.keys) == ["<s>", *pieces]
     else:
@@ -154,7 +154,7 @@ def test_the_map_has_every_token(
     assert cli.main([*line, "--out", str(tmp_path / "map.png")]) == 0
     assert f"map.png: {place} attention (mha), 2 layers, 4 heads" in capsys.readouterr().out
     assert cli.main([*line, "--out", str(tmp_path / "no.png"), "--place", "cross"]) == 2
-    assert "--place is for translation" in capsys.readouterr().err
+    assert "in.pt has no cross attention" in capsys.readouterr().err
 
 
 def test_a_folder_of_fairseq_preprocess(data: Path) -> None:

@@ -23,7 +23,7 @@ def test_the_command_prints_scores_with_their_meaning(
     assert bleu.startswith(f"BLEU {score(BAD, REFERENCES)['bleu']['score']:.2f} ± ")
     assert "nrefs:1|case:mixed|eff:no|tok:13a" in bleu
     assert "60 sentences" in chrf
-    assert comparison.startswith(f"PRR {compare(BAD, GOOD, REFERENCES).prr:.1f} [")
+    assert comparison.startswith(f"PRR {compare([BAD], [GOOD], REFERENCES).prr:.1f} [")
     assert cli.main(["score", *files, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["comparison"] is None
 

@@ -12,8 +12,16 @@ import pytest
 from sacrebleu.metrics import BLEU
 
 from fairseq_mhe.report import significance
-from fairseq_mhe.report.significance import compare, compare_seeds
+from fairseq_mhe.report.significance import Comparison
+from fairseq_mhe.report.significance import compare as compare_seeds
 from tests.fixtures.translations import BAD, GOOD, REFERENCES, noisy, write
+
+
+def compare(
+    system: list[str], baseline: list[str], references: list[str], tokenise: str = "13a"
+) -> Comparison:
+    """Of one training each."""
+    return compare_seeds([system], [baseline], references, tokenise)
 
 
 def test_the_p_value_is_that_of_sacrebleus_command(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report import plots, significance
 from fairseq_mhe.report.results import gather, summarise
-from fairseq_mhe.report.translation_table import PAPER, QUICKSTART, Preset, write_table
+from fairseq_mhe.report.translation_table import PAPER, QUICKSTART, write_table
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
@@ -118,24 +118,22 @@ def test_columns_that_say_nothing_are_left_out(make_run: MakeRun, tmp_path: Path
     assert f"COMET: {comet.MODEL}, " in text
 
 
-@pytest.mark.parametrize("preset", [QUICKSTART, PAPER])
 def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(
-    make_run: MakeRun, tmp_path: Path, preset: Preset
+    make_run: MakeRun, tmp_path: Path
 ) -> None:
     runs = [make_run("mha", len(REFERENCES)), make_run("mhe_mul", 5)]
-    write_table(gather(run.folder for run in runs), tmp_path, "A title", preset)
+    write_table(gather(run.folder for run in runs), tmp_path, "A title")
     found = json.loads((tmp_path / "table.json").read_text())
     assert [cell[name] for cell in found for name in ("prr", "prr_low", "p_value")] == [None] * 6
     text = (tmp_path / "table.md").read_text()
     note = "- PRR and p are - where mha has less than 1 BLEU: it learned nothing to compare with."
     assert note in text.splitlines()
-    for table in [part for part in text.split("\n\n") if part.startswith("|")]:
-        names, _, *lines = (
-            [word.strip() for word in line.strip("|").split("|")] for line in table.splitlines()
-        )
-        compared = [i for i, name in enumerate(names) if name in ("PRR", "PRR 95%", "p")]
-        assert compared
-        assert {line[i] for line in lines for i in compared} == {"-"}
+    names, _, *lines = (
+        [word.strip() for word in line.strip("|").split("|")]
+        for line in text.splitlines()
+        if line.startswith("|")
+    )
+    assert {line[names.index(name)] for line in lines for name in ("PRR", "p")} == {"-"}
 
 
 def test_the_quickstarts_files_and_picture(
@@ -186,10 +184,10 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
     other = make_run("mhe_mul", 3)
     for run, model in ((done, comet.MODEL), (other, "Unbabel/XCOMET-XL")):
         write_json(run.subset("test") / comet.FILE, {"score": 0.8, "model": model})
-    with pytest.raises(UserError, match=r"wmt22-comet-da, .* by Unbabel/XCOMET-XL: score"):
+    with pytest.raises(UserError, match=r"were scored with different COMET model: score"):
         gather([done.folder, other.folder])
     (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
-    with pytest.raises(UserError, match="different sentences"):
+    with pytest.raises(UserError, match="scored with different sentences"):
         gather([done.folder, other.folder])
 
 
