@@ -7,14 +7,13 @@ import tarfile
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.steps import WORK_PREFIX
 
-# What tarfile, zipfile and their decompressors raise of damaged archives.
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, zlib.error, lzma.LZMAError)
+_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
@@ -26,43 +25,34 @@ def extract(archive: Path, members: Collection[str], out: Path) -> None:
         UserError: a member is missing, or the archive is damaged.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=out) as work:
+    with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=out) as folder:
+        work = Path(folder)
         unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
         try:
-            missing = set(members) - set(unpack(archive, members, work))
+            unpack(archive, members, work)
         except _DAMAGED as error:
-            if isinstance(error, OSError) and error.errno:  # a full disk, say
-                raise
-            reason = " ".join(str(error).split())
             raise UserError(
-                f"{archive} is damaged: {reason}; delete it to have it downloaded again"
+                f"{archive} is damaged: {error}; delete it to have it downloaded again"
             ) from error
+        missing = [name for name in members if not (work / name).is_file()]
         if missing:
             raise UserError(
                 f"{archive} has no {' and no '.join(sorted(missing))}; is it the right archive?"
             )
         for name in members:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(Path(work) / name, out / name)
+            os.replace(work / name, out / name)
 
 
-def _unpack_zip(archive: Path, members: Collection[str], folder: str) -> Iterator[str]:
-    """The members that the archive has, each when it is unpacked into ``folder``."""
+def _unpack_zip(archive: Path, members: Collection[str], work: Path) -> None:
     with zipfile.ZipFile(archive) as packed:
-        for name in members:
-            if name in packed.namelist():
-                packed.extract(name, folder)
-                yield name
+        for name in set(members).intersection(packed.namelist()):
+            packed.extract(name, work)
 
 
-def _unpack_tar(archive: Path, members: Collection[str], folder: str) -> Iterator[str]:
-    """The members that the archive has, each when it is unpacked into ``folder``."""
+def _unpack_tar(archive: Path, members: Collection[str], work: Path) -> None:
     with tarfile.open(archive) as packed:
         for member in packed:
             name = posixpath.normpath(member.name)
             if name in members and member.isfile():
-                packed.extract(member.replace(name=name, deep=False), folder, filter="data")
-                yield name
-        # To the end of the file, where gzip has a checksum of all.
-        while packed.fileobj and packed.fileobj.read(1 << 20):
-            pass
+                packed.extract(member.replace(name=name, deep=False), work, filter="data")

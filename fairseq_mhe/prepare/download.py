@@ -1,6 +1,5 @@
 """Files from the network: resumed where they broke off, used only if their SHA-256 is right."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,8 +15,8 @@ from fairseq_mhe.common.files import check_room, sha256
 from fairseq_mhe.common.steps import locked
 from fairseq_mhe.prepare.progress import Report
 
-ATTEMPTS = 5  # without a single byte in between
-PAUSE = 2.0  # seconds before the second attempt, and twice as many before each further one
+RETRIES = 4  # of a request that gives no byte
+PAUSE = 2.0  # seconds before the second retry, and twice as many before each further one
 TIMEOUT = 60.0  # seconds without a byte
 BLOCK = 1 << 16  # bytes; what a broken connection costs at most
 MB = 10**6
@@ -61,103 +60,78 @@ def obtain_all(
         UserError: a file is another one or cannot be had, the disk has no room for all, or another
             process is downloading into ``folder``.
     """
-    for file in files:
-        path = folder / file.name
-        if path.exists() and (fault := file.fault(path)):
+    paths = [folder / file.name for file in files]
+    missing = []
+    for file, path in zip(files, paths, strict=True):
+        if not path.exists():
+            missing.append(file)
+        elif fault := file.fault(path):
             raise UserError(
                 f"{path} {fault}; delete it to have it downloaded, or put the right one there"
             )
-    missing = [file for file in files if not (folder / file.name).exists()]
     if missing:
         with locked(folder / ".download.lock"):
-            _download_all(missing, folder, report, mirror)
-    return [folder / file.name for file in files]
+            need = sum((file.size or 0) - _size(_part(folder, file)) for file in missing)
+            check_room(folder, need, f"downloading {', '.join(file.name for file in missing)}")
+            for file in missing:
+                url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
+                _download(url, file, folder, report)
+    return paths
 
 
-def _download_all(
-    files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None
-) -> None:
-    need = sum((file.size or 0) - _size(_part(folder / file.name)) for file in files)
-    check_room(folder, need, f"downloading {', '.join(file.name for file in files)}")
-    for file in files:
-        url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-        path = folder / file.name
-        part = _part(path)
-        _download(url, part, file, report)
-        _version_file(part).unlink(missing_ok=True)
-        if fault := file.fault(part):
-            part.unlink()
-            raise UserError(
-                f"{url}: the download {fault}; it was not kept; try again, or another --mirror"
-            )
-        part.rename(path)
-
-
-def _part(path: Path) -> Path:
-    """The file for the part that has come."""
-    return path.with_name(f"{path.name}.part")
-
-
-def _version_file(part: Path) -> Path:
-    """The file for the server's name of the version that a part is of."""
-    return part.with_name(f"{part.name}.version")
+def _part(folder: Path, file: RemoteFile) -> Path:
+    """The file for what has come so far; beside it, .version has the server's name of it."""
+    return folder / f"{file.name}.part"
 
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _download(url: str, part: Path, file: RemoteFile, report: Report) -> None:
-    failures = 0
-    retries = Retry(
-        total=None,
-        connect=0,
-        read=0,
-        status=ATTEMPTS - 1,
-        backoff_factor=PAUSE,
-        status_forcelist=_BUSY,
-        raise_on_status=False,
-    )
+def _download(url: str, file: RemoteFile, folder: Path, report: Report) -> None:
+    part = _part(folder, file)
+    version = part.with_suffix(".version")
+    retries = Retry(RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False)
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retries))
-        while True:
+        whole = file.size is not None and _size(part) >= file.size
+        while not whole:
             before = _size(part)
             try:
-                return _resume(session, url, part, file, report)
+                whole = _resume(session, url, part, version, file, report)
             except requests.RequestException as error:
-                failures = 1 if _size(part) > before else failures + 1
-                if failures == ATTEMPTS or error.response is not None:
+                if _size(part) == before:
                     raise UserError(
-                        f"cannot download {url}: {_reason(error)}; the part that has come is kept; "
-                        "run the same command again, or name a --mirror or a folder of --archives"
+                        f"cannot download {url}: {error}; the part that has come is kept; run the "
+                        "same command again, or name a --mirror or a folder of --archives"
                     ) from error
-                time.sleep(PAUSE * 2 ** (failures - 1))
+    version.unlink(missing_ok=True)
+    if fault := file.fault(part):
+        part.unlink()
+        raise UserError(f"{url} {fault}; it was not kept; try again, or another --mirror")
+    part.rename(folder / file.name)
 
 
 def _resume(
-    session: requests.Session, url: str, part: Path, file: RemoteFile, report: Report
-) -> None:
-    """Download the rest of ``part``, in one request."""
+    session: requests.Session, url: str, part: Path, version: Path, file: RemoteFile, report: Report
+) -> bool:
+    """Download the rest of ``part`` in one request; whether all has come."""
     have = _size(part)
-    if file.size is not None and have >= file.size:
-        return  # whole, or wrong, which its checksum shows
-    headers = {"Accept-Encoding": "identity"} | _rest_wanted(part, file, have)
+    headers = {"Accept-Encoding": "identity"}
+    etag = version.read_text("utf-8") if have and version.exists() else ""
+    if etag and not etag.startswith("W/"):  # a weak ETag names no bytes
+        headers |= {"Range": f"bytes={have}-", "If-Range": etag}
     with session.get(url, headers=headers, stream=True, timeout=TIMEOUT) as response:
         if response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return  # nothing is missing
+            return True  # nothing is missing
         response.raise_for_status()
-        if not response.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+        if response.status_code != HTTPStatus.PARTIAL_CONTENT:
             have = 0  # the server sends all of it, maybe of a newer version
         rest = response.headers.get("Content-Length")
         total = have + int(rest) if rest else file.size
-        if total is not None and file.size not in (None, total):
-            raise UserError(
-                f"{url} has {total:,} bytes instead of {file.size:,}: another file; "
-                "nothing of it was taken"
-            )
-        version = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
-        _version_file(part).write_text(version, "utf-8")
+        etag = response.headers.get("ETag") or response.headers.get("Last-Modified") or ""
+        version.write_text(etag, "utf-8")
         # Some servers call .gz an encoding, though asked for none: it would be undone here.
         response.raw.headers.pop("Content-Encoding", None)
         with part.open("ab" if have else "wb") as stream:
@@ -166,25 +140,4 @@ def _resume(
                 have += len(block)
                 if total is not None:
                     report(f"download {file.name}, MB", have // MB, max(1, total // MB))
-    if total is not None and have < total:
-        raise requests.ConnectionError(f"the connection ended after {have:,} of {total:,} bytes")
-
-
-def _rest_wanted(part: Path, file: RemoteFile, have: int) -> dict[str, str]:
-    """Headers that ask for the rest of the same version of a file, or for all of another one."""
-    if not have:
-        return {}
-    path = _version_file(part)
-    version = path.read_text("utf-8") if path.exists() else ""
-    if version and not version.startswith("W/"):  # a weak ETag names no bytes
-        return {"Range": f"bytes={have}-", "If-Range": version}
-    # The checksum shows parts that do not belong together.
-    return {"Range": f"bytes={have}-"} if file.sha256 else {}
-
-
-def _reason(error: requests.RequestException) -> str:
-    """The innermost cause, in one line."""
-    cause: BaseException = error
-    while isinstance(getattr(cause, "reason", None) or next(iter(cause.args), None), BaseException):
-        cause = getattr(cause, "reason", None) or cause.args[0]
-    return " ".join(str(cause).split()) or type(error).__name__
+    return total is None or have >= total

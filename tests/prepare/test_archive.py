@@ -15,7 +15,9 @@ from tests.fixtures.miniature import write_archive
 LONG = "".join(f"{number**5}\n" for number in range(5000))
 
 
-def write_zip(path: Path, members: dict[str, str]) -> Path:
+def write(path: Path, members: dict[str, str]) -> Path:
+    if path.suffix == ".tgz":
+        return write_archive(path, members)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in members.items():
             archive.writestr(name, text)
@@ -29,7 +31,6 @@ def files_in(folder: Path) -> set[str]:
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
 def test_only_what_is_needed_is_unpacked(tmp_path: Path, name: str) -> None:
     members = {"training/a.en": "one\n", "../evil": "evil\n", "/evil": "evil\n", "b.de": "zwei\n"}
-    write = write_zip if name.endswith("zip") else write_archive
     archive = write(tmp_path / name, members)
     extract(archive, ["training/a.en", "b.de"], tmp_path / "out")
     assert files_in(tmp_path) == {name, "out/training/a.en", "out/b.de"}
@@ -37,12 +38,12 @@ def test_only_what_is_needed_is_unpacked(tmp_path: Path, name: str) -> None:
 
 
 def test_a_leading_dot_is_no_other_name(tmp_path: Path) -> None:
-    extract(write_archive(tmp_path / "a.tgz", {"./b.de": "zwei\n"}), ["b.de"], tmp_path / "out")
+    extract(write(tmp_path / "a.tgz", {"./b.de": "zwei\n"}), ["b.de"], tmp_path / "out")
     assert files_in(tmp_path / "out") == {"b.de"}
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE])
-def test_a_link_a_device_or_a_folder_is_no_member(tmp_path: Path, kind: bytes) -> None:
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE])
+def test_a_link_or_a_folder_is_no_member(tmp_path: Path, kind: bytes) -> None:
     with tarfile.open(tmp_path / "a.tar", "w") as tar:
         info = tarfile.TarInfo("a.en")
         info.type, info.linkname = kind, "/etc/passwd"
@@ -52,24 +53,13 @@ def test_a_link_a_device_or_a_folder_is_no_member(tmp_path: Path, kind: bytes) -
 
 
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
-def test_missing_members_are_named_and_nothing_stays(tmp_path: Path, name: str) -> None:
-    write = write_zip if name.endswith("zip") else write_archive
-    archive = write(tmp_path / name, {"training/a.en": "one\n"})
-    with pytest.raises(
-        UserError, match=r"has no training/a\.de and no training/b\.de; is it the right"
-    ):
-        extract(archive, ["training/a.en", "training/b.de", "training/a.de"], tmp_path / "out")
-    assert files_in(tmp_path) == {name}
-
-
-@pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_a_damaged_archive_is_refused(tmp_path: Path, name: str, share: float) -> None:
-    write = write_zip if name.endswith("zip") else write_archive
+def test_missing_members_and_damaged_archives_leave_nothing(tmp_path: Path, name: str) -> None:
     archive = write(tmp_path / name, {"b.de": "zwei\n", "a.en": LONG})
+    with pytest.raises(UserError, match=r"has no training/a\.de and no x\.de; is it the right"):
+        extract(archive, ["b.de", "x.de", "training/a.de"], tmp_path / "out")
     content = archive.read_bytes()
-    archive.write_bytes(content[: int(len(content) * share)])
-    with pytest.raises(UserError, match=rf"{name} is damaged: .* delete it") as refused:
-        extract(archive, ["b.de", "a.en"], tmp_path / "out")
-    assert "\n" not in str(refused.value)
+    for size in (0, len(content) // 2):
+        archive.write_bytes(content[:size])
+        with pytest.raises(UserError, match=rf"{name} is damaged: .* delete it"):
+            extract(archive, ["b.de", "a.en"], tmp_path / "out")
     assert files_in(tmp_path) == {name}
