@@ -43,10 +43,7 @@ class DataFolder:
     @property
     def fingerprint(self) -> str:
         """A hash of the content of all prepared files: the same on every machine."""
-        files: dict[str, str] = {}
-        for step in self.manifest["steps"].values():
-            files |= {name: entry["sha256"] for name, entry in step["files"].items()}
-        return key(files)
+        return key(file_checksums(self.manifest))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -60,6 +57,10 @@ class DataFolder:
     def text(self, subset: str, side: int) -> Path:
         """The detokenised text of a split; ``side`` 0 is the source, 1 the target."""
         return self.folder / "raw" / f"{subset}.{self.languages[side]}"
+
+    def segmented(self, subset: str, side: int) -> Path:
+        """A split in subwords; sides as those of `text`."""
+        return self.folder / "subword" / f"{subset}.{self.languages[side]}"
 
     def detokenise(self, lines: Iterable[str], side: int = 1) -> list[str]:
         """Subwords, as hypotheses have them, as the plain text that is scored."""
@@ -75,27 +76,10 @@ class DataFolder:
             return None
         return plain_text(lines, self.manifest["subword"], "none", self.languages[1])
 
-    def segmented(self, subset: str, side: int) -> Path:
-        """A split in subwords; sides as those of `text`."""
-        return self.folder / "subword" / f"{subset}.{self.languages[side]}"
-
     def processing(self) -> TextProcessing:
-        """How the folder's text was processed, for new text.
-
-        Raises:
-            UserError: the folder was not made by fairseq-mhe prepare, or its subword model is
-                missing.
-        """
-        if not self.manifest:
-            raise UserError(
-                f"{self.folder} has no manifest that says how its text was made: "
-                "give a folder of fairseq-mhe prepare"
-            )
+        """How the folder's text was processed, for new text."""
         settings = {**self.manifest["options"], **self.manifest}
-        try:
-            return processing_of(settings, self.folder / "subword")
-        except UserError as error:
-            raise UserError(f"{error}: {_again(self.folder)}") from None
+        return processing_of(settings, self.folder / "subword")
 
 
 @dataclass(frozen=True)
@@ -107,6 +91,12 @@ class TextFolder(DataFolder):
         return self.binary / "dict.txt"
 
 
+def file_checksums(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Every file of a data folder -> its SHA-256."""
+    steps = manifest["steps"].values()
+    return {name: entry["sha256"] for step in steps for name, entry in step["files"].items()}
+
+
 def open_form(folder: Path, form: str | None = None) -> tuple[Path, dict[str, Any]]:
     """The full path and the manifest of a finished folder of parallel text, ``TEXT`` or ``TASK``.
 
@@ -116,74 +106,42 @@ def open_form(folder: Path, form: str | None = None) -> tuple[Path, dict[str, An
     """
     place = folder.resolve()
     no_colon(place)
-    above = place.parent / MANIFEST
-    if place.name == "bin" and above.is_file() and not (place / MANIFEST).exists():
+    if place.name == "bin" and (place.parent / MANIFEST).is_file():
         raise UserError(f"{folder} is fairseq's part of a data folder: give the folder above")
     manifest = read_manifest(place)
     if manifest.get("form") != form:
-        content = CONTENT.get(manifest.get("form"), "of another form")
+        content = CONTENT[manifest.get("form")]
         raise UserError(
             f"{folder} is {content}, not {CONTENT[form]}: give a folder of {_MADE_BY[form]}"
         )
     if manifest["state"] != "complete":
-        raise UserError(
-            f"{folder} is not finished: prepare it again, which goes on from where it was"
-        )
+        raise UserError(f"{folder} is not finished: run the same preparation again, which resumes")
     return place, manifest
 
 
 def open_prepared(folder: Path) -> DataFolder:
-    """A finished folder of fairseq-mhe prepare.
-
-    Raises:
-        UserError: as `open_form`, or a dictionary is missing.
-    """
+    """A finished folder of parallel text; raises UserError as `open_form`."""
     place, manifest = open_form(folder)
-    languages = manifest["source_lang"], manifest["target_lang"]
-    return _with_dictionaries(DataFolder(place, languages, manifest))
+    return DataFolder(place, (manifest["source_lang"], manifest["target_lang"]), manifest)
 
 
 def open_text(folder: Path) -> TextFolder:
-    """A finished folder of running text.
-
-    Raises:
-        UserError: as `open_form`, or the dictionary is missing.
-    """
+    """A finished folder of running text; raises UserError as `open_form`."""
     place, manifest = open_form(folder, TEXT)
-    languages = manifest["source_lang"], manifest["target_lang"]
-    data = TextFolder(place, languages, manifest)
-    _with_dictionaries(data)
-    return data
+    return TextFolder(place, (manifest["source_lang"], manifest["target_lang"]), manifest)
 
 
 def open_data(folder: Path) -> DataFolder:
-    """A finished folder of fairseq-mhe prepare, or of fairseq-preprocess itself.
+    """A finished folder of parallel text, or of fairseq-preprocess itself.
 
     Raises:
-        UserError: it is neither, or a dictionary is missing.
+        UserError: it is neither.
     """
     if (folder / MANIFEST).exists():
         return open_prepared(folder)
-    return _with_dictionaries(DataFolder(folder, _languages_in(folder)))
-
-
-def _with_dictionaries(data: DataFolder) -> DataFolder:
-    for side in (0, 1):
-        if not data.dictionary(side).is_file():
-            raise UserError(f"{data.dictionary(side)} is missing: {_again(data.folder)}")
-    return data
-
-
-def _again(folder: Path) -> str:
-    return f"prepare {folder} again, which makes what is missing"
-
-
-def _languages_in(folder: Path) -> tuple[str, str]:
-    """The languages in the names of fairseq-preprocess's files, as in train.en-de.en.idx."""
-    for path in sorted(folder.glob("*.*-*.*")):
-        languages = path.name.split(".")[1].split("-")
-        if len(languages) == 2:
-            return languages[0], languages[1]
+    for path in folder.glob("*.*-*.*.idx"):  # train.en-de.en.idx
+        source, _, target = path.name.split(".")[1].partition("-")
+        return DataFolder(folder, (source, target))
     raise UserError(
         f"{folder} is no data folder: give one of fairseq-mhe prepare or fairseq-preprocess"
     )
@@ -200,11 +158,7 @@ def model_dictionary(path: Path, masked: bool) -> Dictionary:
 
 
 def load_task(data: DataFolder) -> TranslationTask:
-    """fairseq's task with the dictionaries of a data folder.
-
-    Raises:
-        UserError: a dictionary cannot be read.
-    """
+    """fairseq's task with the dictionaries of a data folder."""
     from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
     config = TranslationConfig(
@@ -216,7 +170,4 @@ def load_task(data: DataFolder) -> TranslationTask:
         required_seq_len_multiple=1,
         train_subset="train",
     )
-    try:
-        return TranslationTask.setup_task(config)
-    except (OSError, ValueError, IndexError) as error:
-        raise UserError(f"the dictionaries in {data.binary} cannot be read: {error}") from None
+    return TranslationTask.setup_task(config)

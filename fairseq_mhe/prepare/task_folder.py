@@ -14,7 +14,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare.binarise import binarise_with
-from fairseq_mhe.prepare.data_folder import TextFolder, open_form, open_text
+from fairseq_mhe.prepare.data_folder import TextFolder, file_checksums, open_form, open_text
 from fairseq_mhe.prepare.manifest import TASK, Counts, open_manifest
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
@@ -79,7 +79,7 @@ def open_task(folder: Path) -> TaskFolder:
         UserError: as `open_form`.
     """
     place, manifest = open_form(folder, TASK)
-    files = {n: e["sha256"] for s in manifest["steps"].values() for n, e in s["files"].items()}
+    files = file_checksums(manifest)
     task = TASKS[manifest["task"]]
     train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
     scored = key({name: value for name, value in files.items() if name not in train})

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.clean import model_text, normalise
 from fairseq_mhe.prepare.subword import MODEL_NAMES, NOT_LAST, WORD_START, SubwordModel, segment
@@ -48,10 +47,7 @@ class TextProcessing:
         }
 
     def segment(self, lines: Sequence[str], side: int = 0) -> list[str]:
-        """Plain lines of the source (``side`` 0) or target (1) as subwords with spaces between.
-
-        What is empty, or white space only, is empty.
-        """
+        """Plain lines of the source (``side`` 0) or target (1) as subwords with spaces between."""
         text = model_text(self.languages[side], self.tokenizer, self.punctuation, self.lowercase)
         return segment(text([normalise(line) for line in lines]), self.model)
 
@@ -61,31 +57,21 @@ class TextProcessing:
 
 
 def processing_of(settings: Mapping[str, Any], folder: Path) -> TextProcessing:
-    """The processing that ``TextProcessing.settings`` describe, its subword model in ``folder``.
-
-    Raises:
-        UserError: the settings are not whole, or the subword model is missing.
-    """
-    try:
-        kind = settings["subword"]
-        path = folder / MODEL_NAMES[kind]
-        languages = settings["source_lang"], settings["target_lang"]
-        tokenizer = settings["tokenizer"]
-    except KeyError as error:
-        raise UserError(f"{folder}: its settings have no {error}") from None
-    if not path.is_file():
-        raise UserError(f"the subword model {path} is missing")
-    marks = {name: bool(settings.get(name)) for name in ("punctuation", "lowercase")}
-    return TextProcessing(languages, tokenizer, SubwordModel(kind, path, sha256(path)), **marks)
+    """The processing that ``TextProcessing.settings`` describe, its subword model in ``folder``."""
+    path = folder / MODEL_NAMES[settings["subword"]]
+    return TextProcessing(
+        (settings["source_lang"], settings["target_lang"]),
+        settings["tokenizer"],
+        SubwordModel(settings["subword"], path, sha256(path)),
+        settings.get("punctuation", False),
+        settings.get("lowercase", False),
+    )
 
 
 def plain_text(lines: Iterable[str], subword: str, tokenizer: str, lang: str) -> list[str]:
-    """Subwords of a kind as text that a person writes in ``lang``.
-
-    Raises:
-        KeyError: there is no such kind.
-    """
-    join, finish = _JOIN[subword], detokeniser(tokenizer, lang)
+    """Subwords of a kind as text that a person writes in ``lang``."""
+    join = join_bpe if subword == "bpe" else join_sentencepiece
+    finish = detokeniser(tokenizer, lang)
     return [finish(join(line)) for line in lines]
 
 
@@ -97,6 +83,3 @@ def join_bpe(line: str) -> str:
 def join_sentencepiece(line: str) -> str:
     """Undo SentencePiece's: a space stands only where a piece begins with U+2581."""
     return line.replace(" ", "").replace(WORD_START, " ").strip()
-
-
-_JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}

@@ -46,25 +46,18 @@ def test_whatever_a_model_says_one_line_comes_back(line: str, subword: str, toke
     assert len(data.detokenise([" ".join(line.split())])) == 1
 
 
-def test_a_prepared_folder(tmp_path: Path, data: Path) -> None:
+def test_what_is_a_data_folder(tmp_path: Path, data: Path) -> None:
+    assert open_data(data).languages == ("en", "de")
+    assert open_data(data).binary == data
     shutil.copytree(data, tmp_path / "bin")
-    steps = {
-        "folder_version": FOLDER_VERSION,
-        "state": "complete",
-        "source_lang": "en",
-        "target_lang": "de",
-        "steps": {},
-    }
-    (tmp_path / "manifest.json").write_text(json.dumps(steps))
-    assert open_data(tmp_path).binary == tmp_path / "bin"
-
-
-def test_what_is_no_data_folder(tmp_path: Path, data: Path) -> None:
     with pytest.raises(UserError, match="no data folder: give one of fairseq-mhe"):
         open_data(tmp_path)
-    with pytest.raises(UserError, match="no data folder"):
-        open_data(tmp_path / "nothing")
-    shutil.copytree(data, tmp_path / "bin")
-    (tmp_path / "bin" / "dict.de.txt").unlink()
-    with pytest.raises(UserError, match=r"dict\.de\.txt is missing"):
-        open_data(tmp_path / "bin")
+    manifest = {"folder_version": FOLDER_VERSION, "source_lang": "en", "target_lang": "de"}
+    for state in ("complete", "unfinished"):
+        (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "state": state}))
+        if state == "complete":
+            assert open_data(tmp_path).binary == tmp_path / "bin"
+    with pytest.raises(UserError, match="is not finished: run the same preparation again"):
+        open_data(tmp_path)
+    with pytest.raises(UserError, match="is fairseq's part of a data folder"):
+        open_prepared(tmp_path / "bin")
