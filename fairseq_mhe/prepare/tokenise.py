@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from itertools import product
 from operator import methodcaller
+
 from sacremoses import MosesDetokenizer, MosesPunctNormalizer, MosesTokenizer
 
 from fairseq_mhe.prepare.languages import base_code
