@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.config import ORIGINAL, Inputs, vocabulary
+from fairseq_mhe.prepare.config import Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import Counts
@@ -40,10 +40,10 @@ class Iwslt14(Downloads, Corpus):
 
     def prepare(self, report: Report = silent) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
-        self.unpacked("iwslt14", [self.file], self.out, _unpack, report)
+        self.unpack([self.file], report, _unpack)
         source = {"corpus": "iwslt14", "known_lines": _LINES}
         files: Inputs = {
-            split: [tuple(self.out / ORIGINAL / f"{split}.{lang}" for lang in self.langs)]
+            split: [tuple(self.original / f"{split}.{lang}" for lang in self.langs)]
             for split in ("train", "test")
         }
         return self.make(files, report, source, max_tokens=175, lowercase=True, hold_out=23)

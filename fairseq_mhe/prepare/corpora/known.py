@@ -27,6 +27,7 @@ def default_out(default: str) -> Any:
 class Downloads:
     """Where downloads come from, and where they are put."""
 
+    out: Path
     mirror: str | None = option(
         None, "download from URL/NAME; checksums stay the same", metavar="URL"
     )
@@ -37,39 +38,36 @@ class Downloads:
         metavar="FOLDER",
     )
 
-    def obtained(self, files: Sequence[RemoteFile], out: Path, report: Report) -> list[Path]:
-        """The verified files of the data folder ``out``, downloaded if they are missing.
+    @property
+    def original(self) -> Path:
+        """The folder of the published text."""
+        return self.out / ORIGINAL
 
-        Raises:
-            UserError: as `obtain_all`.
-        """
-        folder = self.archives or out / ORIGINAL / "archives"
+    def download(self, files: Sequence[RemoteFile], report: Report) -> list[Path]:
+        """The verified files; missing ones are downloaded. Raises UserError as `obtain_all`."""
+        folder = self.archives or self.original / "archives"
         return obtain_all(files, folder, report, self.mirror)
 
-    def unpacked(
+    def unpack(
         self,
-        corpus: str,
         files: Sequence[RemoteFile],
-        out: Path,
-        unpack: Callable[[list[Path], Path], Counts | None],
         report: Report,
+        action: Callable[[list[Path], Path], Counts],
         room: float = 0,
     ) -> Counts:
-        """Download ``files`` and unpack them below OUT/original, unless that is done.
+        """Download ``files`` and put their text into ``original``, unless that is done.
 
-        ``unpack`` writes the text of the downloads, of ``room`` bytes roughly, into a folder and
-        may return counts.
+        ``action`` writes the text of the downloads, of ``room`` bytes roughly, into a folder and
+        returns counts.
 
         Raises:
             UserError: as `obtain_all`, or an archive is damaged or lacks a member.
         """
-
-        def action(work: Path) -> Counts:
-            return unpack(self.obtained(files, out, report), work) or {}
-
         checksums = {file.name: file.sha256 for file in files}
-        with open_manifest(out / ORIGINAL, {**DOWNLOADED, "corpus": corpus}) as manifest:
-            counts = manifest.run("extract", checksums, action, room)
+        with open_manifest(self.original, DOWNLOADED) as manifest:
+            counts = manifest.run(
+                "extract", checksums, lambda work: action(self.download(files, report), work), room
+            )
             manifest.complete()
         return counts
 
@@ -79,7 +77,6 @@ class Corpus(PairOptions):
     """A known parallel corpus; its module gets the text."""
 
     langs: ClassVar[tuple[str, str]] = ("en", "de")
-
     out: Path
 
     def make(

@@ -46,7 +46,7 @@ class Multi30k(Downloads, Corpus):
     def prepare(self, report: Report = silent) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
         if self.folder is None:
-            paths = self.obtained(self.files, self.out, report)
+            paths = self.download(self.files, report)
         else:
             prefixes = [self.folder / name for name in NAMES.values()]
             paths = [side_path(prefix, lang) for prefix in prefixes for lang in self.langs]

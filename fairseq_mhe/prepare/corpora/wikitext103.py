@@ -5,9 +5,10 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.config import ORIGINAL, SPLITS
+from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.known import Downloads, TextCorpus, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.manifest import Counts
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import TITLES
 
@@ -34,15 +35,16 @@ class WikiText103(Downloads, TextCorpus):
     def prepare(self, report: Report = silent) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `prepare_text`."""
         if self.folder is None:
-            self.unpacked("wikitext103", [self.file], self.out, _unpack, report)
-            files = [self.out / ORIGINAL / name for name in _MEMBERS]
+            self.unpack([self.file], report, _unpack)
+            files = [self.original / name for name in _MEMBERS]
         else:
             files = [self.folder / Path(name).name for name in _MEMBERS]
         return self.make("wikitext103", files, TITLES, report)
 
 
-def _unpack(archives: list[Path], work: Path) -> None:
+def _unpack(archives: list[Path], work: Path) -> Counts:
     extract(archives[0], _MEMBERS, work)
+    return {}
 
 
 if __name__ == "__main__":

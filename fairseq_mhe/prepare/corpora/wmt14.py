@@ -12,7 +12,7 @@ import sacrebleu
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.config import ORIGINAL, Inputs, vocabulary
+from fairseq_mhe.prepare.config import Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import Counts
@@ -91,16 +91,13 @@ class Wmt14(Downloads, Corpus):
         names = ("europarl-v7", "commoncrawl", f"news-commentary-{self.news_commentary}")
         parts = [self.parts[name] for name in names]
         room = _EXPANSION * sum(part.size or 0 for part in parts)
-        unpack = partial(_unpack, parts, self.cores)
-        counts = self.unpacked("wmt14", parts, self.out, unpack, report, room)
+        counts = self.unpack(parts, report, partial(_unpack, parts, self.cores), room)
         source = {
             "corpus": "wmt14",
             "lines": {name: counts[part.name] for name, part in zip(names, parts, strict=True)},
             "known_lines": {name: self.parts[name].lines for name in names} | _NEWSTEST_LINES,
         }
-        files: Inputs = {
-            "train": [self._sides(self.out / ORIGINAL / part.prefix) for part in parts]
-        }
+        files: Inputs = {"train": [self._sides(self.original / part.prefix) for part in parts]}
         for split, (name, test_set) in _NEWSTEST.items():
             folder = self.newstest
             files[split] = [self._sides(folder / name) if folder else from_sacrebleu(test_set)]

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.corpora import task_downloads, understanding
+from fairseq_mhe.prepare.corpora import understanding
 from fairseq_mhe.prepare.corpora.known import Downloads
-from fairseq_mhe.prepare.corpora.task_downloads import FILES, obtain_task
+from fairseq_mhe.prepare.corpora.understanding import FILES, obtain_task
 from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.progress import silent
@@ -65,9 +65,9 @@ def test_an_archive_becomes_the_official_files(
     names = [f"{inside}/{split}{task.suffix}" for split in ("train", *task.scored)]
     members = {**dict.fromkeys(names, "content"), "__MACOSX/x": "-", "../outside": "-"}
     files = {name: [put_zip(tmp_path / "served" / f"{name}.zip", members)]}
-    downloads = Downloads(mirror=server.url)
+    downloads = Downloads(out=tmp_path / "out", mirror=server.url)
     for _ in range(2):
-        folder = obtain_task(task, downloads, tmp_path / "out", silent, files)
+        folder = obtain_task(task, downloads, silent, files)
     assert len(server.requests) == 1
     for split in ("train", *task.scored):
         assert task_file(task, folder, split).read_text() == "content"
@@ -82,7 +82,8 @@ def test_mrpc_is_split_by_glues_identifiers(tmp_path: Path, server: Server) -> N
     whole.write_text("\ufeff" + "\r\n".join([heading, *rows]) + "\r\n")
     identifiers.write_text("1\t10\n3\t12\n")
     files = {"mrpc": [remote(whole), remote(identifiers)]}
-    folder = obtain_task(TASKS["mrpc"], Downloads(mirror=server.url), tmp_path, silent, files)
+    downloads = Downloads(out=tmp_path, mirror=server.url)
+    folder = obtain_task(TASKS["mrpc"], downloads, silent, files)
     texts = {
         split: read_task(TASKS["mrpc"], folder / f"{split}.tsv")[0] for split in ("train", "dev")
     }
@@ -99,7 +100,7 @@ def test_the_script_of_squad_downloads(
     paths = [tmp_path / "served" / f"{split}-v1.1.json" for split in ("train", "dev")]
     for path in paths:
         (tmp_path / f"squad1.{path.stem.split('-')[0]}.json").rename(path)
-    monkeypatch.setitem(task_downloads.FILES, "squad1", [remote(path) for path in paths])
+    monkeypatch.setitem(understanding.FILES, "squad1", [remote(path) for path in paths])
     words = ["squad1", "--text", str(language_text), "--mirror", server.url, "--block", "64"]
     monkeypatch.setattr(sys, "argv", ["squad.sh", *words, "--out", str(tmp_path / "out")])
     with pytest.raises(SystemExit) as caught:
