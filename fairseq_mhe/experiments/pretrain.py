@@ -1,19 +1,20 @@
 """``fairseq-mhe pretrain``: a masked or causal language model, trained to its last update."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed
-from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
-from fairseq_mhe.common.progress import Board, say
+from fairseq_mhe.common.files import output_folder, read_json, write_json
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments.work import work
-from fairseq_mhe.models.families import language_archs
+from fairseq_mhe.models.families import ROBERTA, language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.runs import devices
+from fairseq_mhe.runs.finetuning import describe
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.predictions import nats_of
 from fairseq_mhe.runs.recipes import FOLDER, Training, recipe
@@ -45,22 +46,17 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
-    data = open_text(args.data)
-    (made,) = pretrain(args.arch, [(args.attention, args.seed)], data, args.out, args)
-    found = read_json(made.scores)
-    of = found["of"].removeprefix("all ").replace("subwords", "subword")
-    rows = [(f"nats per {of}", f"{found['nats']:.4f}"), ("subwords", f"{found['subwords']:,}")]
-    rows.append((f"perplexity of a {of}", f"{perplexity_of(found['nats']):.2f}"))
-    print(align(("valid", made.name), rows, "markdown", left=(0,)))
-    print(made.folder)
+    (job,) = pretrain(args.arch, [(args.attention, args.seed)], open_text(args.data), args)
+    scores = read_json(job.scores)
+    of = scores["of"].removeprefix("all ").replace("subwords", "subword")
+    rows = [(f"nats per {of}", f"{scores['nats']:.4f}"), ("subwords", f"{scores['subwords']:,}")]
+    rows.append((f"perplexity of a {of}", f"{perplexity_of(scores['nats']):.2f}"))
+    print(align(("valid", job.name), rows, "markdown", left=(0,)))
+    print(job.folder)
 
 
 def pretrain(
-    arch: str,
-    models: Sequence[tuple[str, int]],
-    data: TextFolder,
-    out: Path,
-    args: argparse.Namespace,
+    arch: str, models: Sequence[tuple[str, int]], data: TextFolder, args: argparse.Namespace
 ) -> list[Job]:
     """Train models (kind of attention, seed) side by side, or resume; then score them.
 
@@ -69,43 +65,49 @@ def pretrain(
     Raises:
         UserError: another process is at work in a folder, or training failed.
     """
-    numbers = devices.precision(args)
-    training, family = _training(arch, args).with_precision(numbers), language_archs()[arch]
-    runs = []
+    training, family = _training(arch, args), language_archs()[arch]
+    jobs = []
     for kind, number in models:
         attention = dict.fromkeys(family.places, kind)
         settings = settings_of(arch, attention, number, training, data.fingerprint)
-        folder = output_folder(pretrained(arch, kind, number, out))
-        runs.append(plan_job(folder, settings, {"data": str(data.folder)}))
-    waiting = [each for each in runs if not each.scores.exists()]
-    device = devices.asked_for(args, models=max(1, len(waiting)))
+        folder = output_folder(args.out / f"{arch}-{kind}-seed{number}")
+        jobs.append(plan_job(folder, settings, {"data": str(data.folder)}))
 
-    def score(job: Job, board: Board) -> None:
-        found = nats_of(job.last, data.binary, gpu=device.gpu)
-        write_json(job.scores, {**found, "model": sha256(job.last)})
+    def score(job: Job, gpu: bool) -> None:
+        facts = {"model": describe(job.last)} if family is ROBERTA else {}
+        write_json(job.scores, {**nats_of(job.last, data.binary, gpu), **facts})
 
-    for each in waiting:
-        say(f"{each.name}: {training.updates:,} updates {device.describe(numbers)}")
-    work(runs, device, lambda each: each.scores.exists(), score)
-    return runs
-
-
-def pretrained(arch: str, kind: str, number: int, out: Path) -> Path:
-    """The run folder of a kind of attention and a seed."""
-    return out / f"{arch}-{kind}-seed{number}"
-
-
-def nats_in(folder: Path) -> float | None:
-    """The loss that a run folder's scores.json says, None where there is none."""
-    path = folder / "scores.json"
-    return float(read_json(path)["nats"]) if path.exists() else None
+    train_and_score(jobs, lambda job: job.scores.exists(), score, args)
+    return jobs
 
 
 def _training(arch: str, args: argparse.Namespace) -> Training:
     """The recipe of an architecture, with what the options change in it."""
-    found = recipe(arch, KNOWN).training
+    training = recipe(arch, KNOWN).training
     if args.updates:
-        found = found.shortened(args.updates)
+        training = training.shortened(args.updates)
     if args.tokens:
-        found = found.changed(tokens_per_sample=args.tokens)
-    return found.batched(args.batch) if args.batch else found
+        training = training.changed(tokens_per_sample=args.tokens)
+    if args.batch:
+        training = training.batched(args.batch)
+    return training.with_precision(devices.precision(args))
+
+
+def train_and_score(
+    jobs: Sequence[Job],
+    scored: Callable[[Job], bool],
+    score: Callable[[Job, bool], None],
+    args: argparse.Namespace,
+) -> None:
+    """Train as many jobs side by side as the devices hold, and score each: ``score(job, gpu)``.
+
+    Raises:
+        UserError: another process is at work in a folder, or training failed.
+    """
+    waiting = [job for job in jobs if not scored(job)]
+    device = devices.asked_for(args, models=len(waiting))
+    for job in waiting:
+        where = device.describe(job.training.precision)
+        say(f"{job.name}: {job.training.updates:,} updates {where}")
+
+    work(jobs, device, scored, lambda job, board: score(job, device.gpu))

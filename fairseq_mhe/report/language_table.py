@@ -11,10 +11,8 @@ from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.published import SCORES, peop, prr
 from fairseq_mhe.report.published import TASKS as BENCHMARKS
-from fairseq_mhe.report.table import Block, over_seeds
+from fairseq_mhe.report.table import Block, Row, over_seeds
 
-#: Task -> scores of the seeds.
-Scores = Mapping[str, Sequence[float]]
 #: How many tasks the paper's means are of: GLUE's without WNLI, as is usual.
 _WHOLE = {"GLUE": 8, "SuperGLUE": 8, "SQuAD1.1": 1, "SQuAD2.0": 1}
 _SUITES = {"glue": "GLUE", "superglue": "SuperGLUE"}
@@ -50,116 +48,93 @@ def benchmark_of(task: str) -> str | None:
 
 
 def task_blocks(
-    scores: Mapping[str, Scores],
-    parameters: Mapping[str, int],
-    losses: Mapping[str, float | None] | None = None,
-    commonest: Mapping[str, float | None] | None = None,
+    rows: Sequence[Row], tasks: Sequence[str], commonest: Mapping[str, float | None]
 ) -> list[Block]:
     """Benchmarks with the paper's figures beside ours, and below them a column for each task.
 
-    A task's score is the mean over seeds, with the standard deviation where there are several. A
-    benchmark's score is the mean of its tasks for each seed. PRR is of mha's score, PEoP of sha's
+    A benchmark's score is the mean of its tasks for each seed. PRR is of mha's score, PEoP of sha's
     score and parameters; a dash stands where these were not trained.
 
     Args:
-        scores: kind of attention -> task -> scores of the seeds.
-        parameters: kind -> attention parameters.
-        losses: kind -> loss of pre-training on the validation text, in nats.
+        rows: of each kind "attention", "attention_parameters", "nats" of its pre-training on the
+            validation text, and by the name of each task the scores of the seeds.
+        tasks: the names.
         commonest: task -> the score of always giving the commonest label.
     """
-    tasks = list(next(iter(scores.values())))
     blocks = []
     for name in BENCHMARKS:
         own = [task for task in tasks if benchmark_of(task) == name]
         if own:
             part = "" if len(own) == _WHOLE[name] else f" ({', '.join(own)} alone)"
-            rows = _benchmark(BENCHMARKS.index(name), own, scores, parameters)
-            blocks.append(Block(_COMPARED, rows, f"{name}{part}"))
-    blocks.append(_by_task(tasks, scores, parameters, losses, commonest, bool(blocks)))
+            compared = _beside_paper(_with_merits(rows, own), BENCHMARKS.index(name))
+            blocks.append(Block(_COMPARED, compared, f"{name}{part}"))
+    every = [{**row, "mean": statistics.mean(row["score"])} for row in _with_merits(rows, tasks)]
+    known = {task: [score] for task, score in commonest.items() if score is not None}
+    last: dict[str, Any] = {"attention": "always the commonest label", **known}
+    if len(known) == len(tasks):
+        last["mean"] = statistics.mean(score for (score,) in known.values())
+    columns = [
+        *_KIND,
+        column("pre-training, nats", "nats", ".3f", "-"),
+        *(over_seeds(task, task) for task in tasks),
+        column("mean", "mean", ".2f", "-"),
+        *_MERIT,
+    ]
+    blocks.append(Block(columns, [*every, last], "By task" if blocks else ""))
     return blocks
 
 
-def _benchmark(
-    index: int, tasks: Sequence[str], scores: Mapping[str, Scores], parameters: Mapping[str, int]
-) -> list[dict[str, Any]]:
-    """A row for each kind; ``index``: of the benchmark in the paper's table."""
-    seeds = {}
-    for kind, of_kind in scores.items():
-        by_seed = zip(*(of_kind[task] for task in tasks), strict=True)
-        seeds[kind] = [statistics.mean(values) for values in by_seed]
-    means = {kind: statistics.mean(values) for kind, values in seeds.items()}
-    theirs = {kind: printed[index] for kind, printed in SCORES.items()}
-    sizes = {kind: attention_parameters(build_setting("bert-base", kind)) for kind in theirs}
-    rows = []
-    for kind, values in seeds.items():
-        row = {"attention": kind, "attention_parameters": parameters[kind], "score": values}
-        row |= {"prr": _prr(kind, means), "peop": _peop(kind, means, parameters)}
-        row |= {"paper": theirs.get(kind), "paper_prr": _prr(kind, theirs)}
-        rows.append({**row, "paper_peop": _peop(kind, theirs, sizes)})
-    return rows
+def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows with "score", the mean of tasks for each seed, and "prr" and "peop" of it."""
+    scores, parameters = {}, {}
+    for row in rows:
+        seeds = zip(*(row[task] for task in tasks), strict=True)
+        scores[row["attention"]] = [statistics.mean(of_seed) for of_seed in seeds]
+        parameters[row["attention"]] = row["attention_parameters"]
+    means = {kind: statistics.mean(values) for kind, values in scores.items()}
+    more = ({"score": scores[kind], **_merits(kind, means, parameters)} for kind in scores)
+    return [{**row, **added} for row, added in zip(rows, more, strict=True)]
 
 
-def _by_task(
-    tasks: Sequence[str],
-    scores: Mapping[str, Scores],
-    parameters: Mapping[str, int],
-    losses: Mapping[str, float | None] | None,
-    commonest: Mapping[str, float | None] | None,
-    below_others: bool,
-) -> Block:
-    means = {}
-    for kind, of_kind in scores.items():
-        means[kind] = statistics.mean(statistics.mean(values) for values in of_kind.values())
-    rows: list[dict[str, Any]] = []
-    for kind, of_kind in scores.items():
-        row = {"attention": kind, "attention_parameters": parameters[kind], **of_kind}
-        row |= {"mean": means[kind], "loss": losses and losses[kind]}
-        rows.append({**row, "prr": _prr(kind, means), "peop": _peop(kind, means, parameters)})
-    if commonest:
-        known = {task: [value] for task, value in commonest.items() if value is not None}
-        mean = statistics.mean(value for (value,) in known.values()) if known else None
-        whole = mean if len(known) == len(tasks) else None
-        rows.append({"attention": "always the commonest label", **known, "mean": whole})
-    loss = [column("pre-training, nats", "loss", ".3f", "-")] if losses else []
-    by_task = [over_seeds(task, task) for task in tasks]
-    columns = [*_KIND, *loss, *by_task, column("mean", "mean", ".2f", "-"), *_MERIT]
-    return Block(columns, rows, "By task" if below_others else "")
+def _beside_paper(rows: Sequence[dict[str, Any]], benchmark: int) -> list[dict[str, Any]]:
+    """The rows with the paper's figures; ``benchmark``: its place in the paper's table."""
+    scores = {kind: printed[benchmark] for kind, printed in SCORES.items()}
+    sizes = {kind: attention_parameters(build_setting("bert-base", kind)) for kind in scores}
+    compared = []
+    for row in rows:
+        kind = row["attention"]
+        merits = {f"paper_{n}": value for n, value in _merits(kind, scores, sizes).items()}
+        compared.append({**row, "paper": scores.get(kind), **merits})
+    return compared
 
 
-def _prr(kind: str, means: Mapping[str, float]) -> float | None:
-    if kind not in means or means.get("mha", 0) <= 0:  # Matthews' correlation may be below 0
-        return None
-    return prr(means[kind], means["mha"])
+def _merits(
+    kind: str, scores: Mapping[str, float], parameters: Mapping[str, int]
+) -> dict[str, float]:
+    """PRR and PEoP of a kind; without them where no score above 0 is there to compare with.
 
-
-def _peop(kind: str, means: Mapping[str, float], parameters: Mapping[str, int]) -> float | None:
-    known = kind in means and means.get("sha", 0) > 0
-    if not known or parameters[kind] == parameters["sha"]:
-        return None
-    return peop(means[kind], means["sha"], parameters[kind], parameters["sha"])
-
-
-def perplexity_block(
-    nats: Mapping[str, Sequence[float]], parameters: Mapping[str, int], cache: Mapping[str, int]
-) -> Block:
-    """A row for each kind of causal model: attention parameters, cache, perplexity on valid.
-
-    Args:
-        nats: kind -> nats per subword of the seeds.
-        parameters: kind -> attention parameters.
-        cache: kind -> bytes of keys and values for each token, in float32.
+    Matthews' correlation may be below 0.
     """
-    rows = []
-    for kind, values in nats.items():
-        row = {"attention": kind, "attention_parameters": parameters[kind], "cache": cache[kind]}
-        row |= {"nats": values, "perplexity": [perplexity_of(value) for value in values]}
-        rows.append(row)
-    return Block(_PERPLEXITY, rows)
+    merits: dict[str, float] = {}
+    if kind not in scores:
+        return merits
+    if scores.get("mha", 0) > 0:
+        merits["prr"] = prr(scores[kind], scores["mha"])
+    if scores.get("sha", 0) > 0 and parameters[kind] != parameters["sha"]:
+        merits["peop"] = peop(scores[kind], scores["sha"], parameters[kind], parameters["sha"])
+    return merits
+
+
+def perplexity_block(rows: Sequence[Row]) -> Block:
+    """A row for each kind of causal model.
+
+    ``rows``: "attention", "attention_parameters", "cache" (bytes of keys and values for each token,
+    in float32) and "nats" per subword of the seeds.
+    """
+    more = [{**row, "perplexity": list(map(perplexity_of, row["nats"]))} for row in rows]
+    return Block(_PERPLEXITY, more)
 
 
 def perplexity_of(nats: float) -> float:
     """e to the ``nats``; infinity where that is too large, as after a training that diverged."""
-    try:
-        return math.exp(nats)
-    except OverflowError:
-        return math.inf
+    return math.exp(nats) if nats < 700 else math.inf

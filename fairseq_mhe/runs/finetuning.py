@@ -6,7 +6,7 @@ from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.files import read_json, sha256
 from fairseq_mhe.models.families import ROBERTA
 from fairseq_mhe.models.rows import nearest_row, training_options
 from fairseq_mhe.prepare.task_folder import TaskFolder
@@ -80,37 +80,67 @@ def trained_on(data: TaskFolder) -> dict[str, Any]:
     return {"text": data.text, "train": data.fingerprint, "block": data.block}
 
 
-def plan_finetuning(
-    folder: Path, model: Path, data: TaskFolder, seed: int, epochs: int | None, precision: str
-) -> Job:
-    """The run of a checkpoint, task and seed; ``epochs`` as in `finetuning`.
+def describe(checkpoint: Path) -> dict[str, Any]:
+    """What fine-tuning needs to know of a masked language model, as JSON values.
 
     Raises:
-        UserError: the checkpoint is no masked language model, examples may be longer than it has
-            positions, or the folder has other settings.
+        UserError: the checkpoint cannot be read, or is of another model.
     """
-    source = open_source(model)
+    source = open_source(checkpoint)
     if source.family is not ROBERTA:
         raise UserError(
-            f"{model} is a {source.family.stock}, not a roberta: fine-tuning starts from a masked "
-            "language model"
+            f"{checkpoint} is a {source.family.stock}, not a roberta: fine-tuning starts from a "
+            "masked language model"
         )
-    built: Any = source.model
-    positions: int = built.max_positions()
+    model: Any = source.model
+    return {
+        "sha256": sha256(checkpoint),
+        "row": nearest_row(source.options).name,
+        "attention": source.attention,
+        "options": {**training_options(source.options), "max_positions": model.max_positions()},
+    }
+
+
+def run_name(model: Path, data: TaskFolder, seed: int) -> str:
+    """The folder of a model's fine-tuning, by the name of its run folder or checkpoint."""
+    name = model.resolve().name if model.is_dir() else model.stem
+    return f"{name}-{data.task.name}-seed{seed}"
+
+
+def plan_finetuning(
+    model: Path, data: TaskFolder, seed: int, out: Path, epochs: int | None, precision: str
+) -> Job:
+    """The run in ``out`` that fine-tunes a run folder of pretrain, or a checkpoint, on a task.
+
+    No checkpoint is read of a run folder. ``epochs``: another number than the recipe's.
+
+    Raises:
+        UserError: the model is not trained to its end, is no masked language model, or has fewer
+            positions than examples may have subwords; or the folder has other settings.
+    """
+    checkpoint, scores = model, model / "scores.json"
+    if model.is_dir():
+        checkpoint = Job(model, {}).last
+        if not scores.exists():
+            raise UserError(
+                f"{model} is no finished run: give the command that trains it again, which resumes"
+            )
+    facts = read_json(scores)["model"] if model.is_dir() else describe(model)
+    positions = facts["options"]["max_positions"]
     if data.block > positions:
         raise UserError(
             f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
             f"positions: prepare the task with --block {positions}"
         )
-    row = nearest_row(source.options).name
-    recipe = finetuning(row, data.task.name, epochs)
-    options = {**training_options(source.options), **_options_of(data.task)}
-    options |= {"max_positions": positions, "valid_subset": ",".join(data.subsets)}
-    training = Training({**options, **recipe.options(data.training)}).with_precision(precision)
-    attention = {place: source.attention[place] for place in ROBERTA.places}
-    facts = {"task": data.task.name, "start": sha256(model)}
-    settings = settings_of(row, attention, seed, training, trained_on(data), **facts)
-    return plan_job(folder, settings, {"data": str(data.folder), "start": str(model.resolve())})
+    recipe = finetuning(facts["row"], data.task.name, epochs).options(data.training)
+    options = {**facts["options"], **_options_of(data.task), **recipe}
+    training = Training({**options, "valid_subset": ",".join(data.subsets)})
+    training = training.with_precision(precision)
+    own = {"task": data.task.name, "start": facts["sha256"]}
+    row, attention = facts["row"], facts["attention"]
+    settings = settings_of(row, attention, seed, training, trained_on(data), **own)
+    places = {"data": str(data.folder), "start": str(checkpoint.resolve())}
+    return plan_job(out / run_name(model, data, seed), settings, places)
 
 
 def _options_of(task: Task) -> dict[str, Any]:

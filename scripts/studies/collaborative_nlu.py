@@ -16,13 +16,13 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.experiments.finetune import fine_tune_all, plan
+from fairseq_mhe.experiments.finetune import fine_tune, plan
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.finetuning import trained_on
+from fairseq_mhe.runs.finetuning import describe, trained_on
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.task_scores import score_task
 from studies.collaborative_curve import add_decomposition, decomposition
@@ -69,9 +69,8 @@ def run(args: argparse.Namespace) -> None:
                 size = attention_parameters(open_source(made.last).model)
                 decomposed["attention_parameters"] = again["attention_parameters"] = size
                 decomposed.setdefault(config["task"], []).append(_score(made, task, gpu))
-                training = plan(made.folder, task, config["seed"], out, args.epochs, args)
-                planned.append((training, task))
-            for (_, values), (_, task) in zip(fine_tune_all(planned, args), planned, strict=True):
+                planned.append((plan(made.folder, task, config["seed"], args), task))
+            for values, (_, task) in zip(fine_tune(planned, args), planned, strict=True):
                 again.setdefault(task.task.name, []).append(values["scores"]["score"])
             rows += [decomposed, again]
     names = list(dict.fromkeys(config["task"] for config in configs.values()))
@@ -121,7 +120,7 @@ def _check_one_model(configs: dict[Path, dict[str, Any]]) -> None:
 
 def _score(made: Job, task: TaskFolder, gpu: bool) -> float:
     """The task's score of a model as it is."""
-    path = made.folder / "score.json"
-    if not path.exists():
-        write_json(path, score_task(made, task, gpu)[1])
-    return float(read_json(path)["score"])
+    if not made.scores.exists():
+        facts = {"model": describe(made.last)}
+        write_json(made.scores, {**score_task(made, task, gpu)[1], **facts})
+    return float(read_json(made.scores)["score"])
