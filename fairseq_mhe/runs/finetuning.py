@@ -1,6 +1,6 @@
 """How a masked language model is fine-tuned on a task: the recipes, and the run that they make."""
 
-from dataclasses import dataclass, replace
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,64 +15,50 @@ from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.predictions import head_of
 from fairseq_mhe.runs.recipes import Training
 
-
-@dataclass(frozen=True)
-class Finetuning:
-    """``epochs`` over a task in batches of ``batch`` examples; warm-up over 6% of the updates."""
-
-    lr: float
-    batch: int
-    epochs: int
-    weight_decay: float = 0.1
-
-    def options(self, examples: int) -> dict[str, Any]:
-        """fairseq-train's options for a task of so many examples."""
-        updates = -(-examples // self.batch) * self.epochs
-        return {
-            "max_update": updates,
-            "total_num_update": updates,
-            "warmup_updates": max(1, updates * 6 // 100),
-            "lr": [self.lr],
-            "lr_scheduler": "polynomial_decay",
-            "optimizer": "adam",
-            "adam_betas": "(0.9, 0.98)",
-            "adam_eps": 1e-06,
-            "weight_decay": self.weight_decay,
-            "dropout": 0.1,
-            "attention_dropout": 0.1,
-            "batch_size": self.batch,
-            "update_freq": [1],
-            "save_interval_updates": updates,
-            "keep_interval_updates": 1,
-            "no_epoch_checkpoints": True,
-            "required_batch_size_multiple": 1,
-            "num_workers": 0,
-        }
-
-
-#: fairseq's (examples/roberta/config/finetuning): 1e-05 for CoLA and SST-2, 32 sentences of SST-2.
-#: SQuAD as it is commonly fine-tuned (Liu et al. 2019, table 10: 48 windows, 2 epochs, weight decay
-#: 0.01, here with BERT's 3e-05).
+#: Learning rate, examples a batch, epochs and weight decay of a model of size base. fairseq's
+#: (examples/roberta/config/finetuning): 1e-05 for CoLA and SST-2, 32 sentences of SST-2. SQuAD as
+#: it is commonly fine-tuned (Liu et al. 2019, table 10: 48 windows, 2 epochs, weight decay 0.01,
+#: here with BERT's 3e-05). ReCoRD has a passage as an example for each of its entities.
 _BASE = {
-    "cola": Finetuning(1e-05, 16, 10),
-    "sst2": Finetuning(1e-05, 32, 10),
-    "squad1": Finetuning(3e-05, 48, 2, 0.01),
-    "squad2": Finetuning(3e-05, 48, 2, 0.01),
-    # A passage is an example for each of its entities.
-    "record": Finetuning(2e-05, 16, 2),
-    "": Finetuning(2e-05, 16, 10),
+    "cola": (1e-05, 16, 10, 0.1),
+    "sst2": (1e-05, 32, 10, 0.1),
+    "squad1": (3e-05, 48, 2, 0.01),
+    "squad2": (3e-05, 48, 2, 0.01),
+    "record": (2e-05, 16, 2, 0.1),
 }
+_BASE_OTHERS = (2e-05, 16, 10, 0.1)
 #: Our own, for the small rows: larger steps, and fewer passes over what is large.
+_SMALL, _SMALL_ON_LARGE = (0.0003, 32, 10, 0.1), (0.0003, 32, 3, 0.1)
 _LARGE = ("sst2", "qqp", "mnli", "qnli", "record", "squad1", "squad2")
 
 
-def finetuning(row: str, task: str, epochs: int | None = None) -> Finetuning:
-    """The recipe of a model's row for a task; ``epochs``: another number than the recipe's."""
+def _recipe(row: str, task: str, examples: int, epochs: int | None) -> dict[str, Any]:
+    """fairseq-train's options of a model's row for a task; warm-up over 6% of the updates."""
     if row == "base":
-        recipe = _BASE.get(task, _BASE[""])
+        lr, batch, usual, weight_decay = _BASE.get(task, _BASE_OTHERS)
     else:
-        recipe = Finetuning(0.0003, 32, 3 if task in _LARGE else 10)
-    return replace(recipe, epochs=epochs or recipe.epochs)
+        lr, batch, usual, weight_decay = _SMALL_ON_LARGE if task in _LARGE else _SMALL
+    updates = math.ceil(examples / batch) * (epochs or usual)
+    return {
+        "max_update": updates,
+        "total_num_update": updates,
+        "warmup_updates": max(1, updates * 6 // 100),
+        "lr": [lr],
+        "lr_scheduler": "polynomial_decay",
+        "optimizer": "adam",
+        "adam_betas": "(0.9, 0.98)",
+        "adam_eps": 1e-06,
+        "weight_decay": weight_decay,
+        "dropout": 0.1,
+        "attention_dropout": 0.1,
+        "batch_size": batch,
+        "update_freq": [1],
+        "save_interval_updates": updates,
+        "keep_interval_updates": 1,
+        "no_epoch_checkpoints": True,
+        "required_batch_size_multiple": 1,
+        "num_workers": 0,
+    }
 
 
 def trained_on(data: TaskFolder) -> dict[str, Any]:
@@ -118,21 +104,21 @@ def plan_finetuning(
         UserError: the model is not trained to its end, is no masked language model, or has fewer
             positions than examples may have subwords; or the folder has other settings.
     """
-    checkpoint, scores = model, model / "scores.json"
-    if model.is_dir():
-        checkpoint = Job(model, {}).last
-        if not scores.exists():
-            raise UserError(
-                f"{model} is no finished run: give the command that trains it again, which resumes"
-            )
-    facts = read_json(scores)["model"] if model.is_dir() else describe(model)
+    if not model.is_dir():
+        checkpoint, facts = model, describe(model)
+    elif Job(model, {}).scores.exists():
+        checkpoint, facts = Job(model, {}).last, read_json(Job(model, {}).scores)["model"]
+    else:
+        raise UserError(
+            f"{model} is no finished run: give the command that trains it again, which resumes"
+        )
     positions = facts["options"]["max_positions"]
     if data.block > positions:
         raise UserError(
             f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
             f"positions: prepare the task with --block {positions}"
         )
-    recipe = finetuning(facts["row"], data.task.name, epochs).options(data.training)
+    recipe = _recipe(facts["row"], data.task.name, data.training, epochs)
     options = {**facts["options"], **_options_of(data.task), **recipe}
     training = Training({**options, "valid_subset": ",".join(data.subsets)})
     training = training.with_precision(precision)
