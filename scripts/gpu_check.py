@@ -50,7 +50,7 @@ from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert_stock, open_translator
-from fairseq_mhe.models.build import make_task
+from fairseq_mhe.models.families import make_task
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.data_folder import open_data

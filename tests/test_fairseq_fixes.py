@@ -27,7 +27,8 @@ from omegaconf import OmegaConf
 
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
-from fairseq_mhe.models.build import build, make_task
+from fairseq_mhe.models.build import build
+from fairseq_mhe.models.families import make_task
 
 
 @pytest.mark.parametrize("fixed_shapes", [None, np.array([[2, 10], [3, 20]])])

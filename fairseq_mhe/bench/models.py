@@ -16,7 +16,7 @@ from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import arch_name, sizes
 from fairseq_mhe.models.build import build as build_model
-from fairseq_mhe.models.build import make_task
+from fairseq_mhe.models.families import make_task
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.models.packed import PackedLinear

@@ -27,8 +27,8 @@ from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
-from fairseq_mhe.models.build import without_memory
-from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, build_ours, family_of
+from fairseq_mhe.models.build import build_ours, without_memory
+from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS, kinds
 from fairseq_mhe.models.rows import nearest_row
 

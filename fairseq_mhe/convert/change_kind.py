@@ -23,8 +23,7 @@ from fairseq_mhe.convert.fit import CP_KINDS, FIT, MEAN, Fitted, HeadsToFit
 from fairseq_mhe.convert.material import Material, open_material
 from fairseq_mhe.convert.moments import Inputs
 from fairseq_mhe.convert.options import add_data, add_files, add_json, check_files
-from fairseq_mhe.models.build import sublayers
-from fairseq_mhe.models.families import build_ours
+from fairseq_mhe.models.build import build_ours, sublayers
 from fairseq_mhe.models.rows import fine_tuning_line
 
 #: Least squares, mean of the heads; and the better of them by validation loss.

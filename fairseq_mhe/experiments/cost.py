@@ -14,7 +14,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta
 from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_parameters
-from fairseq_mhe.models.families import TRANSLATION, build_language_on_meta, language_archs
+from fairseq_mhe.models.families import TRANSLATION, language_archs
 from fairseq_mhe.models.options import PLACES, kinds, size_options
 
 #: Bytes of a number.
@@ -50,8 +50,7 @@ def run(args: argparse.Namespace) -> None:
     """Print what a model costs, as a table or as JSON."""
     names = (*PLACES.values(), *size_options())
     given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    build = build_language_on_meta if args.row in language_archs() else build_on_meta
-    model = build(args.row, args.attention, args.vocab_size, **given)
+    model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
     parts = costs(model, args.source, (args.target + 1) / 2)
     attention = sum((parts[place] for place in PLACES), Cost())
     parts |= {"attention": attention, "model": attention + parts["rest"]}

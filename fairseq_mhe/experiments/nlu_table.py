@@ -18,8 +18,9 @@ from fairseq_mhe.common.files import output_folder, read_json
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.finetune import check_data, fine_tune, plan, scored
 from fairseq_mhe.experiments.pretrain import KNOWN, add_pretraining, pretrain
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
-from fairseq_mhe.models.families import ROBERTA, build_language_on_meta, language_archs
+from fairseq_mhe.models.families import ROBERTA, language_archs
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
@@ -181,7 +182,7 @@ class LanguageTable:
     def _row(self, kind: str) -> dict[str, Any]:
         """What `language_table` takes of a kind."""
         words = len(model_dictionary(self.data.dictionary(), masked=bool(self.tasks)))
-        model = build_language_on_meta(self.arch, kind, words)
+        model = build_on_meta(self.arch, kind, words)
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}
         nats = [read_json(run / "scores.json")["nats"] for run in self._pretrained(kind)]
         if not self.tasks:

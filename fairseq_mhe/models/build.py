@@ -2,23 +2,22 @@
 
 import argparse
 import contextlib
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from fairseq.data import Dictionary
 from fairseq.models import BaseFairseqModel, build_model
 from fairseq.modules import SinusoidalPositionalEmbedding
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.models.architectures import arch_name, sizes
+from fairseq_mhe.models.families import TRANSLATION, family_of, language_archs
+from fairseq_mhe.models.options import PLACES
 
 #: Size of a joined dictionary where none is given.
 VOCABULARY = 32768
@@ -35,34 +34,6 @@ class Setting:
 
 #: The paper's pre-trained language models, of BERT-base's size.
 SETTINGS = {"bert-base": Setting(embed_dim=768, heads=12, sublayers=12)}
-
-
-def make_dictionary(words: int) -> Dictionary:
-    """A dictionary of ``words`` made-up words, fairseq's four special symbols among them."""
-    dictionary = Dictionary()
-    for index in range(words - len(dictionary)):
-        dictionary.add_symbol(f"w{index}")
-    return dictionary
-
-
-#: For tasks that add no words to it: making a large one takes as long as a model without memory.
-_known_dictionary = functools.lru_cache(maxsize=8)(make_dictionary)
-
-
-def make_task(
-    source_words: int, target_words: int | None = None, config: Any = None
-) -> TranslationTask:
-    """A translation task with made-up words and no data on disk.
-
-    Args:
-        source_words: size of the source's dictionary.
-        target_words: of the target's; the dictionary is one where both are equal or none is given.
-        config: the task's options, fairseq's defaults where none are given.
-    """
-    source = _known_dictionary(source_words)
-    joined = target_words in (None, source_words)
-    target = source if joined else _known_dictionary(target_words or 0)
-    return TranslationTask(config or TranslationConfig(), source, target)
 
 
 def build(
@@ -88,12 +59,16 @@ def build(
         raise UserError(error.message) from None
 
 
+def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
+    """As `build`, our model for flat options that are whole, of fairseq's model or ours."""
+    return build({**options, "_name": family_of(options).name}, task)
+
+
 @contextlib.contextmanager
 def without_memory() -> Iterator[None]:
-    """Models made meanwhile have parameters of the right shapes and no memory behind them.
+    """Build models on the device "meta", whose parameters have shapes and no memory.
 
-    Nor are these initialised, nor sinusoids computed, which without memory does nothing, for more
-    than half of the time.
+    Nothing is initialised, which takes more than half of the time.
     """
     names = [name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")]
     nothing: dict[str, Any] = {name: lambda tensor, *_, **__: tensor for name in names}
@@ -113,22 +88,29 @@ def build_on_meta(
     """The model of a row and kind with parameters of the right shapes and no memory behind them.
 
     Args:
-        row: a key of ``ROWS`` or ``SMALL_ROWS``.
+        row: a row of the translation models, or the architecture of a language model.
         attention: a kind of attention.
-        vocabulary: size of the joined dictionary, fairseq's four special symbols among it.
-        options: further options of the model, by fairseq-train's names. The source shares the
-            target's table.
+        vocabulary: size of the joined dictionary, fairseq's special symbols among it; tables of
+            words are shared.
+        options: further options of the model, by fairseq-train's names.
 
     Raises:
         UserError: the row or kind is unknown, options do not fit it, or a vocabulary has no words.
     """
-    sizes(row)
-    special = len(Dictionary())
-    if vocabulary <= special:
-        raise UserError(f"a vocabulary of {vocabulary} has no words: take more than {special}")
+    if vocabulary <= 5:  # fairseq's special symbols, and <mask>
+        raise UserError(f"a vocabulary of {vocabulary} has no words: take more")
+    family = language_archs().get(row, TRANSLATION)
+    if family is TRANSLATION:
+        sizes(row)
+        row = arch_name(row)
+    for place, option in PLACES.items():
+        if option in options and place not in family.places:
+            raise UserError(f"--{place}-attention is for translation, not for {row}: leave it out")
+    # Its adaptive softmax shares tables by other options.
+    tied = {} if row.endswith("_wiki103") else family.tied
     with without_memory():
-        arch = {"arch": arch_name(row), "attention": attention, "share_all_embeddings": True}
-        return build({**arch, **options}, make_task(vocabulary))
+        task = family.task(vocabulary)
+        return build({"arch": row, "attention": attention, **tied, **options}, task)
 
 
 def build_setting(setting: str, attention: str) -> nn.ModuleList:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
@@ -84,20 +84,16 @@ class Cost:
 
     def __add__(self, other: Cost) -> Cost:
         """Of both parts together."""
-        return Cost(
-            self.parameters + other.parameters,
-            self.source + other.source,
-            self.target + other.target,
-        )
+        both = zip(astuple(self), astuple(other), strict=True)
+        return Cost(*(one + another for one, another in both))
 
 
 @torch.no_grad()
 def attention_work(attention: Attention) -> AttentionWork:
     """Count a sublayer's multiply-adds by running its three hooks over one position.
 
-    Matrix products are counted. Elementwise work (head embeddings, mixing vectors, biases, masks,
-    softmax) is not, nor is what is done to weights once a call, however many positions there are
-    (sha sums W_O's rows).
+    Matrix products are counted. Elementwise work (head embeddings, biases, masks, softmax) is not,
+    nor is work on weights once a call (sha sums W_O's rows).
     """
     like = next(attention.parameters())
     x = like.new_zeros(1, 1, attention.embed_dim)
@@ -118,8 +114,7 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
     """The cost of the attention in each place (of ``PLACES``), and of all else under "rest".
 
     Args:
-        model: an encoder-decoder Transformer of this package, its parameters possibly without
-            memory ("meta").
+        model: a model of this package, possibly without memory ("meta").
         source: source tokens, to all of which each source and target token attends.
         past: target tokens to which a target token attends in self-attention, itself among them:
             (T + 1) / 2 on average while T tokens are decoded one after another; T in training,
@@ -129,7 +124,14 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
     inside: set[nn.Module] = set()
     for _, place, attention in sublayers(model):
         inside.update(attention.modules())
-        parts[place] += _of_attention(attention, place, source, past)
+        parameters, work = total_parameters(attention), attention_work(attention)
+        if place == "encoder":
+            part = Cost(parameters, source=work.query + work.key + work.pair * source)
+        elif place == "decoder":
+            part = Cost(parameters, target=work.query + work.key + work.pair * past)
+        else:  # keys and values of the encoder's output are computed once a sentence
+            part = Cost(parameters, source=work.key, target=work.query + work.pair * source)
+        parts[place] += part
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear) and module not in inside:
             size = module.in_features * module.out_features
@@ -137,14 +139,3 @@ def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:
             parts["rest"] += Cost(source=size) if encoder else Cost(target=size)
     parts["rest"] += Cost(total_parameters(model) - attention_parameters(model))
     return parts
-
-
-def _of_attention(attention: Attention, place: str, source: int, past: float) -> Cost:
-    parameters = total_parameters(attention)
-    work = attention_work(attention)
-    if place == "encoder":
-        return Cost(parameters, source=work.query + work.key + work.pair * source)
-    if place == "decoder":
-        return Cost(parameters, target=work.query + work.key + work.pair * past)
-    # Keys and values of the encoder's output are made once a sentence.
-    return Cost(parameters, source=work.key, target=work.query + work.pair * source)

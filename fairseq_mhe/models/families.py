@@ -1,15 +1,18 @@
 """The families of models: fairseq's own, ours of the same shape, where their attention sits."""
 
 import argparse
+import functools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fairseq.data import Dictionary
 from fairseq.dataclass import FairseqDataclass
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY, BaseFairseqModel
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_NAME_REGISTRY
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from torch import Tensor
 
 from fairseq_mhe.common.errors import UserError
@@ -22,7 +25,6 @@ from fairseq_mhe.models.architectures import (
     Row,
     option_names,
 )
-from fairseq_mhe.models.build import build, make_dictionary, make_task, without_memory
 from fairseq_mhe.models.options import (
     MODEL_NAME,
     OPTIONS,
@@ -38,9 +40,9 @@ class Family:
     """Models of one shape.
 
     ``name``, ``stock``: ours and fairseq's own; ``places``: of ``PLACES``; ``rows``: the sizes, by
-    the end of their architectures' names; ``tables``: how the names of its tables of words begin,
-    one for each dictionary; ``task``: makes one from the sizes of dictionaries;
-    ``config``: has the defaults of all options.
+    the end of their architectures' names; ``tables``: a pattern of the names of its tables of
+    words, for each dictionary; ``task``: makes one from the sizes of dictionaries; ``config``: has
+    the defaults of all options; ``tied``: the option that shares the tables.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Family:
     tables: tuple[str, ...]
     task: Callable[..., Any]
     config: type[FairseqDataclass]
+    tied: Mapping[str, bool]
 
     def arch(self, row: str) -> str:
         """The ``--arch`` of a row."""
@@ -58,8 +61,8 @@ class Family:
     def words(self, weights: Mapping[str, Tensor]) -> tuple[int, ...]:
         """How many words each dictionary has, from a state's tables (one, or some by frequency)."""
         return tuple(
-            sum(value.size(0) for name, value in weights.items() if _is_table(name, begin))
-            for begin in self.tables
+            sum(value.size(0) for name, value in weights.items() if re.fullmatch(table, name))
+            for table in self.tables
         )
 
     def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +74,7 @@ class Family:
         options = {name: value for name, value in vars(filled).items() if name in names}
         if self.is_stock(given):
             ours = {name: None for name in OPTIONS if name in options}
-            options |= ours | {"attention": "mha", "attention_bias": True}
+            options |= {**ours, "attention": "mha", "attention_bias": True}
         return options
 
     def is_stock(self, options: Mapping[str, Any]) -> bool:
@@ -79,10 +82,31 @@ class Family:
         return _model_name(options) == self.stock
 
 
-def _is_table(name: str, begin: str) -> bool:
-    """Whether a weight is a table of words, or one of the tables of adaptive inputs."""
-    rest = name.removeprefix(begin)
-    return name.startswith(begin) and (rest == "weight" or rest.endswith(".0.weight"))
+def make_dictionary(words: int) -> Dictionary:
+    """A dictionary of ``words`` made-up words, fairseq's four special symbols among them."""
+    dictionary = Dictionary()
+    for index in range(words - len(dictionary)):
+        dictionary.add_symbol(f"w{index}")
+    return dictionary
+
+
+#: For tasks that add no words: making a large one takes as long as a model without memory.
+_known_dictionary = functools.lru_cache(maxsize=8)(make_dictionary)
+
+
+def make_task(
+    source_words: int, target_words: int | None = None, config: Any = None
+) -> TranslationTask:
+    """A translation task with made-up words and no data on disk.
+
+    Args:
+        source_words: size of the source's dictionary.
+        target_words: of the target's (default: one dictionary for both).
+        config: the task's options (default: fairseq's).
+    """
+    source = _known_dictionary(source_words)
+    target = _known_dictionary(target_words or source_words)
+    return TranslationTask(config or TranslationConfig(), source, target)
 
 
 def _masked_task(words: int) -> MaskedLMTask:
@@ -98,27 +122,30 @@ TRANSLATION = Family(
     "transformer",
     tuple(PLACES),
     {**ROWS, **SMALL_ROWS},
-    ("encoder.embed_tokens.", "decoder.embed_tokens."),
+    (r"encoder\.embed_tokens\.weight", r"decoder\.embed_tokens\.weight"),
     make_task,
     TransformerMHEConfig,
+    {"share_all_embeddings": True},
 )
 ROBERTA = Family(
     roberta.NAME,
     "roberta",
     roberta.PLACES,
     ROBERTA_ROWS,
-    ("encoder.sentence_encoder.embed_tokens.",),
+    (r"encoder\.sentence_encoder\.embed_tokens\.weight",),
     _masked_task,
     OnePlaceConfig,
+    {},
 )
 CAUSAL = Family(
     language_model.NAME,
     "transformer_lm",
     language_model.PLACES,
     LM_ROWS,
-    ("decoder.embed_tokens.",),
+    (r"decoder\.embed_tokens\.(weight|embeddings\.\d+\.0\.weight)",),
     _causal_task,
     language_model.TransformerLMMHEConfig,
+    {"share_decoder_input_output_embed": True},
 )
 FAMILIES = (TRANSLATION, ROBERTA, CAUSAL)
 
@@ -143,33 +170,6 @@ def family_of(options: Mapping[str, Any]) -> Family:
     raise UserError(f"a model of architecture {arch!r}: only {known} are understood")
 
 
-def build_ours(options: Mapping[str, Any], task: Any) -> BaseFairseqModel:
-    """As `build`, for flat options of a model of ours that are whole, of any architecture."""
-    return build({**options, "_name": family_of(options).name}, task)
-
-
 def language_archs() -> dict[str, Family]:
     """The architectures of language models by name, and their families."""
     return {family.arch(row): family for family in (ROBERTA, CAUSAL) for row in family.rows}
-
-
-def build_language_on_meta(
-    arch: str, attention: str, vocabulary: int, **options: Any
-) -> BaseFairseqModel:
-    """As `build_on_meta`, for a key of `language_archs`.
-
-    Raises:
-        UserError: options do not fit it, a place is not the model's, or a vocabulary has no words.
-    """
-    family = language_archs()[arch]
-    if vocabulary <= len(Dictionary()) + 1:
-        raise UserError(f"a vocabulary of {vocabulary} has no words: take more")
-    for place, option in PLACES.items():
-        if option in options:
-            raise UserError(f"--{place}-attention is for translation, not for {arch}: leave it out")
-    tied = {"share_decoder_input_output_embed": True} if family is CAUSAL else {}
-    given = {"arch": arch, "attention": attention, **tied, **options}
-    if arch.endswith("_wiki103"):
-        given.pop("share_decoder_input_output_embed")
-    with without_memory():
-        return build(given, family.task(vocabulary))

@@ -1,9 +1,8 @@
 """fairseq's losses over words, quicker in bf16 on CPUs: ``--criterion NAME_by_rows``.
 
-NAME is label_smoothed_cross_entropy (translation), masked_lm or cross_entropy (causal models). The
-same losses, whose float32 probabilities (N, V) are never whole in memory: some rows at a time,
-which stay in the processor's cache, become loss and gradient at once; the gradient takes the place
-of the logits, which nothing reads after the loss.
+NAME is label_smoothed_cross_entropy (translation), masked_lm or cross_entropy (causal models). Some
+rows at a time, which stay in the processor's cache, become loss and gradient at once, so that the
+float32 probabilities (N, V) are never whole in memory. The gradient takes the place of the logits.
 """
 
 # No annotations from __future__: fairseq reads the options' types at run time.
@@ -24,11 +23,7 @@ _VALUES = 2**19
 
 
 def criterion_for(precision: str, name: str = "label_smoothed_cross_entropy") -> str:
-    """The name of the criterion that trains our models in float32, bf16 or fp16.
-
-    fairseq's own, ``name``, where ours is no quicker: a training's checkpoints are of one or the
-    other.
-    """
+    """The criterion that trains our models in float32, bf16 or fp16: fairseq's if as quick."""
     return f"{name}{'_by_rows' if precision == 'bf16' else ''}"
 
 
@@ -57,7 +52,7 @@ class _SmoothedLoss(torch.autograd.Function):
         share = epsilon / (words - 1)
         gradient = None  # (N, V)
         if ctx.needs_input_grad[0]:
-            # Detached, not .data: whoever else needs the logits for a gradient is told by torch.
+            # Detached, not .data: torch refuses another gradient that needs the logits.
             gradient = logits.detach() if replace else torch.empty_like(logits)
         nll = logits.new_zeros((), dtype=torch.float32)
         every = torch.zeros_like(nll)
@@ -148,7 +143,7 @@ def _losses(
     logits: Tensor, target: Tensor, epsilon: float, padding: int, replace: bool = True
 ) -> tuple[Tensor, Tensor]:
     """`_SmoothedLoss` of logits (..., V) and target (...)."""
-    found: tuple[Tensor, Tensor] = _SmoothedLoss.apply(
+    losses: tuple[Tensor, Tensor] = _SmoothedLoss.apply(
         logits.reshape(-1, logits.size(-1)), target.reshape(-1), epsilon, padding, replace
     )
-    return found
+    return losses

@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.models.architectures import option_names
-from fairseq_mhe.models.families import TRANSLATION, Family, family_of
+from fairseq_mhe.models.families import family_of
 
 
 @dataclass(frozen=True)
@@ -30,27 +30,17 @@ def nearest_row(options: Mapping[str, Any], on_command_line: bool = False) -> Ne
     ``on_command_line``: the differences are options of fairseq-train, which has none that turns
     layer normalisation before sublayers off.
     """
-    found = []
-    for name, row in _family(options).rows.items():
-        sizes = {key: value for key, value in row.options().items() if key != "dropout"}
+    rows = []
+    for name, row in family_of(options).rows.items():
+        sizes = row.options()
+        del sizes["dropout"]
         differences = {
             key: options.get(key) for key, size in sizes.items() if options.get(key) != size
         }
-        found.append(NearestRow(name, differences))
+        rows.append(NearestRow(name, differences))
     if on_command_line:
-        found = [row for row in found if False not in row.differences.values()] or found
-    return min(found, key=lambda row: len(row.differences))
-
-
-def _family(options: Mapping[str, Any]) -> Family:
-    """The family of a model's options; bare sizes are a translation model's."""
-    named = options.get("_name") or options.get("arch")
-    return family_of(options) if named else TRANSLATION
-
-
-def training_flags(options: Mapping[str, Any]) -> list[str]:
-    """The words after ``fairseq-train DATA --user-dir ...`` that build a model of ours."""
-    return as_words(training_options(options))
+        rows = [row for row in rows if False not in row.differences.values()] or rows
+    return min(rows, key=lambda row: len(row.differences))
 
 
 def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,7 +48,7 @@ def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Dropout and heads of tasks, which are no part of the model, are left out.
     """
-    family = _family(options)
+    family = family_of(options)
     row = nearest_row(options, on_command_line=True)
     usual = argparse.Namespace()
     ARCH_CONFIG_REGISTRY[family.arch(row.name)](usual)
@@ -75,6 +65,6 @@ def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def fine_tuning_line(output: Path, options: Mapping[str, Any]) -> str:
     """How training goes on from a converted checkpoint."""
-    flags = " ".join(training_flags(options))
+    flags = " ".join(as_words(training_options(options)))
     command = f"fairseq-train DATA-BIN --user-dir fairseq_mhe {flags}"
     return f"go on with: {command} --finetune-from-model {output} ..."

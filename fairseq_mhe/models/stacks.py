@@ -103,8 +103,8 @@ class Encoder(TransformerEncoderBase):
     ) -> dict[str, list[Any]]:
         """As fairseq's; called by its :meth:`forward`.
 
-        On a GPU nothing is asked, where fairseq asks in each layer whether anything is padded: each
-        time it would wait until the GPU has done all work before.
+        On a GPU it never asks whether anything is padded, as fairseq does in each layer: each
+        question waits until the GPU has done all work before.
         """
         if not src_tokens.is_cuda:
             return super().forward_scriptable(
@@ -166,11 +166,7 @@ class Decoder(TransformerDecoderBase):
         #: Weights are returned outside training (as fairseq does), unless fairseq-generate says
         #: they are not printed.
         self.need_attn = True
-        #: Weights are returned in training too, for criterions that compare them with given
-        #: alignments.
-        self.need_attn_in_training = False
         self._causal = CausalMask(0)
-        self._cross_self_attention = self.cross_self_attention
 
     def build_decoder_layer(
         self, cfg: TransformerConfig, no_encoder_attn: bool = False
@@ -198,15 +194,12 @@ class Decoder(TransformerDecoderBase):
     def extract_features(
         self,
         prev_output_tokens: Tensor,
-        encoder_out: dict[str, Any] | None = None,
         incremental_state: Any = None,
-        full_context_alignment: bool = False,
         alignment_layer: int | None = None,
-        alignment_heads: int | None = None,
+        **options: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
         """As fairseq's, without weights that nobody wants: (B, T, C), {"attn", "inner_states"}."""
-        wanted = self.need_attn_in_training if self.training else self.need_attn
-        none = alignment_layer is None and not wanted
+        none = alignment_layer is None and (self.training or not self.need_attn)
         if none:
             alignment_layer = NO_LAYER
         # By this fairseq takes a mask of padding without asking the GPU whether anything is padded:
@@ -214,14 +207,12 @@ class Decoder(TransformerDecoderBase):
         whole = prev_output_tokens.is_cuda and incremental_state is None
         if whole and torch.is_grad_enabled():
             _fold_together(self, self.cfg)
-        self.cross_self_attention: bool = self._cross_self_attention or whole
+        self.cross_self_attention: bool = whole
         x, extra = super().extract_features(
             prev_output_tokens,
-            encoder_out,
-            incremental_state,
-            full_context_alignment,
-            alignment_layer,
-            alignment_heads,
+            incremental_state=incremental_state,
+            alignment_layer=alignment_layer,
+            **options,
         )
         # fairseq's scorer of given translations adds up whatever is in the list.
         return x, {**extra, "attn": None} if none else extra
@@ -279,16 +270,10 @@ class AnyKind(BaseFairseqModel):
         with one_clear_line(ValueError):
             pack_linears(self, self.generation_precision)
 
-    def load_state_dict(
-        self,
-        state_dict: dict[str, Tensor],
-        strict: bool = True,
-        model_cfg: Any = None,
-        **kwargs: Any,
-    ) -> Any:
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """As fairseq's, but a checkpoint of another kind or row is refused in one line."""
         try:
-            return super().load_state_dict(state_dict, strict, model_cfg, **kwargs)
+            return super().load_state_dict(*args, **kwargs)
         except RuntimeError as error:
             difference = shorten(str(error).partition("\n")[2], 200, placeholder=" ...")
             raise ErrorExit(

@@ -27,11 +27,7 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
     @classmethod
     def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
         """As fairseq's; called by `build_model`."""
-        config = TransformerConfig.from_namespace(options)
-        model = super(AnyKind, cls).build_model(config, task)
-        aligned = getattr(getattr(task, "cfg", None), "load_alignments", False)
-        model.decoder.need_attn_in_training = bool(aligned)
-        return model
+        return super(AnyKind, cls).build_model(TransformerConfig.from_namespace(options), task)
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:

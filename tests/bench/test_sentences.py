@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairseq_mhe.bench.sentences import training_batches, translation_batch
-from fairseq_mhe.models.build import make_dictionary
+from fairseq_mhe.models.families import make_dictionary
 
 DICTIONARY = make_dictionary(120)
 PAD, EOS = DICTIONARY.pad(), DICTIONARY.eos()

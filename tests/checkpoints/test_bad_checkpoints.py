@@ -12,7 +12,7 @@ from fairseq import checkpoint_utils
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import ErrorExit
-from fairseq_mhe.models.build import make_task
+from fairseq_mhe.models.families import make_task
 from tests.checkpoints.test_safe_load import Malicious
 from tests.fixtures.checkpoints import flat_options, save
 from tests.fixtures.models import make_model

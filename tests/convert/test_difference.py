@@ -11,7 +11,7 @@ from torch import nn
 
 from fairseq_mhe.convert.difference import logit_difference, loss, search
 from fairseq_mhe.convert.material import random_batches
-from fairseq_mhe.models.build import make_task
+from fairseq_mhe.models.families import make_task
 from tests.fixtures.checkpoints import trained
 from tests.fixtures.models import make_batch, make_dictionary, make_model
 

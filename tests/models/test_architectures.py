@@ -17,14 +17,9 @@ from omegaconf import OmegaConf
 
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.architectures import arch_name
-from fairseq_mhe.models.build import (
-    build,
-    build_on_meta,
-    make_dictionary,
-    make_task,
-    without_memory,
-)
+from fairseq_mhe.models.build import build, build_on_meta, without_memory
 from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.models.families import make_dictionary, make_task
 from fairseq_mhe.report.published import TRANSLATION
 
 # N = encoder + decoder layers, d_m, n, d, dropout, MHA and MHE counts (Xue & Aletras 2023, machine

@@ -1,4 +1,4 @@
-"""The options that ``training_flags`` names build the very same model."""
+"""The options that ``training_options`` names build the very same model."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import pytest
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.rows import nearest_row, training_flags
+from fairseq_mhe.common.arguments import as_words
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, sizes
+from fairseq_mhe.models.rows import nearest_row, training_options
 
 
 @pytest.mark.parametrize("row", [*ROWS, *SMALL_ROWS])
 def test_a_row_is_known_by_its_sizes(row: str) -> None:
-    found = nearest_row({**ROWS, **SMALL_ROWS}[row].options())
+    found = nearest_row({"arch": "transformer_mhe", **sizes(row).options()})
     assert (found.name, found.differences) == (row, {})
 
 
@@ -57,13 +58,14 @@ def test_a_row_is_known_by_its_sizes(row: str) -> None:
 def test_the_flags_build_the_same_model(different: dict[str, Any]) -> None:
     wanted = {"attention": "mha", **ROWS["base"].options(), **different}
     del wanted["dropout"]  # which is no size
+    named = {"arch": "transformer_mhe", **wanted}
     words = [
         "no-data",
         "--task",
         "translation",
         "--criterion",
         "cross_entropy",
-        *training_flags(wanted),
+        *as_words(training_options(named)),
     ]
     args = options.parse_args_and_arch(options.get_training_parser(), words)
     model = convert_namespace_to_omegaconf(args).model
@@ -96,5 +98,5 @@ def test_the_flags_of_a_language_model_build_the_same_one(
         return options.parse_args_and_arch(options.get_training_parser(), asked)
 
     wanted = {**vars(parsed("--arch", arch, "--attention", "mqa")), **different}
-    found = vars(parsed(*training_flags(wanted)))
+    found = vars(parsed(*as_words(training_options(wanted))))
     assert {name for name in wanted if found[name] != wanted[name]} == set()

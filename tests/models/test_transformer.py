@@ -165,8 +165,6 @@ def test_weights_are_computed_only_where_asked(attention: str) -> None:
     assert torch.count_nonzero(weights[4, :, :4]) == 0  # sources are padded on the left
     model.train()
     assert model(**batch)[1]["attn"] is None
-    model.decoder.need_attn_in_training = True
-    assert model(**batch)[1]["attn"][0] is not None
     model.eval()
     assert model(**batch, alignment_layer=0, alignment_heads=1)[1]["attn"][0] is not None
     hypothesis = search([model], batch)[0][0]
