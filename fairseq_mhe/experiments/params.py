@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -11,12 +10,14 @@ from rich.table import Table
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import SETTINGS, VOCABULARY, build_on_meta, build_setting
+from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS
+from fairseq_mhe.models.build import VOCABULARY, build_on_meta, sublayers
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.options import size_options
 from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
 
+#: The paper's pre-trained language models, and the architecture of their sizes.
+SETTINGS = {"bert-base": "roberta_mhe_base"}
 #: Columns of a table that goes to a file or a pipe: no number is cut short.
 WIDTH = 120
 
@@ -42,9 +43,11 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.json:
         places = [args.setting] if args.setting else [*ROWS, *SMALL_ROWS]
-        build: Any = build_setting if args.setting else build_on_meta
         counts = {
-            place: {kind: attention_parameters(build(place, kind)) for kind in KINDS}
+            place: {
+                kind: attention_parameters(build_on_meta(SETTINGS.get(place, place), kind))
+                for kind in KINDS
+            }
             for place in places
         }
         print(json.dumps(counts, indent=2))
@@ -60,21 +63,21 @@ def run(args: argparse.Namespace) -> None:
 
 def _setting_tables(setting: str) -> Iterator[Table]:
     """The parameters of a setting's attention, and the paper's figures of merit from them."""
-    size, models = SETTINGS[setting], {kind: build_setting(setting, kind) for kind in KINDS}
+    size, models = ROBERTA_ROWS["base"], {k: build_on_meta(SETTINGS[setting], k) for k in KINDS}
     counts = {kind: attention_parameters(model) for kind, model in models.items()}
     own = [
-        f"{kind}: {option.name} {getattr(models[kind][0], option.name)}"
+        f"{kind}: {option.name} {getattr(next(sublayers(models[kind]))[2], option.name)}"
         for option, kinds in size_options().values()
         for kind in kinds
     ]
-    sizes = f"{size.sublayers} sublayers, width {size.embed_dim}, {size.heads} heads"
+    sizes = f"{size.layers} sublayers, width {size.embed_dim}, {size.heads} heads"
     table = _empty(
         ("attention", "a sublayer", "attention parameters", "published (M)"),
         title=f"{setting}: {sizes}, no biases",
         caption=", ".join(own),
     )
     for kind, count in counts.items():
-        each = f"{count // size.sublayers:,}"
+        each = f"{count // size.layers:,}"
         table.add_row(kind, each, f"{count:,}", BERT_BASE.get(kind, ""))
     yield table
     table = _empty(

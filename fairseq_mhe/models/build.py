@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -13,7 +12,7 @@ from fairseq.modules import SinusoidalPositionalEmbedding
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from fairseq_mhe.attention import Attention, build_attention
+from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.models.architectures import arch_name, sizes
 from fairseq_mhe.models.families import TRANSLATION, family_of, language_archs
@@ -21,19 +20,6 @@ from fairseq_mhe.models.options import PLACES
 
 #: Size of a joined dictionary where none is given.
 VOCABULARY = 32768
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A stack of self-attention sublayers without the rest of the model."""
-
-    embed_dim: int
-    heads: int
-    sublayers: int
-
-
-#: The paper's pre-trained language models, of BERT-base's size.
-SETTINGS = {"bert-base": Setting(embed_dim=768, heads=12, sublayers=12)}
 
 
 def build(
@@ -111,16 +97,6 @@ def build_on_meta(
     with without_memory():
         task = family.task(vocabulary)
         return build({"arch": row, "attention": attention, **tied, **options}, task)
-
-
-def build_setting(setting: str, attention: str) -> nn.ModuleList:
-    """The attention sublayers of a setting (a key of ``SETTINGS``), without memory for them."""
-    size = SETTINGS[setting]
-    with without_memory():
-        return nn.ModuleList(
-            build_attention(attention, size.embed_dim, size.heads, self_attention=True)
-            for _ in range(size.sublayers)
-        )
 
 
 def sublayers(model: nn.Module) -> Iterator[tuple[str, str, Attention]]:

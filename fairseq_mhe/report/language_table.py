@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.models.build import build_setting
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.report.published import SCORES, peop, prr
@@ -99,7 +99,7 @@ def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, An
 def _beside_paper(rows: Sequence[dict[str, Any]], benchmark: int) -> list[dict[str, Any]]:
     """The rows with the paper's figures; ``benchmark``: its place in the paper's table."""
     scores = {kind: printed[benchmark] for kind, printed in SCORES.items()}
-    sizes = {kind: attention_parameters(build_setting("bert-base", kind)) for kind in scores}
+    sizes = {kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in scores}
     compared = []
     for row in rows:
         kind = row["attention"]

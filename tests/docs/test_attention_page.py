@@ -24,7 +24,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention
 from fairseq_mhe.experiments import params
 from fairseq_mhe.models import architectures
-from fairseq_mhe.models.build import build_setting
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.options import OPTIONS, kind_options
 from tests.attention import equations, test_variants
@@ -79,7 +79,7 @@ def test_formulas_are_what_is_built(kind: str, width: int, heads: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_column_of_bert_base_is_counted(kind: str) -> None:
     assert int(ROWS[kind][2].replace(",", "")) == attention_parameters(
-        build_setting("bert-base", kind)
+        build_on_meta("roberta_mhe_base", kind)
     )
 
 

@@ -11,10 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.models.build import build_setting
-from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.models.families import build_language_on_meta
-from fairseq_mhe.report.published import BERT_BASE
 from tests.fixtures.language import FAMILIES, LM, ROBERTA, make_language_model, sentences
 from tests.fixtures.models import make_dictionary
 
@@ -47,14 +43,6 @@ def logits(model: nn.Module, tokens: Tensor) -> Tensor:
     """(B, T, vocabulary)."""
     with torch.inference_mode():
         return model(tokens)[0]
-
-
-@pytest.mark.parametrize("kind", BERT_BASE)
-def test_base_is_of_the_papers_size(kind: str) -> None:
-    """The counts of this setting are written out in tests/experiments/test_params.py."""
-    model: Any = build_language_on_meta("roberta_mhe_base", kind, vocabulary=100)
-    assert len(model.encoder.sentence_encoder.layers) == 12
-    assert attention_parameters(model) == attention_parameters(build_setting("bert-base", kind))
 
 
 @pytest.mark.parametrize("scaled", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.models.build import build_setting
+from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.report.published import SCORES, TASKS, TRANSLATION, peop, prr, published
 
@@ -33,7 +33,7 @@ SCORE_ROUNDING, PRR_ROUNDING, PEOP_ROUNDING = 0.05, 0.05, 0.005
 @pytest.fixture(scope="module")
 def parameters() -> dict[str, int]:
     """Attention parameters, counted in modules."""
-    return {kind: attention_parameters(build_setting("bert-base", kind)) for kind in SCORES}
+    return {kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES}
 
 
 def around(score: float) -> tuple[float, float]:
