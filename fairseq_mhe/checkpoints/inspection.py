@@ -141,7 +141,7 @@ def run(args: argparse.Namespace) -> None:
     # A terminal would obey control codes that are in the checkpoint.
     lines = [(name, one_line(value)) for name, value in describe(summary).items()]
     heading = ("checkpoint", one_line(summary.path))
-    print(align(heading, lines, "markdown", left=(0, 1)))
+    print(align(heading, lines, left=(0, 1)))
 
 
 def describe(summary: Summary) -> dict[str, str]:

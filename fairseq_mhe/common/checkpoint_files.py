@@ -64,7 +64,7 @@ def _check_crc(path: Path, size: int, changed: int) -> None:
 
 
 def why_unreadable(path: Path, error: Exception) -> UserError:
-    """What to tell of a checkpoint whose reading ended in ``error``."""
+    """What to say of a checkpoint whose reading ended in ``error``."""
     if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error):
         return UserError(
             f"{path} holds pickled objects other than tensors and plain values; loading them could "
@@ -76,15 +76,8 @@ def why_unreadable(path: Path, error: Exception) -> UserError:
             f"there is not the memory that {path} asks for: make room, or use another checkpoint"
         )
     # torch looks for an older format's end before the file's beginning, which is EINVAL.
-    failed = error if isinstance(error, OSError) and error.errno != errno.EINVAL else None
-    try:
-        with path.open("rb") as stream:  # torch's reader hides the system's errors
-            while stream.read(1 << 24):
-                pass
-    except OSError as unreadable:
-        failed = failed or unreadable
-    if failed:
-        return UserError(f"cannot read {path}: {failed.strerror or failed}")
+    if isinstance(error, OSError) and error.errno != errno.EINVAL:
+        return UserError(f"cannot read {path}: {error.strerror or error}")
     return UserError(_problem(path))
 
 

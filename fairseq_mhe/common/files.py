@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,38 +19,13 @@ GB = 10**9
 
 
 def check_output(path: Path) -> None:
-    """See that ``path`` is one at which a file can be made or replaced; commands do so first.
+    """See that ``path`` is one at which a file can be written or replaced; commands do so first.
 
     Raises:
-        UserError: it names no file, or what is there is a folder, a device, a pipe or a socket,
-            which renaming a file into its place would destroy.
+        UserError: something else than a file is there.
     """
-    if not path.name:
-        raise UserError(f"cannot write {str(path)!r}: it names no file")
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
-    if not stat.S_ISREG(mode):
-        raise UserError(
-            f"cannot write {path}: it is {kind_of_file(mode)}, and only a file is replaced: "
-            "give another path"
-        )
-
-
-def kind_of_file(mode: int) -> str:
-    """What a ``st_mode`` is of, in words."""
-    kinds = {
-        stat.S_IFDIR: "a folder",
-        stat.S_IFREG: "a file",
-        stat.S_IFCHR: "a device",
-        stat.S_IFBLK: "a device",
-        stat.S_IFIFO: "a pipe",
-        stat.S_IFSOCK: "a socket",
-    }
-    return kinds.get(stat.S_IFMT(mode), "of no known kind")
+    if path.exists() and not path.is_file():
+        raise UserError(f"cannot write {path}: it is no file, and only files are replaced")
 
 
 @contextlib.contextmanager
@@ -59,8 +33,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``, which takes its place when the block ends well.
 
     Raises:
-        UserError: what is there is no regular file, the folder cannot be written or the disk is
-            full.
+        UserError: something else than a file is there, or it cannot be written.
     """
     check_output(path)
     with _renamed_into(path) as temporary:
@@ -131,7 +104,7 @@ def sha256(path: Path) -> str:
 
 
 def sha256_of_all(paths: Sequence[Path], at_once: int) -> dict[Path, str]:
-    """The SHA-256 of each of several files; hashing leaves Python free, so threads share it."""
+    """The SHA-256 of each file, by threads: hashing leaves Python free."""
     with ThreadPoolExecutor(at_once) as threads:
         return dict(zip(paths, threads.map(sha256, paths), strict=True))
 
@@ -150,26 +123,21 @@ def read_json(path: Path) -> Any:
 
 
 def check_input(path: Path, advice: str) -> None:
-    """See that ``path`` is a file that is there and comes to an end; ``advice``: what to do if not.
+    """See that ``path`` is a file; ``advice``: what to do if not.
 
     Raises:
-        UserError: it is missing, a folder, a device, a pipe or a socket, or cannot be looked at.
+        UserError: it is missing, or a folder, a device or a pipe.
     """
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise UserError(f"{path} does not exist: {advice}") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    if not stat.S_ISREG(mode):
-        raise UserError(f"{path} is {kind_of_file(mode)}: {advice}")
+    if not path.is_file():
+        problem = "is no file" if path.exists() else "does not exist"
+        raise UserError(f"{path} {problem}: {advice}")
 
 
 def check_room(folder: Path, need: int, purpose: str) -> None:
     """See before something long begins that the disk has room for it.
 
     Raises:
-        UserError: the disk has less; the line says how much there is and how much is needed.
+        UserError: the disk has less.
     """
     free = shutil.disk_usage(folder).free
     if free < need:
@@ -194,11 +162,7 @@ def check_writable(folder: Path) -> None:
 
 
 def no_colon(path: Path) -> None:
-    """Refuse a path that fairseq would take for several.
-
-    Raises:
-        UserError: it has a colon.
-    """
+    """Raises UserError for a path that fairseq would take for several."""
     if ":" in str(path):
         raise UserError(
             f"fairseq splits paths at colons, and {path} has one: choose another folder"
@@ -206,7 +170,7 @@ def no_colon(path: Path) -> None:
 
 
 def output_folder(path: Path) -> Path:
-    """The folder, in full, in which fairseq's commands will write; it is made.
+    """The absolute path of a folder in which fairseq's commands will write; it is made.
 
     Raises:
         UserError: its path has a colon, or it cannot be written in.

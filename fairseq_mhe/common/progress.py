@@ -3,8 +3,7 @@
 import sys
 import time
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn, TimeRemainingColumn
@@ -24,8 +23,8 @@ def say(text: str) -> None:
 class Board:
     """A row of `rich.progress` for each thing that is under way, used with ``with``.
 
-    It has no thread, so that worker processes may be forked meanwhile: it draws when it is told
-    something, and at ``tick``.
+    It has no thread, so that worker processes may be forked meanwhile: it draws when something is
+    reported, and at ``tick``.
     """
 
     def __init__(
@@ -64,22 +63,16 @@ class Board:
         )
         self._ids: dict[str, TaskID] = {}
         for name in names:
-            self._new(name, 0, _WAITING)
+            self._ids[name] = self._progress.add_task(name, total=0, state=_WAITING, note="")
         self._planned = bool(self._ids)
         #: When the first work began, and how many rows were finished then.
-        self._begun: float | None = None
-        self._before = 0
+        self._begun: tuple[float, int] | None = None
 
     def __enter__(self) -> Self:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
     def begin(self, state: str) -> None:
@@ -89,14 +82,17 @@ class Board:
     def add(self, name: str, total: int, done: int = 0) -> None:
         """Work begins, ``done`` of ``total`` units of which were done before."""
         if self._begun is None:
-            self._begun = time.monotonic()
-            self._before = self._finished()
+            self._begun = time.monotonic(), self._finished()
+        start: dict[str, Any] = {
+            "total": total,
+            "completed": done,
+            "state": self._state,
+            "note": "",
+        }
         if name in self._ids:
-            self._progress.reset(
-                self._ids[name], total=total, completed=done, state=self._state, note=""
-            )
+            self._progress.reset(self._ids[name], **start)
         else:
-            self._new(name, total, self._state, done)
+            self._ids[name] = self._progress.add_task(name, **start)
         self.tick()
 
     def update(self, name: str, done: int, note: str = "") -> None:
@@ -113,7 +109,7 @@ class Board:
         self.update(name, int(self._task(name).completed) + 1)
 
     def report(self, name: str, done: int, total: int) -> None:
-        """``add`` at a name's first call, and ``update``: for work that tells both each time."""
+        """``add`` at a name's first call, and ``update``: for work that gives both each time."""
         if name not in self._ids:
             self.add(name, total)
         self._progress.update(self._ids[name], total=total)
@@ -124,7 +120,7 @@ class Board:
         self._progress.update(self._ids[name], state=_DONE)
 
     def tick(self) -> None:
-        """Time passes: call it often."""
+        """Draw or print if it is time: call it often."""
         terminal = self.console.is_terminal
         if time.monotonic() - self._shown >= (_DRAW_EVERY if terminal else _LINE_EVERY):
             self._shown = time.monotonic()
@@ -136,22 +132,13 @@ class Board:
     def lines(self) -> None:
         """Print a line for each row under way, after how many of the ``names`` are done."""
         if self._planned:
-            finished = self._finished()
-            self.say(f"  {finished} of {len(self._ids)} done{self._all_of_it(finished)}")
+            self.say(f"  {self._finished()} of {len(self._ids)} done{self._time_of_all()}")
         for task in self._progress.tasks:
             if task.fields["state"] != _DONE and task.completed < (task.total or 0):
                 note = task.fields["note"] and f", {task.fields['note']}"
                 seconds = task.time_remaining
                 left = "not known yet" if seconds is None else _clock(seconds)
                 self.say(f"{self._line(task)}{note}, left: {left}")
-
-    def _all_of_it(self, finished: int) -> str:
-        """The time that all rows still take, by those that were finished since work began."""
-        here = finished - self._before
-        if not here or self._begun is None:
-            return ""
-        seconds = (time.monotonic() - self._begun) / here * (len(self._ids) - finished)
-        return f", all of it: about {_clock(seconds)} left"
 
     def say(self, text: str) -> None:
         """Print a line, on a terminal above the rows."""
@@ -167,10 +154,13 @@ class Board:
     def _finished(self) -> int:
         return sum(task.fields["state"] == _DONE for task in self._progress.tasks)
 
-    def _new(self, name: str, total: int, state: str, done: int = 0) -> None:
-        """A row, which is shown from now on."""
-        found = self._progress.add_task(name, total=total, completed=done, state=state, note="")
-        self._ids[name] = found
+    def _time_of_all(self) -> str:
+        """The time that all rows still take, by those that were finished since work began."""
+        if self._begun is None or self._finished() == self._begun[1]:
+            return ""
+        start, before = self._begun
+        each = (time.monotonic() - start) / (self._finished() - before)
+        return f", all of it: about {_clock(each * (len(self._ids) - self._finished()))} left"
 
     def _task(self, name: str) -> Task:
         return self._progress._tasks[self._ids[name]]

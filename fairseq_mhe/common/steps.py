@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +13,8 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 
-#: What a killed process may leave: the parts of `files.atomic_path`, and folders of this prefix.
+#: How the names of temporary folders begin, which a killed process leaves.
 WORK_PREFIX = ".fairseq-mhe-work-"
-_LEFTOVER = re.compile(rf"\..+\.\d+\.part|{re.escape(WORK_PREFIX)}.*")
 
 
 class Steps:
@@ -106,18 +104,15 @@ def key(inputs: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def only_one(folder: Path, below: bool = True) -> Iterator[None]:
-    """Keep other processes out of ``folder``, and remove what a killed one left there.
-
-    Args:
-        folder: made where it is missing.
-        below: the folders in it are tidied too; not where others may be at work in them.
+def only_one(folder: Path) -> Iterator[None]:
+    """Keep other processes out of ``folder``, and remove the work folders of a killed one.
 
     Raises:
         UserError: as `locked`.
     """
     with locked(folder / ".lock"):
-        _tidy(folder, below)
+        for work in folder.glob(f"{WORK_PREFIX}*"):
+            shutil.rmtree(work, ignore_errors=True)
         yield
 
 
@@ -144,12 +139,3 @@ def locked(path: Path) -> Iterator[None]:
                 f"another fairseq-mhe is at work in {folder}: wait for its end, or stop it"
             ) from error
         yield
-
-
-def _tidy(folder: Path, below: bool) -> None:
-    hidden = folder.rglob(".*") if below else folder.glob(".*")
-    for leftover in [path for path in hidden if _LEFTOVER.fullmatch(path.name)]:
-        if leftover.is_dir():
-            shutil.rmtree(leftover, ignore_errors=True)
-        else:
-            leftover.unlink(missing_ok=True)

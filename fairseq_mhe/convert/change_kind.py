@@ -242,4 +242,4 @@ def _table(result: Conversion) -> str:
         kept = "kept" if tried is result.best else ""
         rows.append((tried.method, loss, f"{tried.logits.largest:.2f}", kept))
     columns = ("method", "loss (nats/token)", "largest difference of a logit", "")
-    return f"{title}\n\n{align(columns, rows, 'markdown')}\n"
+    return f"{title}\n\n{align(columns, rows)}\n"

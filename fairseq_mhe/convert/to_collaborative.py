@@ -125,4 +125,4 @@ def _table(result: Conversion) -> str:
         error = "" if layer.error is None else f"{layer.error:.2e}"
         rows.append((layer.name, error, str(layer.iterations), f"{layer.seconds:.1f}"))
     title = "attention sublayers: relative error of the scores, rounds of least squares, seconds"
-    return f"{title}\n\n{align(('sublayer', 'error', 'rounds', 'seconds'), rows, 'markdown')}\n"
+    return f"{title}\n\n{align(('sublayer', 'error', 'rounds', 'seconds'), rows)}\n"

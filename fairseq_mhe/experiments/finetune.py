@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
     (scores,) = fine_tune([(job, data)], args)
     examples = ", ".join(f"{count:,} of {name}" for name, count in scores["examples"].items())
     rows = [(name, f"{value:.2f}") for name, value in scores["scores"].items()]
-    print(align((f"{data.task.name}, {examples}", "%"), rows, "markdown", left=(0,)))
+    print(align((f"{data.task.name}, {examples}", "%"), rows, left=(0,)))
     print(job.folder)
 
 

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     of = scores["of"].removeprefix("all ").replace("subwords", "subword")
     rows = [(f"nats per {of}", f"{scores['nats']:.4f}"), ("subwords", f"{scores['subwords']:,}")]
     rows.append((f"perplexity of a {of}", f"{perplexity_of(scores['nats']):.2f}"))
-    print(align(("valid", job.name), rows, "markdown", left=(0,)))
+    print(align(("valid", job.name), rows, left=(0,)))
     print(job.folder)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import write_json, write_text
-from fairseq_mhe.common.tables import Column, Look, align, csv_text
+from fairseq_mhe.common.tables import Column, align, csv_text
 
 #: The values of one row, by name.
 Row = Mapping[str, Any]
@@ -30,21 +30,20 @@ class Block:
         names = [name for name, _ in self.columns]
         return [names, *([show(row) for _, show in self.columns] for row in self.rows)]
 
-    def aligned(self, look: Look) -> str:
+    def aligned(self, latex: bool = False) -> str:
         """The block as text."""
         names, *lines = self.lines()
         left = [index for index, name in enumerate(names) if name in _WORDS]
-        return align(names, lines, look, left)
+        return align(names, lines, left, latex)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Blocks with a title above and notes below; ``look``: of the Markdown."""
+    """Blocks with a title above and notes below."""
 
     title: str
     blocks: Sequence[Block]
     notes: Sequence[str]
-    look: Look = "markdown"
 
     def markdown(self) -> str:
         """The whole table."""
@@ -52,7 +51,7 @@ class Table:
         for block in self.blocks:
             if block.heading:
                 parts.append(f"## {block.heading}")
-            parts.append(block.aligned(self.look))
+            parts.append(block.aligned())
         parts.append("\n".join(f"- {note}" for note in self.notes))
         return "\n\n".join(parts) + "\n"
 
@@ -60,7 +59,7 @@ class Table:
         """The blocks as tabulars, with title and notes as comments."""
         comments = (self.title, "Needs \\usepackage{booktabs}.", *self.notes)
         lines = [f"% {one_line(comment)}" for comment in comments]
-        blocks = "\n\n".join(block.aligned("latex") for block in self.blocks)
+        blocks = "\n\n".join(block.aligned(latex=True) for block in self.blocks)
         return "\n".join([*lines, blocks, ""])
 
     def write(self, path: Path, values: Any) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json, write_text
-from fairseq_mhe.common.tables import Column, Look, column
+from fairseq_mhe.common.tables import Column, column
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.notes import notes_below
 from fairseq_mhe.report.results import Cell, gather, label, summarise
@@ -106,15 +106,14 @@ class Preset:
     """One way to show results; ``paper``: with the paper's numbers, and as LaTeX and CSV too."""
 
     blocks: Callable[[Sequence[Row]], list[Block]]
-    look: Look
     files: tuple[str, ...]
     paper: bool
 
 
 _FILES = ("table.md", "table.json", "picture.png", "samples.md")
-QUICKSTART = Preset(_quickstart_blocks, "markdown", _FILES, paper=False)
+QUICKSTART = Preset(_quickstart_blocks, _FILES, paper=False)
 _PAPER_FILES = ("table.md", "table.tex", "table.csv", *_FILES[1:])
-PAPER = Preset(_paper_blocks, "wide", _PAPER_FILES, paper=True)
+PAPER = Preset(_paper_blocks, _PAPER_FILES, paper=True)
 _PRESETS = {"quickstart": QUICKSTART, "paper": PAPER}
 
 
@@ -138,7 +137,7 @@ def write_table(
         curves = {label(cell, cells): read_json(cell.runs[0].metrics) for cell in cells}
         plots.plot(summaries, curves, output / "picture.png", heading)
     write_text(output / "samples.md", _samples(cells, title))
-    table = Table(title, preset.blocks(summaries), notes, preset.look)
+    table = Table(title, preset.blocks(summaries), notes)
     if preset.paper:
         table.write_for_papers(output / "table.tex", summaries)
     table.write(output / "table.md", summaries)

@@ -152,4 +152,4 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(values, indent=2))
         return
     rows = [(name, f"{value:.2f}") for name, value in values.items()]
-    print(align((f"{len(right):,} questions", "%"), rows, "markdown", left=(0,)))
+    print(align((f"{len(right):,} questions", "%"), rows, left=(0,)))

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     rows: list[dict[str, Any]] = [{"variant": "before"}]
     for config in configs.values():
         rows[0].setdefault(config["task"], []).append(config["score"])
-    with only_one(out, below=False):
+    with only_one(out):
         for dim in dims:
             decomposed: dict[str, Any] = {"variant": "decomposed", "D": dim}
             again: dict[str, Any] = {"variant": "fine-tuned again", "D": dim}

@@ -92,14 +92,7 @@ def report(
         "variants": summaries,
         "unfinished": [each.name for each in left],
     }
-    write(
-        args,
-        study.name,
-        Table(title, blocks, notes, "tight"),
-        results,
-        _figure(title, summaries),
-        show,
-    )
+    write(args, study.name, Table(title, blocks, notes), results, _figure(title, summaries), show)
     return True
 
 
@@ -172,7 +165,7 @@ def write(
     }
     notes = [*table.notes, *(f"{fact}: {value}" for fact, value in facts.items())]
     path: Path = args.out / f"{name}.md"
-    whole = Table(table.title, table.blocks, notes, table.look)
+    whole = Table(table.title, table.blocks, notes)
     if figure:
         save(figure, path.with_suffix(".png"))
     whole.write(path, {"facts": facts, **results})

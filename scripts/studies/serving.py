@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
         f"All lines of {path}; threads {args.threads}; median of {args.repetitions} rounds in "
         "which all take turns. Weights: int8 is rounded when it is loaded."
     ]
-    table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], notes, "tight")
+    table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], notes)
     results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
     write(args, "serving", table, results)
 

@@ -103,7 +103,7 @@ class Study:
         data = open_prepared(args.data)
         cells.check_subset(data, args.subset)
         work = _Work(args, recipe, data, variants, seeds)
-        with only_one(work.out, below=False):  # the run folders have locks of their own
+        with only_one(work.out):  # the run folders have locks of their own
 
             def write(show: bool = False) -> bool:
                 return report(self, recipe, variants, work.scored(), args, show)

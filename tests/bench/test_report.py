@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,15 @@ def results(bench: str, **variants):
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
 def test_the_committed_reports_are_made_again_from_their_json(path: Path) -> None:
-    committed = path.with_suffix(".md").read_text(encoding="utf-8").splitlines()
-    by_hand = [line for line in committed if line.startswith("- stopped before its last cell")]
-    made = markdown(json.loads(path.read_text(encoding="utf-8"))).splitlines()
+    committed = _words(path.with_suffix(".md").read_text(encoding="utf-8"))
+    by_hand = [line for line in committed if line[:3] == ["-", "stopped", "before"]]
+    made = _words(markdown(json.loads(path.read_text(encoding="utf-8"))))
     assert made == [line for line in committed if line not in by_hand]
+
+
+def _words(text: str) -> list[list[str]]:
+    """The words of each line, without the rules and spaces that align a table."""
+    return [re.sub(r":?--+:?|\|", " ", line).split() for line in text.splitlines()]
 
 
 def test_memory_is_compared_with_mhas() -> None:
@@ -73,8 +79,10 @@ def test_memory_is_compared_with_mhas() -> None:
     given = results(
         "memory", **{n: result(1.0, peak_bytes=p and p << 20) for n, p in peaks.items()}
     )
-    lines = [line for line in markdown(given).split("\n") if line.startswith(f"| {label(CELL)}")]
+    lines = [
+        line for line in markdown(given).split("\n") if label(CELL) in line and line.startswith("|")
+    ]
     cells = [cell.strip() for cell in lines[1].strip("|").split("|")]
     assert cells[1:] == ["40.0", "-25.0", "0.0", "75.0", "-"]
     del given["cells"][0]["variants"]["mha"]
-    assert "| 80.0 " in markdown(given)
+    assert " 80.0 " in markdown(given)

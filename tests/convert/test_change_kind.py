@@ -111,5 +111,5 @@ def test_an_output_that_cannot_be_is_said_before_the_work(
     path = save(tmp_path / "a.pt", make_model(attention="mha"), attention="mha")
     (tmp_path / "out").mkdir()
     assert cli.main(["convert", "--to", "mqa", str(path), str(tmp_path / "out")]) == 2
-    assert "it is a folder, and only a file is replaced" in capsys.readouterr().err
+    assert "it is no file, and only files are replaced" in capsys.readouterr().err
     assert {p.name for p in tmp_path.iterdir()} == {"a.pt", "out"}

@@ -35,8 +35,8 @@ def test_a_message_is_one_printable_line(text: str) -> None:
 @pytest.mark.parametrize(
     ("path", "told"),
     [
-        ("/dev/zero", "/dev/zero is a device: give the path of a fairseq checkpoint"),
-        ("/tmp", "/tmp is a folder: give the path of"),  # noqa: S108
+        ("/dev/zero", "/dev/zero is no file: give the path of a fairseq checkpoint"),
+        ("/tmp", "/tmp is no file: give the path of"),  # noqa: S108
         ("/nowhere", "/nowhere does not exist: give the path of"),
         ("/dev/null/x", "/dev/null/x does not exist: give the path of"),
     ],
