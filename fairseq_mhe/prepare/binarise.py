@@ -16,9 +16,10 @@ import numpy as np
 
 import fairseq_mhe
 from fairseq_mhe.common.files import write_text
+from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.subword import count_words
-from fairseq_mhe.prepare.text import Piece, text_pieces
+from fairseq_mhe.prepare.text import Piece, text_pieces, total_size
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
@@ -26,37 +27,46 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
     Numbers = np.ndarray[Any, np.dtype[Any]]
 
 BLOCK_BYTES = 1 << 21
+ROOM = 1.6  # bytes that a step writes for each byte that it reads, with some to spare
 # Not an argument of `_number_text`: forked processes have it without its being sent to them.
 _dictionary: Dictionary
 
 
-def binarise(
-    texts: Mapping[str, Path], dictionaries: Iterable[str], out: Path, workers: int, log: Path
-) -> int:
-    """Binarise ``texts`` in subwords (name of the result -> text) into the folder ``out``.
+def make_binary(manifest: Manifest, texts: Mapping[str, str], dictionaries: Iterable[str]) -> None:
+    """The step from subword/ to bin/.
 
-    The dictionary has the words of the texts called train, and is written under each of the names
-    ``dictionaries``. ``log``: the file for how many lines, tokens and unknown tokens each text has.
-
-    Returns:
-        The words of the dictionary.
+    Args:
+        manifest: that of the data folder, after its step "segment".
+        texts: fairseq's name of each text -> its file in the data folder (subword/train.en).
+        dictionaries: names of the dictionary's files; its words are those of the train texts.
     """
     fairseq_mhe.register()
     from fairseq.data import Dictionary
 
-    out.mkdir()
-    dictionary = Dictionary()
-    train = [text for text in texts.values() if text.stem == "train"]
-    for word, count in count_words(train, workers).items():
-        dictionary.add_symbol(word, count)
-    dictionary.finalize()
-    for name in dictionaries:
-        dictionary.save(str(out / name))
-    lines = [f"{len(dictionary)} types\n"]
-    for name, text in texts.items():
-        lines.append(f"{binarise_with(dictionary, text, out / name, workers)}\n")
-    write_text(log, "".join(lines))
-    return len(dictionary) - dictionary.nspecial
+    paths = {name: manifest.folder / text for name, text in texts.items()}
+    train = [path for path in paths.values() if path.stem == "train"]
+    versions = manifest.content["versions"]
+    made_from = {
+        "inputs": manifest.checksums("segment", "subword/"),
+        "names": list(texts),  # which the direction of translation decides
+        "fairseq": versions.get("ve-fairseq") or versions.get("fairseq"),
+    }
+
+    def action(work: Path) -> Counts:
+        (work / "bin").mkdir()
+        dictionary = Dictionary()
+        for word, count in count_words(train, manifest.workers).items():
+            dictionary.add_symbol(word, count)
+        dictionary.finalize()
+        for name in dictionaries:
+            dictionary.save(str(work / "bin" / name))
+        log = [f"{len(dictionary)} types"]
+        for name, path in paths.items():
+            log.append(binarise_with(dictionary, path, work / "bin" / name, manifest.workers))
+        write_text(manifest.folder / "logs" / "binarise.log", "".join(f"{line}\n" for line in log))
+        return {"dictionary": len(dictionary) - dictionary.nspecial}
+
+    manifest.run("binarise", made_from, action, ROOM * total_size(paths.values()), len(texts))
 
 
 def binarise_with(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1) -> str:

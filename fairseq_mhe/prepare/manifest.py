@@ -68,31 +68,29 @@ class Manifest:
         made_from: Mapping[str, Any],
         action: Callable[[Path], Counts],
         room: float = 0,
-        total: int | None = None,
+        total: int = 1,
     ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
         Args:
             step: its name.
-            made_from: everything (inputs' checksums, options, tools' versions) that decides what
-                it writes, as JSON has it: lists, no tuples.
-            action: writes files under the folder that it is given, which move to the same paths in
-                the data folder when it returns the step's counts.
+            made_from: all that decides what it writes (checksums of inputs, options, versions), as
+                JSON has it: lists, no tuples.
+            action: writes files into a folder, and returns counts; the files then move to the same
+                paths in the data folder.
             room: the bytes that it will write, roughly.
             total: lines, for the report of beginning and end.
 
         Raises:
             UserError: the disk has less room.
         """
-        if total is not None:
-            self.report(step, 0, total)
+        self.report(step, 0, total)
         if not self._done(step, made_from):
             check_room(self.folder, int(room), f"step {step!r}")
             with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
                 counts = action(Path(work))
                 self._finish(step, made_from, counts, Path(work))
-        if total is not None:
-            self.report(step, total, total)
+        self.report(step, total, total)
         result: Counts = self.content["steps"][step]["counts"]
         return result
 

@@ -5,6 +5,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores
+from fairseq_mhe.prepare.binarise import make_binary
 from fairseq_mhe.prepare.clean import CleanText, clean_pairs, dropped_percent, fates, usual_ratio
 from fairseq_mhe.prepare.config import (
     SPLITS,
@@ -26,14 +28,16 @@ from fairseq_mhe.prepare.config import (
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
-from fairseq_mhe.prepare.steps import make_binary, make_subwords, total_size, versions
+from fairseq_mhe.prepare.steps import heading, make_subwords
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SPECIAL_SYMBOLS
 from fairseq_mhe.prepare.text import (
+    SUFFIXES,
     aligned_lines,
     count_lines,
     read_lines,
     read_pairs,
     side_path,
+    total_size,
     write_lines,
 )
 from fairseq_mhe.prepare.text_processing import plain_text
@@ -69,14 +73,19 @@ def prepare(
     check(config)
     files = files or input_files(config)
     config = with_defaults(config)
-    # The heading holds no path, no time and no machine, so that equal data have equal manifests.
     options: dict[str, Any] = {"max_tokens": config.max_tokens, "max_ratio": config.max_ratio}
     if config.subword == "sentencepiece":
         options["model_type"] = config.model_type
-    options |= {name: True for name in ("punctuation", "lowercase") if getattr(config, name)}
-    heading = _heading(config.langs, config.subword, config.tokenizer, options, source)
-    heading["vocab_size"] = config.vocab_size
-    with open_manifest(config.out, heading, config.cores, report) as manifest:
+    options |= {"punctuation": config.punctuation, "lowercase": config.lowercase}
+    top = heading(
+        config.langs,
+        config.subword,
+        config.tokenizer,
+        options,
+        source,
+        vocab_size=config.vocab_size,
+    )
+    with open_manifest(config.out, top, config.cores, report) as manifest:
         counts = _clean(manifest, config, files)
         lines = {split: counts[split]["kept"] for split in SPLITS}
         texts = pair_texts(config.langs, config.model_folder)
@@ -86,25 +95,6 @@ def prepare(
     if config.tokenizer == "moses":
         _say_not_restored(manifest.folder / "raw" / f"test.{config.target_lang}", config)
     return config.out
-
-
-def _heading(
-    langs: tuple[str, str],
-    subword: str,
-    tokenizer: str,
-    options: Mapping[str, Any],
-    source: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """The manifest's keys above the steps."""
-    return {
-        "source_lang": langs[0],
-        "target_lang": langs[1],
-        "subword": subword,
-        "tokenizer": tokenizer,
-        "options": options,
-        "versions": versions("sacremoses", "sentencepiece", "subword-nmt"),
-        **({"source": source} if source else {}),
-    }
 
 
 def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
@@ -133,33 +123,29 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
         "langs": list(config.langs),
         "sacremoses": manifest.content["versions"]["sacremoses"],
     }
-    action = partial(_write_clean, config=config, files=files, report=manifest.report)
-    packed = [side for side in sides if side.suffix in (".gz", ".xz", ".bz2")]
-    size = total_size(sides) + (_COMPRESSION - 1) * total_size(packed)
-    counts = manifest.run("clean", made_from, action, _CLEAN_ROOM * size)
-    pairs = sum(count["kept"] for count in counts.values())
-    manifest.report("clean", pairs, pairs)
-    return counts
-
-
-def _write_clean(work: Path, config: PrepareConfig, files: Inputs, report: Report) -> Counts:
     total = sum(count_lines(paths[0]) for corpora in files.values() for paths in corpora)
-    done = 0
-    counts = {split: Counter(read=0, kept=0) for split in SPLITS}
-    for folder in {"raw", config.model_folder}:
-        (work / folder).mkdir()
-    for split, corpora in files.items():
-        for clean in _cleaned(config, split, corpora):
-            for (folder, lang), text in clean.texts.items():
-                with (work / folder / f"{split}.{lang}").open("ab") as stream:
-                    stream.write(text)
-            counts[split].update(clean.counts, read=clean.counts.total())
-            done += clean.counts.total()
-            report("clean", min(done, total - 1), total)
-        _check_kept(corpora, counts[split], config.max_dropped)
-    if config.held_out:
-        _hold_out(work, config, counts)
-    return {split: dict(counter) for split, counter in counts.items()}
+    packed = [side for side in sides if side.suffix in SUFFIXES[1:]]
+    size = total_size(sides) + (_COMPRESSION - 1) * total_size(packed)
+
+    def action(work: Path) -> Counts:
+        counts = {split: Counter(read=0, kept=0) for split in SPLITS}
+        done = 0
+        for folder in {"raw", config.model_folder}:
+            (work / folder).mkdir()
+        for split, corpora in files.items():
+            for clean in _cleaned(config, split, corpora):
+                for (folder, lang), text in clean.texts.items():
+                    with (work / folder / f"{split}.{lang}").open("ab") as stream:
+                        stream.write(text)
+                counts[split].update(clean.counts, read=clean.counts.total())
+                done += clean.counts.total()
+                manifest.report("clean", done, total)
+            _check_kept(corpora, counts[split], config.max_dropped)
+        if config.hold_out:
+            _hold_out(work, config, counts)
+        return {split: dict(counter) for split, counter in counts.items()}
+
+    return manifest.run("clean", made_from, action, _CLEAN_ROOM * size, total)
 
 
 def _cleaned(
@@ -193,22 +179,28 @@ def _check_kept(
 
 def _hold_out(work: Path, config: PrepareConfig, counts: Mapping[str, Counter[str]]) -> None:
     """Move pairs from the clean train text to the splits that have no text."""
-    pairs = Counter(map(config.split_of, range(1, counts["train"]["kept"] + 1)))
-    for split in config.held_out:
-        if not pairs[split]:
+    every = config.hold_out or 1
+    owners = ["train"] * counts["train"]["kept"]
+    for split, place in config.held_out.items():
+        numbers = slice((place - 1) % every, None, every)
+        pairs = len(owners[numbers])
+        if not pairs:
             raise UserError(
-                f"the training text is too short to hold out every {config.hold_out}th pair of it"
+                f"the training text is too short to hold out every {every}th pair of it"
             )
-        counts["train"].update(kept=-pairs[split], held_out=pairs[split])
-        counts[split].update(read=pairs[split], kept=pairs[split])
+        owners[numbers] = [split] * pairs
+        counts["train"].update(kept=-pairs, held_out=pairs)
+        counts[split].update(read=pairs, kept=pairs)
     for path in sorted(work.glob("*/train.*")):
         whole = path.rename(work / "whole")
-        streams = {split: path.with_stem(split).open("wb") for split in pairs}
-        with whole.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                streams[config.split_of(number)].write(line)
-        for stream in streams.values():
-            stream.close()
+        with ExitStack() as stack:
+            lines = stack.enter_context(whole.open("rb"))
+            streams = {
+                split: stack.enter_context(path.with_stem(split).open("wb"))
+                for split in ("train", *config.held_out)
+            }
+            for owner, line in zip(owners, lines, strict=True):
+                streams[owner].write(line)
         whole.unlink()
 
 
@@ -267,14 +259,13 @@ def prepare_segmented(
     }
     if codes is not None:
         files[MODEL_NAMES["bpe"]] = codes
-    options = {"lowercase": True} if lowercase else {}
-    heading = _heading(langs, "bpe", ESCAPED, options, source)
+    top = heading(langs, "bpe", ESCAPED, {"lowercase": lowercase}, source)
     checksums = sha256_of_all(list(files.values()), cores())
     made_from = {
         "inputs": {name: checksums[path] for name, path in files.items()},
-        "sacremoses": heading["versions"]["sacremoses"],
+        "sacremoses": top["versions"]["sacremoses"],
     }
-    with open_manifest(out, heading, cores(), report) as manifest:
+    with open_manifest(out, top, cores(), report) as manifest:
         action = partial(_take, files, langs)
         manifest.run("segment", made_from, action, total=2 * sum(lines.values()))
         make_binary(manifest, pair_texts(langs, "subword"), _dictionaries(langs))

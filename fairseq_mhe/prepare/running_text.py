@@ -17,7 +17,7 @@ from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.config import SPLITS, Splits, SubwordOptions, check_outside, vocabulary
 from fairseq_mhe.prepare.manifest import TEXT, Counts, open_manifest
 from fairseq_mhe.prepare.progress import Report, silent
-from fairseq_mhe.prepare.steps import make_subwords, versions
+from fairseq_mhe.prepare.steps import heading, make_subwords
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
 
 #: What begins a document: a line after an empty one, a heading like ``= Title =``, or a file.
@@ -66,17 +66,11 @@ def prepare_text(
     for path in paths:
         check_outside(existing_text(path), config.out)
     config = replace(config, subword=config.subword or "sentencepiece")
-    heading: dict[str, Any] = {
-        "form": TEXT,
-        "source_lang": config.lang,
-        "target_lang": config.lang,
-        "subword": config.subword,
-        "vocab_size": config.vocab_size,
-        "tokenizer": "none",
-        "options": {"lowercase": True} if config.lowercase else {},
-        "versions": versions("sentencepiece", "subword-nmt"),
-        **({"source": source} if source else {}),
-    }
+    options = {"lowercase": config.lowercase}
+    langs = config.lang, config.lang
+    top = heading(
+        langs, config.subword, "none", options, source, form=TEXT, vocab_size=config.vocab_size
+    )
     checksums = sha256_of_all(paths, config.cores)
     made_from = {
         "inputs": {
@@ -84,8 +78,8 @@ def prepare_text(
         },
         "options": [config.hold_out, config.lowercase, config.documents],
     }
-    with open_manifest(config.out, heading, config.cores, report) as manifest:
-        counts = manifest.run("clean", made_from, partial(_clean, config))
+    with open_manifest(config.out, top, config.cores, report) as manifest:
+        counts = manifest.run("clean", made_from, partial(_clean, config), total=len(paths))
         lines = {split: count["kept"] for split, count in counts.items()}
         texts = {split: f"raw/{split}.txt" for split in SPLITS}
         # A block has a beginning and an end beside its subwords.

@@ -4,24 +4,50 @@ import platform
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare import subword
-from fairseq_mhe.prepare.binarise import binarise
+from fairseq_mhe.prepare.binarise import ROOM, make_binary
 from fairseq_mhe.prepare.config import SubwordOptions
 from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
-from fairseq_mhe.prepare.text import read_lines, text_pieces
+from fairseq_mhe.prepare.text import read_lines, text_pieces, total_size
 
 SEGMENT_BYTES = 1 << 20
-_ROOM = 1.6  # bytes that a step writes for each byte that it reads, with some to spare
 
 
-def versions(*packages: str) -> dict[str, str]:
-    """The versions of Python, fairseq, ours, and ``packages``, for the manifest's heading."""
-    packages = ("fairseq-mhe", "ve-fairseq", "fairseq", *packages)
-    return {"python": platform.python_version(), **installed(packages)}
+def heading(
+    langs: tuple[str, str],
+    subword: str,
+    tokenizer: str,
+    options: Mapping[str, Any],
+    source: Mapping[str, Any] | None,
+    **more: Any,
+) -> dict[str, Any]:
+    """The manifest's keys above the steps.
+
+    They hold no path, no time and no machine, so that equal data have equal manifests.
+    """
+    packages = (
+        "fairseq-mhe",
+        "ve-fairseq",
+        "fairseq",
+        "sacremoses",
+        "sentencepiece",
+        "subword-nmt",
+    )
+    return {
+        **more,
+        "source_lang": langs[0],
+        "target_lang": langs[1],
+        "subword": subword,
+        "tokenizer": tokenizer,
+        "options": {name: value for name, value in options.items() if value is not False},
+        "versions": {"python": platform.python_version(), **installed(packages)},
+        **({"source": source} if source else {}),
+    }
 
 
 def make_subwords(
@@ -116,26 +142,4 @@ def _segment(
             counts[path.name] = sizes
         return counts
 
-    manifest.run("segment", made_from, action, _ROOM * total_size(paths), total)
-
-
-def total_size(paths: Iterable[Path]) -> int:
-    """The bytes of some files."""
-    return sum(path.stat().st_size for path in paths)
-
-
-def make_binary(manifest: Manifest, texts: Mapping[str, str], dictionaries: Iterable[str]) -> None:
-    """fairseq's binary form of texts in subwords, by the names of the results: bin/."""
-    paths = {name: manifest.folder / text for name, text in texts.items()}
-    versions = manifest.content["versions"]
-    made_from = {
-        "inputs": manifest.checksums("segment", "subword/"),
-        "names": list(texts),  # which the direction of translation decides
-        "fairseq": versions.get("ve-fairseq") or versions.get("fairseq"),
-    }
-
-    def action(work: Path) -> Counts:
-        log = manifest.folder / "logs" / "binarise.log"
-        return {"dictionary": binarise(paths, dictionaries, work / "bin", manifest.workers, log)}
-
-    manifest.run("binarise", made_from, action, _ROOM * total_size(paths.values()), len(texts))
+    manifest.run("segment", made_from, action, ROOM * total_size(paths), total)

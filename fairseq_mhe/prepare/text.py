@@ -130,6 +130,11 @@ def aligned_lines(source: Path, target: Path) -> int:
     return source_lines
 
 
+def total_size(paths: Iterable[Path]) -> int:
+    """The bytes of some files."""
+    return sum(path.stat().st_size for path in paths)
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a UTF-8 text file with line feeds."""
     with path.open("w", encoding="utf-8", newline="\n") as stream:
