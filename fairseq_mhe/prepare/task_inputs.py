@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -112,13 +114,11 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int, str
     labels: list[str] = []
     facts: dict[str, Any] = {"contexts": [], "questions": [], "articles": [], "windows": []}
     counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
-    for paragraph in read_squad(path):
-        context = aligned(processing, paragraph.context)
-        facts["contexts"].append(
-            {"text": paragraph.context, "begins": context.begins, "ends": context.ends}
-        )
-        asked = processing.segment([question.text for question in paragraph.questions])
-        for question, words in zip(paragraph.questions, map(str.split, asked), strict=True):
+    for text, group in groupby(read_squad(path), key=attrgetter("context")):
+        questions, context = list(group), aligned(processing, text)
+        facts["contexts"].append({"text": text, "begins": context.begins, "ends": context.ends})
+        asked = processing.segment([question.text for question in questions])
+        for question, words in zip(questions, map(str.split, asked), strict=True):
             if task.name == "squad1" and not question.answers:
                 raise UserError(
                     f"{path}, question {question.identity} has no answer, which every question of "
@@ -137,7 +137,7 @@ def _windows(task: Task, path: Path, processing: TextProcessing, block: int, str
                 facts["windows"].append(place)
             counts["answers in no window"] += bool(question.answers) and not answered
             facts["questions"].append(question.identity)
-            facts["articles"].append(paragraph.article)
+            facts["articles"].append(question.article)
     counts |= {"examples": len(labels), "questions": len(facts["questions"])}
     return Inputs(columns, labels, facts, counts)
 

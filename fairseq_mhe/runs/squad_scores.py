@@ -63,11 +63,10 @@ def right_answers(path: Path) -> dict[str, list[str]]:
         UserError: as `read_squad`.
     """
     right: dict[str, list[str]] = {}
-    for paragraph in read_squad(path):
-        for question in paragraph.questions:
-            # Answers that nothing is left of count as none, officially.
-            texts = [text for text, _ in question.answers if normalised(text)]
-            right[question.identity] = texts or [""]
+    for question in read_squad(path):
+        # Answers that nothing is left of count as none, officially.
+        texts = [text for text, _ in question.answers if normalised(text)]
+        right[question.identity] = texts or [""]
     return right
 
 
