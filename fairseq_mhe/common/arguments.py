@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 class Parser(ArgumentParser):
     """argparse's, whose refusals are one clean line that says what would do.
 
-    Options of type ``int``, ``float``, ``Path`` or none refuse what is none of these in words,
-    where argparse would name a Python function. Of an option of several values that is given twice,
-    all values count, where argparse would forget the first ones.
+    Options of type ``int``, ``float`` or ``Path`` refuse other words in a sentence, where argparse
+    would name a Python function. An option of several values may be given twice; all values count.
     """
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        for kind, convert in ((int, _whole), (float, number), (Path, _path), (None, _text)):
+        for kind, convert in ((int, _whole), (float, number), (Path, _path)):
             self.register("type", kind, convert)
 
     def add_argument(self, *names: str, **words: Any) -> Any:
@@ -46,10 +45,6 @@ class Parser(ArgumentParser):
             advice = f"; did you mean {near[0]}?" if near else ""
             self.error(f"unrecognized arguments: {' '.join(rest)}{advice}")
         return namespace, rest
-
-    def print_help(self, file: Any = None) -> None:
-        """argparse's says nothing, and ends in 0, where the output takes nothing."""
-        print(self.format_help(), end="", file=file)
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message))
@@ -76,20 +71,7 @@ def number(text: str) -> float:
 def _path(text: str) -> Path:
     if not text:
         raise ArgumentTypeError("an empty path: name a file or folder (the current folder is .)")
-    try:
-        Path(text).resolve()
-    except RuntimeError:
-        raise ArgumentTypeError(f"{text!r} is a link that leads back to itself") from None
     return Path(text)
-
-
-def _text(text: str) -> str:
-    """What is printed and written later, so that it has to be text; a path may be any bytes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ArgumentTypeError(f"{text!r} is not valid UTF-8") from None
-    return text
 
 
 def at_least(least: int, most: int = 10**15) -> Callable[[str], int]:

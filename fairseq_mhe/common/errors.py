@@ -14,10 +14,9 @@ _LINE_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
 
 
 def one_line(message: object) -> str:
-    """A message as one line without control characters, whatever names and texts are part of it.
+    """A message as one line: line breaks become spaces, control characters are written out.
 
-    Line breaks become spaces; escape codes, other control characters and bytes that are no text are
-    written out (``\\x1b``), so that a terminal does not obey them.
+    So a terminal obeys no escape code of a name or text in the message.
     """
     text = _LINE_BREAKS.sub(" ", str(message).strip())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -74,8 +73,7 @@ def exit_status(name: str, command: Callable[[], int | None]) -> int:
         print(f"{name}: error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        told = "stopped; run the same command again to go on from here"
-        print(f"{name}: {told}", file=sys.stderr)
+        print(f"{name}: stopped; run the same command again to resume", file=sys.stderr)
         return 130
     except BrokenPipeError:
         _discard_output()

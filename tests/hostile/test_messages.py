@@ -74,11 +74,10 @@ def test_no_option_names_a_python_function(name: str, word: str) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", ["params --setting bert-base", "--help", "--version"])
-def test_output_that_cannot_be_written_is_one_line(words: str, unbuffered: str) -> None:
+def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "fairseq_mhe.cli", *words.split()],
+            [sys.executable, "-m", "fairseq_mhe.cli", "params"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
