@@ -13,9 +13,9 @@ from fairseq_mhe.bench import models
 from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Cell, Floor, check_lengths
 from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration
 from fairseq_mhe.bench.meters import Stopwatch, attention_kernel, tensor_peak
-from fairseq_mhe.bench.sentences import parallel_batch
+from fairseq_mhe.bench.sentences import translation_batch
 from fairseq_mhe.bench.training import BACKWARD_TOO
-from fairseq_mhe.common.arguments import positive, positive_list, some_of
+from fairseq_mhe.common.arguments import number, positive, positive_list, some_of
 from fairseq_mhe.models.counting import attention_work
 
 #: Places measured in training, forward and backward.
@@ -50,26 +50,24 @@ class AttentionBenchmark(Benchmark):
         *FLOOR,
         *MEMORY,
     )
-    own = ("seconds",)
-    usual_places: ClassVar[tuple[str, ...]] = PLACES
-    usual_lengths: ClassVar[tuple[int, ...]] = (32, 64, 128, 256, 512, 1024)
+    usual_places: ClassVar[str] = "all"
+    usual_lengths: ClassVar[str] = "32,64,128,256,512,1024"
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        usual = list(cls.usual_places)
-        told = "all" if len(usual) == len(PLACES) else ",".join(usual)
-        text = f"{', '.join(PLACES)}, or all (default: {told})"
+        text = f"{', '.join(PLACES)}, or all (default: {cls.usual_places})"
+        usual = some_of(PLACES)(cls.usual_places)
         add("--places", type=some_of(PLACES), default=usual, metavar="PLACE,...", help=text)
-        lengths = list(cls.usual_lengths)
-        text = f"tokens of source and target (default: {','.join(map(str, lengths))})"
-        add("--lengths", type=positive_list, default=lengths, metavar="N,...", help=text)
+        text = f"tokens of source and target (default: {cls.usual_lengths})"
+        usual_lengths = positive_list(cls.usual_lengths)
+        add("--lengths", type=positive_list, default=usual_lengths, metavar="N,...", help=text)
         defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
         text = f"tokens of a batch (default: {defaults})"
         add("--tokens", type=positive, metavar="N", help=text)
         text = "a repetition calls the sublayer again and again for about this long"
         text += " (default: %(default)s)"
-        add("--seconds", type=_seconds, default=0.2, metavar="S", help=text)
+        add("--seconds", type=number, default=0.2, metavar="S", help=text)
 
     @classmethod
     def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
@@ -105,15 +103,14 @@ class AttentionBenchmark(Benchmark):
         task, model = models.build(cfg, _VOCABULARY)
         model = model.to(self.device, DTYPES[cell["dtype"]])
         dictionary, seed = task.source_dictionary, self.settings.seed
-        batch = parallel_batch(dictionary, cell["batch"], cell["length"], seed)["net_input"]
-        batch = {name: tensor.to(self.device) for name, tensor in batch.items()}
+        pairs = translation_batch(dictionary, cell["batch"], cell["length"], seed, True)
+        batch = {name: tensor.to(self.device) for name, tensor in pairs["net_input"].items()}
         self._steps = cell["place"] in STEP_PLACES
         self._layer = _sublayer(model, cell["place"])
         calls: list[dict[str, Any]] = []
 
+        # fairseq's layers call attention with keywords only.
         def record(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if args:
-                raise TypeError("fairseq's layers call attention with keywords only")
             calls.append({n: value for n, value in kwargs.items() if n != "incremental_state"})
 
         recording = self._layer.register_forward_pre_hook(record, with_kwargs=True)
@@ -138,7 +135,7 @@ class AttentionBenchmark(Benchmark):
         if not self._times:
             self._measure(1)
             once = sum(self._measure(1).values())
-            wanted = math.ceil(self.settings.own["seconds"] / once)
+            wanted = math.ceil(self.settings.seconds / once)
             self._times = max(1, min(_MOST_CALLS, wanted))
         calls = self._times * len(self._calls)
         parts = {part: spent / calls for part, spent in self._measure(self._times).items()}
@@ -180,19 +177,9 @@ class MemoryBenchmark(AttentionBenchmark):
     """
 
     title = "memory of one attention sublayer, forward and backward, by length"
-    usual_places = ("encoder",)
-    usual_lengths = (128, 256, 512, 1024, 2048)
+    usual_places = "encoder"
+    usual_lengths = "128,256,512,1024,2048"
     saves_memory = True
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no positive number of seconds")
-    return seconds
 
 
 def _sublayer(model: Any, place: str) -> Any:

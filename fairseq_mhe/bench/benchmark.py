@@ -4,7 +4,7 @@ import argparse
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -29,16 +29,17 @@ _on_meta = functools.cache(build_on_meta)
 class Settings:
     """What is held fixed in one run, the same for every model that is compared.
 
-    ``threads``: CPU threads of each measured process. ``vocabulary``: joined, shared by all
-    embeddings. ``own``: the values of ``Benchmark.own``.
+    ``threads``: CPU threads of each measured process; ``vocabulary``: joined, shared by all
+    embeddings; ``seconds`` and ``batches``: options of the benchmarks that have them.
     """
 
-    row: str = ""
+    row: str
     device: str
     threads: int
-    vocabulary: int = 0
+    vocabulary: int
     seed: int = 0
-    own: Mapping[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+    batches: int = 0
 
 
 class Workload(ABC):
@@ -71,17 +72,16 @@ class Floor:
 
 
 class Benchmark(Workload):
-    """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention."""
+    """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
 
-    #: What it measures, for ``--help``, and how its columns are to be read.
+    ``title``: for ``--help``; ``legend``: how its columns are to be read; ``parts``: of the time,
+    for a table of their own; ``saves_memory``: whether its memory is compared too.
+    """
+
     title: ClassVar[str]
     legend: ClassVar[str]
     columns: ClassVar[tuple[Column, ...]]
-    #: Names of its own options that are a part of the settings.
-    own: ClassVar[tuple[str, ...]] = ()
-    #: Parts of the time that get a table of their own where they are known.
     parts: ClassVar[tuple[str, ...]] = ()
-    #: Whether its memory is compared too.
     saves_memory: ClassVar[bool] = False
 
     @classmethod
@@ -114,26 +114,20 @@ class Benchmark(Workload):
         Args:
             model: of the variant, without memory behind its parameters.
             cell: what was measured.
-            facts: what was found, for what batches hold.
+            facts: what batches hold.
             width: bytes of a number.
         """
 
     @classmethod
-    def floor(
-        cls, variant: str, settings: Settings, cell: Cell, facts: Mapping[str, Any]
-    ) -> Floor | None:
-        """A variant's floor; stock fairseq's is MHA's. None for smaller numbers of any maker."""
-        if variant.endswith(APPROXIMATE):
-            return None
+    def floor(cls, variant: str, settings: Settings, cell: Cell, facts: Mapping[str, Any]) -> Floor:
+        """A variant's floor; stock fairseq's is MHA's."""
         kind = "mha" if variant == STOCK else variant
         model = _on_meta(settings.row, kind, settings.vocabulary)
         return cls.least_work(model, cell, facts, DTYPES[cell["dtype"]].itemsize)
 
 
-def limits(own: Floor | None, mha: Floor | None) -> dict[str, Any]:
+def limits(own: Floor, mha: Floor) -> dict[str, float]:
     """The floor as the results have it: how many times as fast as MHA if only the floor counted."""
-    if own is None or mha is None:
-        return {}
     return {
         "multiply_adds": own.multiply_adds,
         "bytes": own.bytes,

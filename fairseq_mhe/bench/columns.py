@@ -1,12 +1,16 @@
 """Columns of the results' tables: a heading, and what stands under it of one variant's result."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fairseq_mhe.common.tables import Column, column
 
 Result = Mapping[str, Any]
 MISSING = "-"
+#: A number that may be missing, and a number of bytes.
+number = partial(column, missing=MISSING)
+mebibytes = partial(column, form=",.1f", missing=MISSING, unit=2**20)
 
 
 def duration(heading: str, part: str, unit: float = 1.0) -> Column:
@@ -19,16 +23,6 @@ def duration(heading: str, part: str, unit: float = 1.0) -> Column:
         return f"{result['median'][part] * unit:.3g} [{low}, {high}]"
 
     return heading, show
-
-
-def number(heading: str, name: str, form: str, unit: float = 1) -> Column:
-    """A number that may be missing."""
-    return column(heading, name, form, MISSING, unit)
-
-
-def mebibytes(heading: str, name: str, form: str = ",.1f") -> Column:
-    """A number of bytes."""
-    return number(heading, name, form, 2**20)
 
 
 def share(heading: str, part: str) -> Column:
@@ -54,9 +48,7 @@ def _achieved(heading: str, name: str) -> Column:
 
 def _ratio(result: Result) -> str:
     ratio = result["relative"]
-    if not ratio:
-        return MISSING
-    return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+    return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]" if ratio else MISSING
 
 
 #: How many times as fast as stock fairseq, the median and quartiles of the rounds.

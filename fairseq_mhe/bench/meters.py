@@ -14,11 +14,9 @@ from typing import Any
 
 import torch
 from torch.autograd.profiler import profile
-from torch.utils._python_dispatch import TorchDispatchMode
 
-_STATUS = Path("/proc/self/status")
-_CLEAR_REFS = Path("/proc/self/clear_refs")
-_RESET_PEAK = "5"  # proc(5): resets the peak resident set size ("high water mark")
+_PROCESS = Path("/proc/self")
+_RESET_PEAK = "5"  # for clear_refs (proc(5)): resets the peak resident set size, VmHWM
 #: Operators that torch's scaled_dot_product_attention may choose, and what people call them.
 FUSED = {
     "_scaled_dot_product_flash_attention": "flash",
@@ -91,7 +89,7 @@ class PeakMemory:
         with contextlib.suppress(AttributeError):  # not glibc
             ctypes.CDLL(None).malloc_trim(0)
         with contextlib.suppress(OSError):
-            _CLEAR_REFS.write_text(_RESET_PEAK)
+            (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
             self._before = _resident("VmRSS")
 
     def peak(self) -> int | None:
@@ -103,10 +101,9 @@ class PeakMemory:
 
 
 def _resident(name: str) -> int:
-    match = re.search(rf"^{name}:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
-    if match is None:
-        raise OSError(f"no {name} in {_STATUS}")
-    return int(match[1]) * 1024
+    status = (_PROCESS / "status").read_text()
+    (kibibytes,) = re.findall(rf"^{name}:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(kibibytes) * 1024
 
 
 def tensor_peak(call: Callable[[], object]) -> int:
@@ -116,31 +113,24 @@ def tensor_peak(call: Callable[[], object]) -> int:
     time. What libraries keep for themselves, and what the C library does with freed memory, which
     resident memory holds too, is left out. The call takes longer than it would.
     """
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints when it starts
-    with profile(profile_memory=True) as profiler:
-        call()
-    events = [event for event in profiler.kineto_results.events() if event.name() == "[memory]"]
+    events = [event for event in _profiled(call) if event.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())
     return max(accumulate((event.nbytes() for event in events), initial=0))
 
 
 def attention_kernel(call: Callable[[], object]) -> str:
     """The kernel that ``call`` ends in: of ``FUSED``, "plain" for its own softmax, or "none"."""
-    with _Operators() as operators:
-        call()
-    fused = [label for name, label in FUSED.items() if name in operators.names]
+    names = {event.name().removeprefix("aten::") for event in _profiled(call)}
+    fused = [label for name, label in FUSED.items() if name in names]
     if fused:
         return ", ".join(fused)
-    return "plain" if any("softmax" in name for name in operators.names) else "none"
+    return "plain" if any("softmax" in name for name in names) else "none"
 
 
-class _Operators(TorchDispatchMode):
-    """Notes the name of every operator."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.add(func.overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
+def _profiled(call: Callable[[], object]) -> list[Any]:
+    """What torch's profiler notes of a call: operators and memory."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints when it starts
+    with profile(profile_memory=True) as profiler:
+        call()
+    results: Any = profiler.kineto_results
+    return results.events()

@@ -6,7 +6,7 @@ from typing import Any
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark
 from fairseq_mhe.bench.columns import MISSING, Result
 from fairseq_mhe.bench.turns import OK
-from fairseq_mhe.common.tables import Column, align
+from fairseq_mhe.common.tables import align
 
 _LIMITS = (
     " Limits: how many times as fast as MHA a variant would be if nothing but multiply-adds "
@@ -26,7 +26,7 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
         **results["software"],
         "settings": label(results["settings"]),
     }
-    cells, headings = results["cells"], ["", *(heading for heading, _ in benchmark.columns)]
+    cells = results["cells"]
     ratios = [[label(cell["cell"]), *map(_relative, cell["variants"].values())] for cell in cells]
     blocks = [
         f"# Benchmark: {results['benchmark']}",
@@ -38,31 +38,9 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
         benchmark.legend + _LIMITS,
     ]
     for cell in cells:
-        table = align(headings, rows_of(benchmark.columns, cell["variants"]))
-        blocks += [f"### {label(cell['cell'])}", table]
+        blocks += [f"### {label(cell['cell'])}", _everything(benchmark, cell["variants"])]
         blocks += _by_part(benchmark.parts, cell)
     return "\n\n".join(blocks) + "\n"
-
-
-def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What each variant saves of MHA's peak memory, ours where it was measured, else stock's."""
-    names = list(cells[0]["variants"])
-    base = "mha" if "mha" in names else STOCK
-    rows = []
-    for cell in cells:
-        peaks = {name: result.get("peak_bytes") for name, result in cell["variants"].items()}
-        whole = peaks[base]
-        if not whole:
-            continue
-        saved = [
-            MISSING if peak is None else f"{100 * (1 - peak / whole):.1f}"
-            for peak in peaks.values()
-        ]
-        rows.append([label(cell["cell"]), f"{whole / 2**20:,.1f}", *saved])
-    if not rows:
-        return []
-    told = "## Memory saved, % of the peak of " + ("mha" if base == "mha" else "stock fairseq")
-    return [told, align(["", f"{base}, MiB", *names], rows)]
 
 
 def label(cell: Mapping[str, Any]) -> str:
@@ -76,15 +54,34 @@ def _relative(result: Result) -> str:
     return f"{result['relative']['median']:.2f}" if result["relative"] else MISSING
 
 
-def rows_of(columns: Sequence[Column], variants: Mapping[str, Result]) -> list[list[str]]:
-    """A row for each variant: its name and its columns, or what went wrong."""
+def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each variant saves of MHA's peak memory, ours where it was measured, else stock's."""
+    names = list(cells[0]["variants"])
+    base = "mha" if "mha" in names else STOCK
+    rows = []
+    for cell in cells:
+        peaks = {name: result.get("peak_bytes") for name, result in cell["variants"].items()}
+        whole = peaks[base]
+        if whole:
+            saved = [
+                MISSING if peak is None else f"{100 * (1 - peak / whole):.1f}"
+                for peak in peaks.values()
+            ]
+            rows.append([label(cell["cell"]), f"{whole / 2**20:,.1f}", *saved])
+    heading = "## Memory saved, % of the peak of " + ("mha" if base == "mha" else "stock fairseq")
+    return [heading, align(["", f"{base}, MiB", *names], rows)] if rows else []
+
+
+def _everything(benchmark: type[Benchmark], variants: Mapping[str, Result]) -> str:
+    """A row for each variant: its columns, or what went wrong."""
+    headings = ["", *(heading for heading, _ in benchmark.columns)]
     rows = []
     for name, result in variants.items():
         if result["status"] == OK:
-            rows.append([name, *(show(result) for _, show in columns)])
+            rows.append([name, *(show(result) for _, show in benchmark.columns)])
         else:
-            rows.append([name, result["status"], *[MISSING] * (len(columns) - 1)])
-    return rows
+            rows.append([name, result["status"], *[MISSING] * (len(headings) - 2)])
+    return align(headings, rows)
 
 
 def _by_part(parts: Sequence[str], entry: Mapping[str, Any]) -> list[str]:
@@ -96,7 +93,5 @@ def _by_part(parts: Sequence[str], entry: Mapping[str, Any]) -> list[str]:
             times = [median.get(part, 0.0) for part in parts]
             times.append(median["total"] - sum(times))
             rows.append([variant, *(f"{seconds / tokens * 1e3:.2f}" for seconds in times)])
-    if not rows:
-        return []
     table = align(["", *parts, "the rest"], rows)
-    return ["Milliseconds of an output token, by part:", table]
+    return ["Milliseconds of an output token, by part:", table] if rows else []

@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,20 @@ import torch
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.attention import AttentionBenchmark, MemoryBenchmark
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell, Settings, limits
+from fairseq_mhe.bench.benchmark import (
+    APPROXIMATE,
+    DTYPES,
+    STOCK,
+    Benchmark,
+    Cell,
+    Settings,
+    limits,
+)
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
-from fairseq_mhe.bench.turns import OK, measure, summaries
-from fairseq_mhe.bench.worker import Worker, workers
-from fairseq_mhe.common.arguments import as_words, at_least, positive, seed, some_of
+from fairseq_mhe.bench.turns import OK, Worker, measure, workers
+from fairseq_mhe.common.arguments import at_least, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_writable, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
@@ -53,21 +60,22 @@ def run(args: argparse.Namespace) -> None:
     if args.device == "cuda" and not torch.cuda.is_available():
         raise UserError("--device cuda: torch sees no GPU here; use --device cpu")
     cells, variants = list(benchmark.cells(args)), benchmark.variants(args)
-    out = Path(args.out) if args.out is not None else None
+    out = args.out
     if out:
         out = out.with_suffix("") if out.suffix in (".json", ".md") else out
         check_writable(out.absolute().parent)
-    settings = Settings(
-        row=args.row,
-        device=args.device,
-        threads=args.threads,
-        vocabulary=args.vocab_size,
-        seed=args.seed,
-        own={name: getattr(args, name) for name in benchmark.own},
-    )
-    header = _header(args, settings)
+    names = {field.name for field in fields(Settings)}
+    given = {name: value for name, value in vars(args).items() if name in names}
+    settings = Settings(vocabulary=args.vocab_size, **given)
+    header = {
+        "benchmark": args.bench,
+        "command": shlex.join(["fairseq-mhe", *args.typed]),
+        "machine": machine(args.device),
+        "software": software(),
+        "settings": {**asdict(settings), "repetitions": args.repetitions},
+    }
     partial = Path(f"{out}.partial.json")
-    entries = _entries_so_far(partial, header) if out else []
+    entries = _measured_before(partial, header) if out else []
     with workers(variants, settings) as started, Board("turns") as board:
         for cell in cells[len(entries) :]:
             entries.append(_entry(benchmark, started, settings, cell, args.repetitions, board))
@@ -79,26 +87,8 @@ def run(args: argparse.Namespace) -> None:
     if out:
         write_json(Path(f"{out}.json"), results)
         write_text(Path(f"{out}.md"), text)
-        partial.unlink(missing_ok=True)
+        partial.unlink()
     print(text)
-
-
-def _header(args: argparse.Namespace, settings: Settings) -> dict[str, Any]:
-    """What the results say of the run as a whole.
-
-    ``command`` is the command with every option's value, defaults too, to measure the same again.
-    """
-    told, options = asdict(settings), dict(vars(args))
-    own = told.pop("own")
-    for name in ("command", "bench", "typed"):
-        options.pop(name, None)
-    return {
-        "benchmark": args.bench,
-        "command": shlex.join(["fairseq-mhe", "bench", args.bench, *as_words(options)]),
-        "machine": machine(args.device),
-        "software": software(),
-        "settings": {**told, "repetitions": args.repetitions, **own},
-    }
 
 
 def _entry(
@@ -112,30 +102,25 @@ def _entry(
     """Measure a cell."""
     name, date, load = label(cell), time.strftime("%Y-%m-%dT%H:%M:%S%z"), os.getloadavg()[0]
     board.add(name, len(started) * repetitions)
-    found = summaries(measure(started, cell, repetitions, lambda: board.advance(name)))
+    results = measure(started, cell, repetitions, lambda: board.advance(name))
     ratios = []
-    for variant, result in found.items():
+    for variant, result in results.items():
         if result["status"] != OK:
             continue
-        mha = benchmark.floor(STOCK, settings, cell, result)
-        result.update(limits(benchmark.floor(variant, settings, cell, result), mha))
+        if not variant.endswith(APPROXIMATE):  # nobody knows the bytes of smaller numbers
+            floors = (benchmark.floor(of, settings, cell, result) for of in (variant, STOCK))
+            result.update(limits(*floors))
         if result["relative"]:
             ratios.append(f"{variant} {result['relative']['median']:.2f}")
     board.say(f"{name}: {', '.join(ratios)}")
-    started_at = {"date": date, "load_average": round(load, 2)}
-    return {"cell": dict(cell), **started_at, "variants": found}
+    return {"cell": dict(cell), "date": date, "load_average": round(load, 2), "variants": results}
 
 
-def _entries_so_far(partial: Path, header: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The finished cells of a stopped run of the same command, code and machine.
-
-    Not `common.steps`: a finished run is measured anew, and its cells have no files of their own.
-    """
-    if not partial.exists():
-        return []
-    before = read_json(partial)
-    cells: list[dict[str, Any]] = before["cells"]
-    return cells if before["header"] == json.loads(json.dumps(header)) else []
+def _measured_before(partial: Path, header: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The finished cells of a stopped run of the same command, code and machine."""
+    before: dict[str, Any] = read_json(partial) if partial.exists() else {}
+    is_same = before.get("header") == json.loads(json.dumps(header))
+    return before["cells"] if is_same else []
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -157,4 +142,4 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     text = "of weights and data (default: %(default)s)"
     add("--seed", type=seed, default=1, metavar="N", help=text)
     text = "write FILE.json and FILE.md; stopped, the same command goes on from there"
-    add("--out", metavar="FILE", help=text)
+    add("--out", type=Path, metavar="FILE", help=text)

@@ -1,13 +1,11 @@
 """Random sentences of realistic lengths, in batches made by fairseq's own code."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset
 from torch import Tensor
-from torch.utils.data import Dataset
 
 #: Sentence pairs that are drawn and batched; batches to measure are picked among them.
 _PAIRS = 20_000
@@ -19,25 +17,6 @@ _SHORTEST, _LONGEST = 3, 200
 #: In a batch to translate, the shortest sentence has this share of the longest one's tokens:
 #: fairseq sorts by length.
 _SHORTEST_SHARE = 0.9
-
-
-@dataclass(frozen=True)
-class _RandomSentences(Dataset):
-    """Sentence i has ``sizes[i]`` tokens, its end among them; the same for the same seed."""
-
-    sizes: np.ndarray
-    dictionary: Dictionary
-    seed: int
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def __getitem__(self, index: int) -> Tensor:
-        """(length,)."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + int(index))
-        first, count = self.dictionary.nspecial, (int(self.sizes[index]) - 1,)
-        words = torch.randint(first, len(self.dictionary), count, generator=generator)
-        return torch.cat((words, torch.tensor([self.dictionary.eos()])))
 
 
 def training_batches(
@@ -60,40 +39,35 @@ def training_batches(
 
 
 def translation_batch(
-    dictionary: Dictionary, sentences: int, length: int, seed: int
+    dictionary: Dictionary, sentences: int, length: int, seed: int, with_target: bool = False
 ) -> dict[str, Any]:
     """One batch as fairseq-generate would see it: src_tokens (B, S), padded on the left.
 
     The longest sentence has ``length`` tokens, its end among them; the others are down to a tenth
-    shorter.
+    shorter. ``with_target``: as fairseq-train would see it, targets as long as sources.
     """
-    return _collated(_dataset(dictionary, seed, _falling(sentences, length)))
-
-
-def parallel_batch(
-    dictionary: Dictionary, sentences: int, length: int, seed: int
-) -> dict[str, Any]:
-    """One batch as fairseq-train would see it: targets as long as sources, padded on the right."""
-    lengths = _falling(sentences, length)
-    return _collated(_dataset(dictionary, seed, lengths, lengths))
+    shortest = max(2.0, length * _SHORTEST_SHARE)
+    lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
+    dataset = _dataset(dictionary, seed, *([lengths, lengths] if with_target else [lengths]))
+    return dataset.collater([dataset[index] for index in range(sentences)])
 
 
 def _dataset(dictionary: Dictionary, seed: int, *lengths: np.ndarray) -> LanguagePairDataset:
     """Sources, and targets if there are lengths for them."""
     sides: list[Any] = []
     for side, sizes in enumerate(lengths):
-        sides += [_RandomSentences(sizes, dictionary, seed + side), sizes, dictionary]
+        sides += [_sentences(sizes, dictionary, seed + side), sizes, dictionary]
     # Not shuffled among those of one length, by a global seed: they are random as they are.
     return LanguagePairDataset(*sides, shuffle=False)
 
 
-def _falling(sentences: int, length: int) -> np.ndarray:
-    shortest = max(2.0, length * _SHORTEST_SHARE)
-    return np.linspace(length, shortest, sentences).round().astype(np.int64)
-
-
-def _collated(dataset: LanguagePairDataset) -> dict[str, Any]:
-    return dataset.collater([dataset[index] for index in range(len(dataset))])
+def _sentences(sizes: np.ndarray, dictionary: Dictionary, seed: int) -> list[Tensor]:
+    """For each size a sentence (size,), its end among the tokens; the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    size = (int(sizes.sum()),)
+    tokens = torch.randint(dictionary.nspecial, len(dictionary), size, generator=generator)
+    tokens[torch.from_numpy(sizes).cumsum(0) - 1] = dictionary.eos()
+    return list(tokens.split(sizes.tolist()))
 
 
 def _bounded(lengths: np.ndarray, max_tokens: int) -> np.ndarray:

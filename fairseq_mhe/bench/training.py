@@ -31,7 +31,6 @@ class TrainingBenchmark(Benchmark):
         "tokens are target tokens."
     )
     columns = (duration("s", "total"), number("tokens/s", "rate", ",.0f"), RATIO, *FLOOR, *MEMORY)
-    own = ("batches",)
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
@@ -64,7 +63,7 @@ class TrainingBenchmark(Benchmark):
         task, model = models.build(cfg, self.settings.vocabulary)
         self._trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
         self._weight_bytes = models.weight_bytes(model)
-        count, seed = self.settings.own["batches"], self.settings.seed
+        count, seed = self.settings.batches, self.settings.seed
         self._batches = training_batches(task.source_dictionary, cell["max_tokens"], count, seed)
 
     def repetition(self) -> dict[str, float]:

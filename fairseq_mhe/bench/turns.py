@@ -1,37 +1,178 @@
-"""Every variant of a cell in turns: whatever the machine does meanwhile happens to all of them."""
+"""Each variant of a cell in a process of its own, all of them in turns.
 
+Whatever the machine does meanwhile happens to all of them, and memory is each one's own.
+"""
+
+import contextlib
+import gc
+import logging
+import multiprocessing
 import statistics
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
 from typing import Any
 
-from fairseq_mhe.bench.benchmark import STOCK, Cell
-from fairseq_mhe.bench.worker import OutOfMemoryError, Worker
+import torch
+
+from fairseq_mhe.bench.benchmark import STOCK, Cell, Settings, Workload
+from fairseq_mhe.bench.meters import PeakMemory
+from fairseq_mhe.common.errors import ErrorExit, UserError
 
 OK, OUT_OF_MEMORY, DIED = "ok", "out of memory", "died"
+_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
-@dataclass
-class Outcome:
-    """What came of one variant: seconds of each repetition by part, and facts; or a reason."""
+class Session:
+    """What happens inside a worker's process, with one workload."""
 
-    status: str = OK
-    reason: str = ""
-    seconds: dict[str, list[float]] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, make: type[Workload], variant: str, settings: Settings) -> None:
+        self._make = make, variant, settings
+        self._workload: Workload | None = None
+        self._cuda = settings.device == "cuda"
+        self._memory = PeakMemory(torch.device(settings.device))
 
-    def result(self, worker: Worker, future: Future[Any]) -> Any:
-        """What a worker returns, or None if memory ran out or its process ended."""
+    @property
+    def workload(self) -> Workload:
+        """Made when it is first used."""
+        if self._workload is None:
+            make, variant, settings = self._make
+            self._workload = make(variant, settings)
+        return self._workload
+
+    def prepare(self, cell: Cell) -> None:
+        """Make everything ready for a cell; memory counts from here.
+
+        The work is done once before the very first cell: libraries load code and make buffers of
+        their own when they are first used, which is no cell's memory.
+        """
+        is_first = self._workload is None
+        self.workload.prepare(cell)
+        if is_first:
+            self.workload.repetition()
+            self.workload.prepare(cell)
+        self._memory.start()
+        self._cold = True
+
+    def repetition(self) -> dict[str, float]:
+        """Seconds by part; the work is done once before the first that is timed.
+
+        On a GPU, which all processes share, what is not in use goes back to it after each turn.
+        """
+        if self._cold:
+            self.workload.repetition()
+        seconds = self.workload.repetition()
+        self._cold = self._cuda
+        if self._cuda:
+            gc.collect()
+            torch.cuda.empty_cache()
+        return seconds
+
+    def facts(self) -> dict[str, Any]:
+        """What the workload knows, and the peak of memory."""
+        return {"peak_bytes": self._memory.peak(), **self.workload.facts()}
+
+
+def plain_errors(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function.
+
+    Raises:
+        UserError: options do not fit, also where fairseq would end its process.
+        MemoryError: there is not enough.
+    """
+    try:
+        return function(*arguments)
+    except ErrorExit as error:
+        raise UserError(error.message) from None
+    except RuntimeError as error:
+        if any(words in str(error) for words in _NO_MEMORY):
+            raise MemoryError(str(error).split("\n")[0]) from None
+        raise
+
+
+#: Of a worker's process.
+_session: Session
+
+
+def _start(make: type[Workload], variant: str, settings: Settings) -> None:
+    """Begin a worker's process."""
+    global _session
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(settings.threads)
+    _session = Session(make, variant, settings)
+
+
+def _call(method: str, *arguments: Any) -> Any:
+    return plain_errors(getattr(_session, method), *arguments)
+
+
+class Worker:
+    """A `Session` in a process of its own, which starts again after it died."""
+
+    def __init__(self, make: type[Workload], variant: str, settings: Settings) -> None:
+        self._session = make, variant, settings
+        self._pool: ProcessPoolExecutor | None = None
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the session.
+
+        Raises:
+            BrokenProcessPool: the process ended.
+        """
+        if self._pool is None:
+            # Forked from a server that has imported everything but never computed: quick, and safe
+            # with threads and CUDA.
+            context = multiprocessing.get_context("forkserver")
+            context.set_forkserver_preload([__name__, self._session[0].__module__])
+            self._pool = ProcessPoolExecutor(1, context, _start, self._session)
         try:
-            return future.result()
-        except OutOfMemoryError as error:
-            self.status, self.reason = OUT_OF_MEMORY, str(error)
+            return self._pool.submit(_call, method, *arguments).result()
         except BrokenProcessPool:
-            self.status, self.reason = DIED, "its process ended, perhaps because memory ran out"
-            worker.died()
-        return None
+            self._pool = None
+            raise
+
+
+@contextlib.contextmanager
+def workers(makes: Mapping[str, type[Workload]], settings: Settings) -> Iterator[dict[str, Worker]]:
+    """A worker for each variant while the block runs."""
+    try:
+        yield {variant: Worker(make, variant, settings) for variant, make in makes.items()}
+    finally:
+        for process in multiprocessing.active_children():
+            process.kill()
+
+
+class Turns:
+    """The turns of all variants on one cell, and what came of each.
+
+    ``results``: by variant the ``status``; where that is `OK` what `_summary` says, else a
+    ``reason``.
+    """
+
+    def __init__(self, workers: Mapping[str, Worker]) -> None:
+        self._workers = workers
+        self.results: dict[str, dict[str, Any]] = {
+            name: {"status": OK, "seconds": {}} for name in workers
+        }
+
+    def call(self, name: str, method: str, *arguments: Any) -> dict[str, Any]:
+        """What the variant's session returns; nothing if its memory or process has ended."""
+        try:
+            if self.results[name]["status"] == OK:
+                return self._workers[name].call(method, *arguments) or {}
+        except MemoryError as error:
+            self.results[name] = {"status": OUT_OF_MEMORY, "reason": str(error)}
+        except BrokenProcessPool:
+            reason = "its process ended, perhaps because memory ran out"
+            self.results[name] = {"status": DIED, "reason": reason}
+        return {}
+
+    def take(self, name: str) -> None:
+        """A repetition by one variant."""
+        for part, value in self.call(name, "repetition").items():
+            self.results[name]["seconds"].setdefault(part, []).append(value)
 
 
 def measure(
@@ -39,65 +180,52 @@ def measure(
     cell: Cell,
     repetitions: int,
     progress: Callable[[], None] = lambda: None,
-) -> dict[str, Outcome]:
+) -> dict[str, dict[str, Any]]:
     """Repeat a cell's work, each variant once a round and another one first in each round.
 
     ``progress`` is called after every turn.
 
+    Returns:
+        `Turns.results`.
+
     Raises:
         UserError: a variant cannot be built.
     """
-    outcomes = {name: Outcome() for name in workers}
-    # All at the same time: nothing is measured yet.
-    preparing = {name: worker.ask("prepare", dict(cell)) for name, worker in workers.items()}
-    for name, future in preparing.items():
-        outcomes[name].result(workers[name], future)
-    names = list(workers)
+    turns, names = Turns(workers), list(workers)
+    for name in names:
+        turns.call(name, "prepare", dict(cell))
     for number in range(repetitions):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            outcome, worker = outcomes[name], workers[name]
-            if outcome.status == OK:
-                seconds = outcome.result(worker, worker.ask("repetition")) or {}
-                for part, value in seconds.items():
-                    outcome.seconds.setdefault(part, []).append(value)
+            turns.take(name)
             progress()
-    for name, outcome in outcomes.items():
-        if outcome.status == OK:
-            outcome.facts = outcome.result(workers[name], workers[name].ask("facts")) or {}
-    return outcomes
+    for name in names:
+        facts = turns.call(name, "facts")
+        turns.results[name].update(facts)
+    stock = turns.results[STOCK].get("seconds", {}).get("total")
+    for result in turns.results.values():
+        if result["status"] == OK:
+            result.update(_summary(result, stock))
+    return turns.results
 
 
-def summaries(outcomes: Mapping[str, Outcome]) -> dict[str, dict[str, Any]]:
-    """Every outcome as the results have it.
+def _summary(result: Mapping[str, Any], stock: list[float] | None) -> dict[str, Any]:
+    """``median`` and ``quartiles`` of the seconds by part.
 
-    ``median`` and ``quartiles`` of the seconds by part; ``rate`` in the facts' units a second,
-    where they have any; ``relative``: how many times as fast as stock fairseq, the median and
-    quartiles of the rounds' ratios.
+    ``rate``: the facts' units a second, where they have any; ``relative``: how many times as fast
+    as stock fairseq, the median and quartiles of the rounds' ratios.
     """
-    return {name: _summary(outcome, outcomes[STOCK]) for name, outcome in outcomes.items()}
-
-
-def _summary(outcome: Outcome, stock: Outcome) -> dict[str, Any]:
-    if outcome.status != OK:
-        return {"status": outcome.status, "reason": outcome.reason}
-    seconds = outcome.seconds
-    found: dict[str, Any] = {
-        "status": OK,
-        "seconds": seconds,
-        "median": {part: statistics.median(values) for part, values in seconds.items()},
-        "quartiles": {part: quartiles(values) for part, values in seconds.items()},
-        "relative": None,
-        **outcome.facts,
-    }
-    if "units" in outcome.facts:
-        found["rate"] = outcome.facts["units"] / found["median"]["total"]
-    if stock.status == OK:
-        pairs = zip(stock.seconds["total"], seconds["total"], strict=True)
-        ratios = [theirs / own for theirs, own in pairs]
+    seconds = result["seconds"]
+    median = {part: statistics.median(values) for part, values in seconds.items()}
+    summary: dict[str, Any] = {"median": median, "relative": None}
+    summary["quartiles"] = {part: quartiles(values) for part, values in seconds.items()}
+    if "units" in result:
+        summary["rate"] = result["units"] / median["total"]
+    if stock:
+        ratios = [theirs / own for theirs, own in zip(stock, seconds["total"], strict=True)]
         low, high = quartiles(ratios)
-        found["relative"] = {"median": statistics.median(ratios), "low": low, "high": high}
-    return found
+        summary["relative"] = {"median": statistics.median(ratios), "low": low, "high": high}
+    return summary
 
 
 def quartiles(values: list[float]) -> list[float]:

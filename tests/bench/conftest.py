@@ -17,7 +17,7 @@ def make_settings(
     row: str = "tiny", device: str = "cpu", vocabulary: int = VOCABULARY, **own: Any
 ) -> Settings:
     """One CPU thread; ``own``: what one benchmark has and others have not."""
-    return Settings(row=row, device=device, threads=1, vocabulary=vocabulary, seed=1, own=own)
+    return Settings(row=row, device=device, threads=1, vocabulary=vocabulary, seed=1, **own)
 
 
 @pytest.fixture(params=["stock", "mha", "mhe_mul"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from unittest.mock import Mock
 
 import pytest
 
@@ -70,6 +71,10 @@ def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for() -> Non
     workload = CTranslate2Workload(CTRANSLATE2, make_settings())
     workload.prepare({"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"})
     assert [len(sentence) for sentence in workload._sentences] == [8, 8, 7]
-    assert workload.repetition()["total"] > 0  # which checks the lengths
+    workload._translator = Mock(wraps=workload._translator)
+    assert workload.repetition()["total"] > 0
+    call = workload._translator.translate_batch.call_args
+    results = workload._translator._mock_wraps.translate_batch(*call.args, **call.kwargs)
+    assert {len(result.hypotheses[0]) for result in results} == {6}
     assert workload.facts()["units"] == 3
     assert workload.facts()["weight_bytes"] > 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -12,8 +11,7 @@ import pytest
 import torch
 
 from fairseq_mhe.bench.generation import GenerationBenchmark
-from fairseq_mhe.bench.turns import DIED, OK, OUT_OF_MEMORY, Outcome, measure, summaries
-from fairseq_mhe.bench.worker import OutOfMemoryError, Session, translated_errors, workers
+from fairseq_mhe.bench.turns import DIED, OK, OUT_OF_MEMORY, Session, measure, plain_errors, workers
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.bench.conftest import make_settings
 
@@ -21,20 +19,21 @@ CELL = {"beam": 2, "length": 4, "source_length": 4, "batch": 1, "dtype": "float3
 
 
 class Scripted:
-    """A worker that does as the test says and notes what it was asked, in a shared log."""
+    """A worker that does as the test says and notes what it was asked, in a shared log.
+
+    A list in the script is what one call after another returns.
+    """
 
     def __init__(self, name: str, log: list, **script: Any) -> None:
         self.name, self.log, self.script = name, log, script
 
-    def ask(self, method: str, *arguments: Any) -> Future:
+    def call(self, method: str, *arguments: Any) -> Any:
         self.log.append((self.name, method))
-        future: Future = Future()
-        found = self.script.get(method, {"total": 1.0} if method == "repetition" else {"units": 6})
-        future.set_exception(found) if isinstance(found, Exception) else future.set_result(found)
-        return future
-
-    def died(self) -> None:
-        self.log.append((self.name, "died"))
+        usual = {"prepare": None, "repetition": {"total": 1.0}, "facts": {"units": 6}}
+        answer = self.script.get(method, usual[method])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer.pop(0) if isinstance(answer, list) else answer
 
 
 def run(repetitions: int = 3, **scripts: dict):
@@ -44,27 +43,29 @@ def run(repetitions: int = 3, **scripts: dict):
 
 
 def test_each_round_every_variant_once_and_another_first() -> None:
-    outcomes, log = run(3, stock={}, mha={}, sha={})
+    results, log = run(3, stock={}, mha={}, sha={})
     assert log[:3] == [(name, "prepare") for name in ("stock", "mha", "sha")]
     turns = [entry[0] for entry in log if entry[1] == "repetition"]
     assert turns == ["stock", "mha", "sha", "mha", "sha", "stock", "sha", "stock", "mha"]
-    assert all(outcome.seconds == {"total": [1.0] * 3} for outcome in outcomes.values())
+    assert all(result["seconds"] == {"total": [1.0] * 3} for result in results.values())
     assert log.count("turn") == 9
 
 
-@pytest.mark.parametrize("method", ["prepare", "repetition"])
+@pytest.mark.parametrize("method", ["prepare", "repetition", "facts"])
 @pytest.mark.parametrize(
-    ("error", "status"), [(OutOfMemoryError("no room"), OUT_OF_MEMORY), (BrokenProcessPool(), DIED)]
+    ("error", "status"), [(MemoryError("no room"), OUT_OF_MEMORY), (BrokenProcessPool(), DIED)]
 )
 def test_one_variant_that_fails_leaves_the_others_alone(
     method: str, error: Exception, status: str
 ) -> None:
-    outcomes, log = run(2, stock={}, mha={method: error})
-    assert outcomes["mha"].status == status
-    assert log.count(("mha", "repetition")) == (method == "repetition")
-    found = summaries(outcomes)
-    assert found["mha"].keys() == {"status", "reason"}
-    assert found["stock"]["relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+    results, log = run(2, stock={}, mha={method: error})
+    assert results["mha"].keys() == {"status", "reason"}
+    assert results["mha"]["status"] == status
+    assert log.count(("mha", "repetition")) == {"prepare": 0, "repetition": 1, "facts": 2}[method]
+    assert results["stock"]["relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
+    without_stock, _ = run(1, stock={method: error}, mha={"facts": {}})
+    assert without_stock["mha"]["relative"] is None or method == "facts"
+    assert "rate" not in without_stock["mha"]
 
 
 def test_bad_options_end_the_run() -> None:
@@ -74,21 +75,19 @@ def test_bad_options_end_the_run() -> None:
 
 def test_ratios_are_of_the_same_round() -> None:
     """While the machine is slow for a round, it is slow for all: the ratio stays."""
-    stock = Outcome(seconds={"total": [2.0, 20.0, 4.0]}, facts={"units": 8})
-    ours = Outcome(
-        seconds={"total": [1.0, 10.0, 2.0], "reorder": [0.5, 0.5, 0.25]}, facts={"units": 8}
+    stock = [{"total": seconds} for seconds in (2.0, 20.0, 4.0)]
+    ours = [
+        {"total": seconds, "reorder": part}
+        for seconds, part in ((1.0, 0.5), (10.0, 0.5), (2.0, 0.25))
+    ]
+    results, _ = run(
+        3, stock={"repetition": stock}, mha={"repetition": ours, "facts": {"units": 8}}
     )
-    found = summaries({"stock": stock, "mha": ours})["mha"]
-    assert found["relative"] == {"median": 2.0, "low": 2.0, "high": 2.0}
-    assert found["median"] == {"total": 2.0, "reorder": 0.5}
-    assert found["quartiles"] == {"total": [1.5, 6.0], "reorder": [0.375, 0.5]}
-    assert found["rate"] == 4.0
-
-
-def test_without_stock_there_is_no_ratio() -> None:
-    found = summaries({"stock": Outcome(OUT_OF_MEMORY), "mha": Outcome(seconds={"total": [1.0]})})
-    assert found["mha"]["relative"] is None
-    assert "rate" not in found["mha"]
+    mha = results["mha"]
+    assert mha["relative"] == {"median": 2.0, "low": 2.0, "high": 2.0}
+    assert mha["median"] == {"total": 2.0, "reorder": 0.5}
+    assert mha["quartiles"] == {"total": [1.5, 6.0], "reorder": [0.375, 0.5]}
+    assert mha["rate"] == 4.0
 
 
 class Counting:
@@ -112,43 +111,39 @@ def test_first_of_all_a_rehearsal_then_before_each_cell_a_warm_up() -> None:
     done = session.workload.done
     assert done == ["prepare", "repetition", "prepare", "repetition", "repetition"]
     session.repetition()
-    assert done[5:] == ["repetition"]
     session.prepare(CELL)
     session.repetition()
-    assert done[6:] == ["prepare", "repetition", "repetition"]
+    assert done[5:] == ["repetition", "prepare", "repetition", "repetition"]
 
 
 def test_a_process_of_its_own_measures_dies_and_starts_again() -> None:
-    with workers({"mha": GenerationBenchmark}, make_settings()) as started:
+    with workers({"stock": GenerationBenchmark}, make_settings()) as started:
         for _ in range(2):
-            found = measure(started, CELL, 1)["mha"]
-            assert found.status == OK
-            assert found.seconds["total"][0] > found.seconds["reorder"][0] > 0
-            assert found.facts["units"] == 1
-            (process,) = started["mha"]._pool._processes.values()
+            result = measure(started, CELL, 1)["stock"]
+            assert result["status"] == OK
+            assert result["seconds"]["total"][0] > result["seconds"]["reorder"][0] > 0
+            assert result["units"] == 1
+            (process,) = started["stock"]._pool._processes.values()
             assert process.pid != os.getpid()
             os.kill(process.pid, signal.SIGKILL)
             process.join()
-            assert measure(started, CELL, 1)["mha"].status == DIED
+            assert measure(started, CELL, 1)["stock"]["status"] == DIED
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (
-            torch.OutOfMemoryError("CUDA out of memory.\nTried"),
-            OutOfMemoryError,
-            "CUDA out of memory.",
-        ),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), OutOfMemoryError, "Default"),
-        (MemoryError("bad alloc"), OutOfMemoryError, "bad alloc"),
+        (torch.OutOfMemoryError("CUDA out of memory.\nTried"), MemoryError, "CUDA out of memory."),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), MemoryError, "Default"),
         (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
         (ErrorExit("not like that"), UserError, "not like that"),
     ],
 )
-def test_what_goes_wrong_is_told_apart(error: BaseException, kind: type, text: str) -> None:
+def test_lack_of_memory_is_known_from_other_errors(
+    error: BaseException, kind: type, text: str
+) -> None:
     def fail() -> None:
         raise error
 
     with pytest.raises(kind, match=text):
-        translated_errors(fail)
+        plain_errors(fail)
