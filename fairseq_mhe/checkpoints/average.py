@@ -28,16 +28,13 @@ _HARMLESS = ("drop", "_path")
 def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
     """Write the mean of ``paths``'s weights to ``output``, whole or not at all.
 
-    The mean is accumulated in float64 and written in float32; what is not floating point comes from
-    the newest. All else (options, dictionaries' state) comes from the newest too, but for the
-    optimizer's state, which belongs to no average.
+    The mean is accumulated in float64 and written in float32. All that is no floating-point weight
+    comes from the newest checkpoint; the optimizer's state is left out.
 
     Raises:
-        UserError: there is no checkpoint, one cannot be read, they are of different models, or
-            they are folds whose mean means nothing.
+        UserError: a checkpoint cannot be read, they are of different models, or they are folds
+            whose mean means nothing.
     """
-    if not paths:
-        raise UserError("nothing to average: give one checkpoint or more")
     newest = max(paths, key=lambda path: updates_made(read_checkpoint(path)))
     state = read_checkpoint(newest)
     sums: dict[str, Tensor] = {}
@@ -85,15 +82,14 @@ def saved_checkpoints(folder: Path) -> list[Path]:
 def _check_same_model(
     state: dict[str, Any], path: Path, other: dict[str, Any], other_path: Path
 ) -> None:
-    for described in (_shapes, _meaningful):
-        ours, theirs = described(state), described(other)
-        for name in [*ours, *theirs]:
-            mine, its = (found.get(name, "absent") for found in (ours, theirs))
-            if mine != its:
-                raise UserError(
-                    f"{other_path} and {path} are not of the same model: {name} is {its} and "
-                    f"{mine}; average checkpoints of one training run"
-                )
+    ours, theirs = _model(state), _model(other)
+    for name in [*ours, *theirs]:
+        mine, its = (model.get(name, "absent") for model in (ours, theirs))
+        if mine != its:
+            raise UserError(
+                f"{other_path} and {path} are not of the same model: {name} is {its} and "
+                f"{mine}; average checkpoints of one training run"
+            )
 
 
 def _check_linear(state: dict[str, Any], path: Path) -> None:
@@ -108,18 +104,15 @@ def _check_linear(state: dict[str, Any], path: Path) -> None:
         )
 
 
-def _shapes(state: dict[str, Any]) -> dict[str, Any]:
-    """Each parameter's shape."""
-    return {name: tuple(value.shape) for name, value in state["model"].items()}
-
-
-def _meaningful(state: dict[str, Any]) -> dict[str, Any]:
-    """The options that change what the weights mean (the heads' number, which no shape tells)."""
-    return {
+def _model(state: dict[str, Any]) -> dict[str, Any]:
+    """Each parameter's shape, and the options that no shape tells, such as the number of heads."""
+    shapes = {name: tuple(value.shape) for name, value in state["model"].items()}
+    options = {
         name: value
         for name, value in model_options(state).items()
         if name.startswith(_MEANING) and not any(word in name for word in _HARMLESS)
     }
+    return {**shapes, **options}
 
 
 def _with_sharing(averaged: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:

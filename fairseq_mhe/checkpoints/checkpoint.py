@@ -1,9 +1,8 @@
 """A checkpoint of a Transformer, stock or ours, as a model in memory, and back."""
 
 import argparse
-import contextlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
-from fairseq_mhe.models.build import build_ours, without_memory
+from fairseq_mhe.models.build import build_ours
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS, kinds
 from fairseq_mhe.models.rows import nearest_row
@@ -89,10 +88,15 @@ class Source:
 
     def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
-        kept = {"attention_head_dim": self.options["attention_head_dim"]}
-        chosen = {"attention": kind, "attention_bias": bias, **own}
         ours = dict.fromkeys(name for name in OPTIONS if name in self.options)
-        return {**self.options, **ours, **kept, **chosen}
+        chosen = {
+            "_name": self.family.arch(nearest_row(self.options).name),
+            "attention": kind,
+            "attention_bias": bias,
+            "attention_head_dim": self.options["attention_head_dim"],
+            **own,
+        }
+        return {**self.options, **ours, **chosen}
 
 
 def open_source(path: Path) -> Source:
@@ -109,18 +113,24 @@ def open_source(path: Path) -> Source:
 
 
 def source_of(path: Path, state: dict[str, Any]) -> Source:
-    """The same of what fairseq saved, or could have, and what was read from ``path``.
+    """As `open_source`, from what was read from ``path``.
 
     Raises:
         UserError: it is of another model, its options and weights do not fit together, or a weight
             is not a finite number.
     """
-    with _named(path):
-        options, stock = _understood(state)
+    try:
+        options, stock = _options(state)
         family = family_of(options)
         model = build_ours(options, family.task(*family.words(state["model"])))
         config = argparse.Namespace(**{**options, "arch": family.name})
         model.load_state_dict(dict(state["model"]), model_cfg=config)
+    except ErrorExit as error:
+        raise UserError(f"{path}: {error.message}") from None
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except Exception as error:  # fairseq does not check options
+        raise UserError(f"no model can be made of {path}: {error!r}") from error
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise UserError(
@@ -128,19 +138,6 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
                 "training that has diverged: use an earlier checkpoint"
             )
     return Source(path, state, options, model.eval(), stock)
-
-
-def open_on_meta(path: Path) -> nn.Module:
-    """The model of a checkpoint without memory for its weights, for what only counts them.
-
-    Raises:
-        UserError: as `open_source`.
-    """
-    state = read_checkpoint(path)
-    with _named(path), without_memory():
-        options, _ = _understood(state)
-        family = family_of(options)
-        return build_ours(options, family.task(*family.words(state["model"])))
 
 
 def load_by_fairseq(
@@ -151,36 +148,26 @@ def load_by_fairseq(
     return model.eval()
 
 
-def save_stock(
-    source: Source, parameters: Mapping[str, Tensor], path: Path, made: Mapping[str, Any]
-) -> None:
-    """Write a checkpoint of fairseq's own model; ``parameters`` is its whole state."""
-    _save(source, source.stock_options, parameters, path, made)
-
-
-def save_ours(
+def save_model(
     source: Source,
     options: Mapping[str, Any],
     parameters: Mapping[str, Tensor],
     path: Path,
     made: Mapping[str, Any],
 ) -> None:
-    """Write a checkpoint of our model with ``options``; ``parameters`` is its whole state."""
-    named = {**options, "_name": source.family.arch(nearest_row(options).name)}
-    _save(source, named, parameters, path, made)
+    """Write a checkpoint that fairseq loads, in plain values.
 
-
-def _save(
-    source: Source,
-    model: Mapping[str, Any],
-    parameters: Mapping[str, Tensor],
-    path: Path,
-    made: Mapping[str, Any],
-) -> None:
+    Args:
+        source: what the model comes from.
+        options: of the model, ``_name`` (its architecture) among them.
+        parameters: its whole state.
+        path: the file, written whole or not at all.
+        made: how it was made, ``made_by`` among it.
+    """
     cfg = plain(source.state.get("cfg") or {})
     task = cfg.get("task") or plain(_task_options(source.state.get("args")))
     cfg["task"] = task
-    cfg["model"] = plain({**model, "arch": model["_name"]})
+    cfg["model"] = plain({**options, "arch": options["_name"]})
     if isinstance(cfg.get("common"), dict):
         cfg["common"]["user_dir"] = None
     history = source.state.get("optimizer_history") or [{}]
@@ -206,51 +193,28 @@ def _save(
     save_checkpoint(state, path)
 
 
-@contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Name the checkpoint in the error where its options and weights make no model."""
-    try:
-        yield
-    except (UserError, ErrorExit) as error:
-        reason = error.message if isinstance(error, ErrorExit) else error
-        raise UserError(f"{path}: {reason}") from None
-    except Exception as error:  # fairseq does not check options
-        raise UserError(
-            f"no model can be made of {path}: {type(error).__name__}: {error}"
-        ) from error
-
-
-def _understood(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+def _options(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """Every option of our model for what was saved, and whether it is of fairseq's own."""
     given = model_options(state)
     family = family_of(given)
-    return _options(given, family), family.is_stock(given)
-
-
-def _options(given: Mapping[str, Any], family: Family) -> dict[str, Any]:
-    """Every option of our model: as the checkpoint, its architecture or our defaults say."""
     options = {name: plain(value) for name, value in family.options(given).items()}
-    for name in ("decoder_input_dim", "decoder_output_dim"):
-        # An unresolved reference to the decoder's width.
-        if name in options and not isinstance(options[name], int):
-            options[name] = options["decoder_embed_dim"]
     # What files of pretrained embeddings gave is in the checkpoint, and so are trained heads.
     if family is TRANSLATION:
         options |= {"encoder_embed_path": None, "decoder_embed_path": None}
     if family is ROBERTA:
         options |= {"load_checkpoint_heads": True}
-    return {**options, "_name": options.get("_name") or given.get("arch")}
+    options["_name"] = options.get("_name") or given.get("arch")
+    return options, family.is_stock(given)
 
 
 def _with_attributes(options: Mapping[str, Any]) -> OrderedDict[str, Any]:
     """Options as a dictionary whose items are attributes too, as those of a namespace are.
 
-    Programs that read fairseq's checkpoints take attributes; torch's weights-only mode, the default
-    since torch 2.6, refuses namespaces, and reads this.
+    CTranslate2's converter reads attributes; torch's weights-only mode refuses namespaces.
     """
-    found = OrderedDict(options)
-    vars(found).update(options)
-    return found
+    both = OrderedDict(options)
+    vars(both).update(options)
+    return both
 
 
 def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,42 +18,16 @@ from fairseq_mhe.models.families import Family, family_of
 from fairseq_mhe.models.options import PLACES, kind_options, kinds
 from fairseq_mhe.models.rows import nearest_row
 
-#: Keys of a fairseq checkpoint that training needs to go on from it.
-_TRAINING_STATE = "last_optimizer_state"
 #: In the names of weights of embeddings and outputs, which are often one and the same.
 _OFTEN_TIED = (".embed_tokens.", "decoder.output_projection.weight", "encoder.lm_head.weight")
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What is known of a checkpoint.
+def inspect(path: Path) -> dict[str, Any]:
+    """What is known of a checkpoint of any fairseq model, as plain values.
 
     ``kinds``: kind of attention by place; None where the model is not one that we know.
-    ``attention_parameters``: by place; ``parameters``: all, shared ones once; ``dtypes``: how their
-    numbers are stored.
-    ``made_by``: which of our commands made it, None where none did or training did;
-    ``averaged_from``: its sources.
-    """
-
-    path: str
-    model: str
-    architecture: str
-    row: str | None
-    row_differences: dict[str, Any]
-    kinds: dict[str, str] | None
-    options: dict[str, Any]
-    attention_parameters: dict[str, int]
-    parameters: int
-    dtypes: list[str]
-    updates: int
-    resumable: bool
-    averaged_from: list[str]
-    made_by: dict[str, Any] | None
-    versions: dict[str, str]
-
-
-def inspect(path: Path) -> Summary:
-    """Read a checkpoint of any fairseq model, as far as it can be understood.
+    ``attention_parameters``: by place; ``parameters``: all, shared ones once; ``dtypes``: of the
+    weights; ``made_by``: which of our commands wrote it, None after training.
 
     Raises:
         UserError: it cannot be read safely.
@@ -62,7 +35,6 @@ def inspect(path: Path) -> Summary:
     state = read_checkpoint(path)
     options = model_options(state)
     architecture = str(options.get("arch") or options.get("_name") or "unknown")
-    model = str(ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture))
     made = provenance(state)
     try:
         family = family_of(options)
@@ -71,57 +43,54 @@ def inspect(path: Path) -> Summary:
     weights = {name: value for name, value in state["model"].items() if isinstance(value, Tensor)}
     row = nearest_row(options) if family else None
     given = {name: options[name] for name in kind_options() if options.get(name) is not None}
-    return Summary(
-        path=str(path),
-        model=model,
-        architecture=architecture,
-        row=row.name if row else None,
-        row_differences=plain(row.differences) if row else {},
-        kinds=_kinds(family, options),
-        options=plain(given),
-        attention_parameters={
-            place: _count(_of_place(weights, place))
-            for place in (family.places if family else PLACES)
-        },
-        parameters=_count(weights),
-        dtypes=sorted({str(value.dtype).removeprefix("torch.") for value in weights.values()}),
-        updates=updates_made(state),
-        resumable=state.get(_TRAINING_STATE) is not None,
-        averaged_from=[str(name) for name in state.get(SOURCES, [])],
-        made_by={name: value for name, value in made.items() if name != "versions"} or None,
-        versions=made.get("versions", {}),
+    places = family.places if family else tuple(PLACES)
+    return {
+        "path": str(path),
+        "model": str(ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture)),
+        "architecture": architecture,
+        "row": row.name if row else None,
+        "row_differences": plain(row.differences) if row else {},
+        "kinds": _kinds(family, options) if family else None,
+        "options": plain(given),
+        "attention_parameters": {place: _attention_parameters(weights, place) for place in places},
+        "parameters": _parameters(weights),
+        "dtypes": sorted({str(value.dtype).removeprefix("torch.") for value in weights.values()}),
+        "updates": updates_made(state),
+        "resumable": state.get("last_optimizer_state") is not None,
+        "averaged_from": plain(state.get(SOURCES, [])),
+        "made_by": {name: value for name, value in made.items() if name != "versions"} or None,
+        "versions": made.get("versions", {}),
+    }
+
+
+def _kinds(family: Family, options: dict[str, Any]) -> dict[str, str]:
+    chosen = kinds(argparse.Namespace(**options))
+    stock = family.is_stock(options)
+    return {place: "mha" if stock else chosen[place] for place in family.places}
+
+
+def _attention_parameters(weights: dict[str, Tensor], place: str) -> int:
+    """The parameters of the attention sublayers at a place."""
+    return sum(
+        value.numel()
+        for name, value in weights.items()
+        if (".self_attn." in name or ".encoder_attn." in name) and place_of(name) == place
     )
 
 
-def _kinds(family: Family | None, options: dict[str, Any]) -> dict[str, str] | None:
-    if family is None:
-        return None
-    found = kinds(argparse.Namespace(**options))
-    stock = family.is_stock(options)
-    return {place: "mha" if stock else found[place] for place in family.places}
-
-
-def _of_place(weights: dict[str, Tensor], place: str) -> dict[str, Tensor]:
-    """The parameters of the attention sublayers at a place."""
-    return {
-        name: value
-        for name, value in weights.items()
-        if (".self_attn." in name or ".encoder_attn." in name) and place_of(name) == place
-    }
-
-
-def _count(weights: dict[str, Tensor]) -> int:
+def _parameters(weights: dict[str, Tensor]) -> int:
     """Numbers in parameters: tied embeddings once, fairseq's version marks not at all."""
-    parameters = {
-        n: value for n, value in weights.items() if not n.endswith((".version", "._float_tensor"))
-    }
-    # A checkpoint saved from a GPU holds tied tables apart, so that sharing memory does not tell.
-    tables: list[Tensor] = []
-    for name in [n for n in parameters if any(part in n for part in _OFTEN_TIED)]:
-        table = parameters.pop(name)
-        if not any(torch.equal(table, other) for other in tables):
-            tables.append(table)
-    return sum(value.numel() for value in [*parameters.values(), *tables])
+    total, tables = 0, list[Tensor]()
+    for name, value in weights.items():
+        if name.endswith((".version", "._float_tensor")):
+            continue
+        if any(part in name for part in _OFTEN_TIED):
+            # Compared by value: a checkpoint saved from a GPU holds tied tables apart.
+            if any(torch.equal(value, table) for table in tables):
+                continue
+            tables.append(value)
+        total += value.numel()
+    return total
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -136,30 +105,30 @@ def run(args: argparse.Namespace) -> None:
     """Print the summary."""
     summary = inspect(args.checkpoint)
     if args.json:
-        print(json.dumps(asdict(summary), indent=2))
+        print(json.dumps(summary, indent=2))
         return
     # A terminal would obey control codes that are in the checkpoint.
     lines = [(name, one_line(value)) for name, value in describe(summary).items()]
-    heading = ("checkpoint", one_line(summary.path))
+    heading = ("checkpoint", one_line(summary["path"]))
     print(align(heading, lines, left=(0, 1)))
 
 
-def describe(summary: Summary) -> dict[str, str]:
+def describe(summary: dict[str, Any]) -> dict[str, str]:
     """The summary in words, by what each line is about."""
-    lines = {"model": f"{summary.model} ({summary.architecture})"}
-    if summary.row:
-        differences = _listed(summary.row_differences)
-        lines["row"] = f"{summary.row}, but {differences}" if differences else summary.row
-    for place, count in summary.attention_parameters.items():
-        kind = summary.kinds[place] if summary.kinds else "?"
+    lines = {"model": f"{summary['model']} ({summary['architecture']})"}
+    if summary["row"]:
+        differences = _listed(summary["row_differences"])
+        lines["row"] = summary["row"] + (f", but {differences}" if differences else "")
+    for place, count in summary["attention_parameters"].items():
+        kind = summary["kinds"][place] if summary["kinds"] else "?"
         lines[f"{place} attention"] = f"{kind}, {count:,} parameters"
-    lines["options"] = _listed(summary.options) or "defaults"
-    lines["all parameters"] = f"{summary.parameters:,} ({', '.join(summary.dtypes)})"
-    lines["training updates"] = f"{summary.updates:,}"
-    lines["training can resume"] = "yes" if summary.resumable else "no (no optimizer state)"
-    lines["averaged from"] = ", ".join(summary.averaged_from) or "nothing"
-    lines["made by"] = _made_by(summary.made_by)
-    lines["versions"] = _listed(summary.versions) or "not stored"
+    lines["options"] = _listed(summary["options"]) or "defaults"
+    lines["all parameters"] = f"{summary['parameters']:,} ({', '.join(summary['dtypes'])})"
+    lines["training updates"] = f"{summary['updates']:,}"
+    lines["training can resume"] = "yes" if summary["resumable"] else "no (no optimizer state)"
+    lines["averaged from"] = ", ".join(summary["averaged_from"]) or "nothing"
+    lines["made by"] = _made_by(summary["made_by"])
+    lines["versions"] = _listed(summary["versions"]) or "not stored"
     return lines
 
 
@@ -168,14 +137,11 @@ def _listed(values: dict[str, Any]) -> str:
 
 
 def _made_by(made: dict[str, Any] | None) -> str:
-    """How one of our commands made it, and from what."""
+    """How our commands made it, the last first, and from what."""
     steps = []
     while made:
-        source = made.get("source") or {}
-        attention = source.get("attention")
-        words = "unknown"
-        if isinstance(attention, dict):
-            words = ", ".join(dict.fromkeys(attention.values()))
-        steps.append(f"{made.get('made_by')} from {source.get('name')} ({words})")
-        made = made.get("before")
+        source = made["source"]
+        words = ", ".join(dict.fromkeys(source["attention"].values()))
+        steps.append(f"{made['made_by']} from {source['name']} ({words})")
+        made = made["before"]
     return ", that by ".join(steps) or f"training, or a tool that leaves no {PROVENANCE!r} mark"

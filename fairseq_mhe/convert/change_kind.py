@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.checkpoints.checkpoint import open_source, save_ours
+from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.quiet import quiet_fairseq
@@ -78,7 +78,7 @@ class Conversion:
             UserError: the file cannot be written.
         """
         parameters = self.best.model.state_dict()
-        save_ours(self.material.source, self.options, parameters, output, provenance)
+        save_model(self.material.source, self.options, parameters, output, provenance)
 
 
 def conversion(

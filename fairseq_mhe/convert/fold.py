@@ -9,7 +9,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention, kind_class
-from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source, save_stock
+from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source, save_model
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.progress import Board
@@ -99,7 +99,7 @@ def fold(
     linear = all(kind_class(kind).linear_heads for kind in source.attention.values())
     made = {"made_by": "fold", "linear": linear}
     with atomic_path(output) as temporary:
-        save_stock(source, parameters, temporary, made)
+        save_model(source, source.stock_options, parameters, temporary, made)
         task, found, same = material.task, material.compared, None
         stock = load_by_fairseq(temporary, task)
         with Board("batches", transient=True) as board:

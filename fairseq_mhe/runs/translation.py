@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fairseq_mhe.checkpoints.average import average_checkpoints, saved_checkpoints
-from fairseq_mhe.checkpoints.checkpoint import open_on_meta
+from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json, write_text
@@ -74,7 +74,7 @@ def count(job: Job) -> None:
     decoding; ``kv_bytes_per_source_token``: for each source token of each sentence, whatever the
     beam.
     """
-    model = open_on_meta(job.model)
+    model = open_source(job.model).model
     cache = cache_bytes(model, bytes_per_value=4)
     counts = {
         "attention_parameters": attention_parameters(model),

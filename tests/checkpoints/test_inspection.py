@@ -27,17 +27,17 @@ MIXED = {"attention": "mhe_mul", "decoder_attention": "gqa", "attention_kv_heads
 def test_it_counts_and_names(tmp_path: Path, half: torch.dtype | None) -> None:
     model = make_model(**MIXED)
     found = inspect(save(tmp_path / "a.pt", model, updates=123, half=half, **MIXED))
-    assert found.kinds == {"encoder": "mhe_mul", "decoder": "gqa", "cross": "mhe_mul"}
-    assert found.options == {"attention_kv_heads": 2}
-    assert found.parameters == total_parameters(model)
-    assert sum(found.attention_parameters.values()) == attention_parameters(model)
-    places = dict.fromkeys(found.attention_parameters, 0)
+    assert found["kinds"] == {"encoder": "mhe_mul", "decoder": "gqa", "cross": "mhe_mul"}
+    assert found["options"] == {"attention_kv_heads": 2}
+    assert found["parameters"] == total_parameters(model)
+    assert sum(found["attention_parameters"].values()) == attention_parameters(model)
+    places = dict.fromkeys(found["attention_parameters"], 0)
     for _, place, module in sublayers(model):
         places[place] += sum(p.numel() for p in module.parameters())
-    assert found.attention_parameters == places
-    assert found.updates == 123
-    assert found.dtypes == [str(half or torch.float32).removeprefix("torch.")]
-    assert not found.resumable
+    assert found["attention_parameters"] == places
+    assert found["updates"] == 123
+    assert found["dtypes"] == [str(half or torch.float32).removeprefix("torch.")]
+    assert not found["resumable"]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_tied_tables_count_once(tmp_path: Path, tied: dict[str, bool]) -> None:
         name: value.clone() for name, value in state["model"].items()
     }  # as one saved from a GPU
     torch.save(state, path)
-    assert inspect(path).parameters == total_parameters(model)
+    assert inspect(path)["parameters"] == total_parameters(model)
 
 
 def test_it_knows_the_row(tmp_path: Path) -> None:
@@ -70,10 +70,8 @@ def test_it_knows_the_row(tmp_path: Path) -> None:
         }
         options |= {f"{side}_layers": 2, f"{side}_normalize_before": True}
     torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
-    assert (inspect(tmp_path / "a.pt").row, inspect(tmp_path / "a.pt").row_differences) == (
-        "tiny",
-        {},
-    )
+    found = inspect(tmp_path / "a.pt")
+    assert (found["row"], found["row_differences"]) == ("tiny", {})
     options["decoder_layers"] = 1
     torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
     assert describe(inspect(tmp_path / "a.pt"))["row"] == "tiny, but decoder_layers 1"
@@ -84,10 +82,10 @@ def test_what_made_it_is_told(tmp_path: Path) -> None:
     average_checkpoints([path], tmp_path / "average.pt")
     fold(open_source(tmp_path / "average.pt"), tmp_path / "folded.pt")
     found = inspect(tmp_path / "folded.pt")
-    assert found.kinds == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
-    assert found.averaged_from == ["model.pt"]
+    assert found["kinds"] == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
+    assert found["averaged_from"] == ["model.pt"]
     assert describe(found)["made by"] == "fold from average.pt (mqa)"
-    assert found.versions["torch"] == metadata.version(
+    assert found["versions"]["torch"] == metadata.version(
         "torch"
     )  # torch.__version__ may name the CUDA build too
 
@@ -96,7 +94,12 @@ def test_a_model_of_another_family_is_described_as_far_as_it_goes(tmp_path: Path
     args = argparse.Namespace(arch="lstm")
     torch.save({"args": args, "model": {"encoder.w": torch.ones(3, 2)}}, tmp_path / "lstm.pt")
     found = inspect(tmp_path / "lstm.pt")
-    assert (found.model, found.kinds, found.row, found.parameters) == ("lstm", None, None, 6)
+    assert (found["model"], found["kinds"], found["row"], found["parameters"]) == (
+        "lstm",
+        None,
+        None,
+        6,
+    )
     assert describe(found)["encoder attention"] == "?, 0 parameters"
 
 
