@@ -17,6 +17,8 @@ from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.progress import Report, shown_progress
 from fairseq_mhe.prepare.running_text import TextConfig, TextOptions, prepare_text
 
+_EXPANSION = 3  # bytes of text for each byte of an archive, at most
+
 
 def default_out(default: str) -> Any:
     """The field of the folder to make."""
@@ -53,23 +55,21 @@ class Downloads:
         files: Sequence[RemoteFile],
         report: Report,
         action: Callable[[list[Path], Path], Counts],
-        room: float = 0,
-    ) -> Counts:
+    ) -> None:
         """Download ``files`` and put their text into ``original``, unless that is done.
 
-        ``action`` writes the text of the downloads, of ``room`` bytes roughly, into a folder and
-        returns counts.
+        ``action`` writes the text of the downloads into a folder and returns counts.
 
         Raises:
             UserError: as `obtain_all`, or an archive is damaged or lacks a member.
         """
         checksums = {file.name: file.sha256 for file in files}
+        room = _EXPANSION * sum(file.size or 0 for file in files)
         with open_manifest(self.original, DOWNLOADED) as manifest:
-            counts = manifest.run(
+            manifest.run(
                 "extract", checksums, lambda work: action(self.download(files, report), work), room
             )
             manifest.complete()
-        return counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,12 +136,11 @@ def shared(corpus: Any, options: type[Any]) -> dict[str, Any]:
 def count_warnings(data: Path) -> list[str]:
     """A line for each count in the manifest of ``data`` that differs from the known one."""
     manifest = read_manifest(data)
-    source: dict[str, Any] = manifest.get("source", {})
-    lines, known = source.get("lines", {}) | manifest["lines"], source.get("known_lines", {})
+    known: dict[str, int] = manifest.get("source", {}).get("known_lines", {})
     return [
-        f"{name} has {count:,} lines, known are {known[name]:,}"
-        for name, count in lines.items()
-        if count != known.get(name, count)
+        f"{split} has {count:,} lines, known are {known[split]:,}"
+        for split, count in manifest["lines"].items()
+        if count != known.get(split, count)
     ]
 
 

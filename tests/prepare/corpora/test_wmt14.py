@@ -47,7 +47,6 @@ def test_from_archives_to_data(miniature: Miniature, server: Server, tmp_path: P
     assert manifest["options"]["punctuation"] is True
     files = list(miniature.parts.values())[:3]
     assert [name for name, _ in server.requests] == [f"/{file.name}" for file in files]
-    assert manifest["source"]["lines"] == dict.fromkeys(list(miniature.parts)[:3], 300)
     assert manifest["steps"]["clean"]["counts"]["train"]["read"] == 900
     assert manifest["lines"]["valid"] == 20
     for lang in ("en", "de"):
