@@ -3,7 +3,6 @@
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import number, positive, seed, some_of
@@ -19,15 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--data", type=Path, required=True, metavar="DATA", help="a prepared data folder")
     add("--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders")
-    count: dict[str, Any] = {"type": positive, "metavar": "N"}
-    how_long = parser.add_mutually_exclusive_group()
-    how_long.add_argument("--updates", help="updates, instead of the recipe's", **count)
+    either = parser.add_mutually_exclusive_group().add_argument
+    either("--updates", type=positive, metavar="N", help="updates, instead of the recipe's")
     help_ = "this share of the recipe's updates: a rehearsal"
-    names = ("--fraction", "--updates-fraction")
-    how_long.add_argument(*names, type=_share, metavar="F", help=help_)
-    add("--batch-tokens", help="tokens of an update, on all devices together", **count)
+    either("--fraction", "--updates-fraction", type=_share, metavar="F", help=help_)
+    help_ = "tokens of an update, on all devices together"
+    add("--batch-tokens", type=positive, metavar="N", help=help_)
     help_ = "tokens that a device takes at a time: less needs less memory"
-    add("--max-tokens", help=help_, **count)
+    add("--max-tokens", type=positive, metavar="N", help=help_)
     help_ = "a recipe of your own, in place of a row's: a YAML file (see fairseq-mhe recipe)"
     add("--recipe", type=Path, metavar="FILE", help=help_)
     add("--subset", default="test", help="what is translated and scored (default: %(default)s)")
@@ -62,11 +60,10 @@ def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
         raise UserError("give a row or --recipe FILE, one of the two")
     chosen = read_recipe(args.recipe) if args.recipe else recipe(row or "")
     training = chosen.training
-    updates = args.updates
-    if args.fraction is not None:
-        updates = max(1, round(training.updates * args.fraction))
-    if updates is not None:
-        training = training.shortened(updates)
+    if args.fraction:
+        training = training.shortened(max(1, round(training.updates * args.fraction)))
+    if args.updates:
+        training = training.shortened(args.updates)
     if args.batch_tokens or args.max_tokens:
         training = training.batched(args.batch_tokens, args.max_tokens)
     if args.precision != "auto" or training.precision == "float32":

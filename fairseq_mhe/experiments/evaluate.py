@@ -1,7 +1,6 @@
 """``fairseq-mhe evaluate``: a data set translated and scored with a trained job's model."""
 
 import argparse
-import json
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
@@ -26,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--comet", nargs="?", const=comet.MODEL, metavar="MODEL", help=help_)
     scoring.add_tokeniser(parser)
     add("--cpu", action="store_true", help="do not use a GPU")
-    add("--json", action="store_true", help="print JSON, for programs")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -40,18 +38,15 @@ def run(args: argparse.Namespace) -> None:
         evaluate(job, data, args.subset, device, args.bleu_tokenizer)
         if args.comet:
             comet.add_score(job, args.subset, args.comet, device.gpu)
-    show(job, args.subset, args.json)
+    show(job, args.subset)
 
 
-def show(job: Job, subset: str, as_json: bool = False) -> None:
+def show(job: Job, subset: str) -> None:
     """Print the scores that a job has."""
-    scores, path = read_json(job.subset(subset) / "scores.json"), job.subset(subset) / comet.FILE
-    by_comet = read_json(path) if path.exists() else None
-    if as_json:
-        print(json.dumps({**scores, "comet": by_comet}, indent=2))
-        return
-    print("\n".join(scoring.described(scores)))
-    if by_comet:
+    print("\n".join(scoring.described(read_json(job.subset(subset) / "scores.json"))))
+    path = job.subset(subset) / comet.FILE
+    if path.exists():
+        by_comet = read_json(path)
         print(f"COMET {by_comet['score']:.4f}  ({by_comet['model']})")
 
 

@@ -3,7 +3,6 @@
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -14,7 +13,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table import TableRun
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
-from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.data_folder import open_prepared
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.report.translation_table import QUICKSTART as QUICKSTART_TABLE
 from fairseq_mhe.report.translation_table import show_table
@@ -32,15 +31,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "folder of it all (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/quickstart"), help=help_)
     help_ = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(KINDS)})"
-    kinds: dict[str, Any] = {"type": cells.kinds, "default": "mha,mhe_mul"}
-    add("--attention", metavar="KIND,...", help=help_, **kinds)
+    add("--attention", type=cells.kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     help_ = "updates of each training (default: %(default)s)"
     add("--updates", type=positive, default=_UPDATES, metavar="N", help=help_)
     help_ = "use about N pairs of the corpus only, for a trial"
     add("--limit", type=at_least(10), metavar="N", help=help_)
-    help_ = "what is scored; valid is for tuning"
-    add("--subset", choices=("test", "valid"), default="test", help=help_)
     devices.add_arguments(parser)
 
 
@@ -58,21 +54,14 @@ def run(args: argparse.Namespace) -> None:
     kinds = ", ".join(args.attention)
     say(f"2 of 2: train, translate and score {kinds}; {args.updates} updates each")
     say(f"  {device.describe(precision)}")
-    one = replace(tiny, training=training)
-    jobs = plan_jobs(one, args.attention, [args.seed], data, out)
-    table = TableRun(jobs, data, out, args.subset)
+    chosen = replace(tiny, training=training)
+    jobs = plan_jobs(chosen, args.attention, [args.seed], data, out)
+    table = TableRun(jobs, data, out)
     table.work(device)
-    title = _title(args, data)
+    pairs = data.manifest["lines"]["train"]
+    title = f"Home Assistant en-de, {pairs:,} pairs, {args.updates:,} updates"
+    if args.limit or args.updates != _UPDATES:
+        title += ", a trial and no result"
     table.tabulate(title, QUICKSTART_TABLE)
     show_table(out, title, Console())
     say(", ".join(str(out / name) for name in QUICKSTART_TABLE.files))
-
-
-def _title(args: argparse.Namespace, data: DataFolder) -> str:
-    """The table's heading, which says so where it is of a trial."""
-    pairs = data.manifest["lines"]["train"]
-    title = f"Home Assistant en-de, {pairs:,} pairs, {args.updates:,} updates"
-    if args.subset != "test":
-        return f"{title}, on valid"
-    whole = args.limit is None and args.updates == _UPDATES
-    return title if whole else f"{title}, a trial and no result"

@@ -8,8 +8,6 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.experiments import nlu_table, run_table
 
-_COMMANDS = {"run-table": run_table.run_job, "nlu-table": nlu_table.run_job}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-jobs``."""
@@ -19,13 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train and score, in the job's own folders; the table is not written.
-
-    Raises:
-        UserError: there is no such job, or it fails.
-    """
+    """Train and score, in the job's own folders; the table is not written."""
     jobs = read_json(args.jobs)
     if args.number >= len(jobs):
         raise UserError(f"{args.jobs} has {len(jobs)} jobs, numbered from 0: no {args.number}")
     job = jobs[args.number]
-    _COMMANDS[job["command"]](job)
+    command = {"run-table": run_table, "nlu-table": nlu_table}[job["command"]]
+    command.run_job(job)

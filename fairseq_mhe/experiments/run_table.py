@@ -22,10 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe run-table``."""
     add = parser.add_argument
     add("--rows", metavar="ROW,...", help=f"of {', '.join(NAMES)} (default: the paper's)")
-    kinds: dict[str, Any] = {"type": cells.kinds, "default": "mha,mhe_mul"}
-    add("--kinds", metavar="KIND,...", help="or all (default: %(default)s)", **kinds)
-    seeds: dict[str, Any] = {"type": cells.seeds, "default": "1"}
-    add("--seeds", metavar="N,...", help="random seeds (default: %(default)s)", **seeds)
+    help_ = "or all (default: %(default)s)"
+    add("--kinds", type=cells.kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
+    help_ = "random seeds (default: %(default)s)"
+    add("--seeds", type=cells.seeds, default="1", metavar="N,...", help=help_)
     add("--title", metavar="TEXT", help="heading (default: languages and number of pairs)")
     cells.add_arguments(parser)
     slurm.add_arguments(parser)

@@ -12,7 +12,6 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.runs.job import read_job
-from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot
 
 
@@ -27,8 +26,6 @@ def test_a_scored_run_is_printed_and_not_scored_again(
     assert "tok:13a" in bleu
     assert chrf.startswith("chrF ")
     assert tokenised.startswith("tokenised, compounds split, as in older papers: ")
-    assert cli.main(["evaluate", str(run), "--cpu", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["sentences"] == HELD_OUT
     assert snapshot(run) == before
 
 
