@@ -63,8 +63,6 @@ def evaluate(
             f"{data.folder} is not the data that {job.folder} was trained on: give the right --data"
         )
     cells.check_subset(data, subset, tokenise)
-    if not job.model.is_file() and not (job.subset(subset) / "generation.json").is_file():
-        raise job.unfinished(f"{job.model.name} of all {job.training.updates:,} updates")
     with Board("sentences") as board:
         translation.translate(job, data, subset, device, board)
     translation.score(job, subset, tokenise)

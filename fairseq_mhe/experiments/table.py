@@ -41,7 +41,6 @@ class TableRun:
         """Train, translate and score every job that waits; arguments and errors as `work.work`."""
 
         def score(job: Job, board: Board) -> None:
-            translation.make_model(job)
             translation.translate(job, self.data, self.subset, device.alone(), board)
             translation.score(job, self.subset, self.tokenise)
 

@@ -50,9 +50,11 @@ def make_model(job: Job) -> None:
     """Average a trained job's last checkpoints into its model, and count that, unless it is done.
 
     Raises:
-        UserError: the job has no checkpoints any more.
+        UserError: the job is not trained to its end, or has no checkpoints any more.
     """
     if not job.model.exists():
+        if not job.metrics.exists():
+            raise job.unfinished(f"{job.model.name} of all {job.training.updates:,} updates")
         if not job.checkpoints.exists():
             raise UserError(
                 f"{job.folder} has no {job.model.name} and no checkpoints to make it of "
@@ -99,7 +101,7 @@ def generation_arguments(job: Job, data: DataFolder, subset: str, device: Device
 
 
 def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Board) -> None:
-    """Translate ``subset`` of a data folder with a job's model, unless it is done.
+    """Translate ``subset`` of a data folder with a trained job's model, unless it is done.
 
     The job's folder of that name gets hypotheses.txt beside copies of the references and sources
     (so that it can be read without the data), hypotheses.tokens.txt and references.tokens.txt where
@@ -107,12 +109,13 @@ def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Bo
     generation.json with the speed.
 
     Raises:
-        UserError: generation failed, or not every sentence came back.
+        UserError: generation failed, or not every sentence came back; or as `make_model`.
     """
     folder, decoding = job.subset(subset), job.decoding
     result = folder / "generation.json"
     if result.exists():
         return
+    make_model(job)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "generate.log").unlink(missing_ok=True)  # a killed process's
     sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
