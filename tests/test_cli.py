@@ -40,10 +40,10 @@ def test_an_unknown_option_is_answered_by_the_subcommand(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        cli.main(["params", "--vocabsize", "10"])
+        cli.main(["params", "--seting", "bert-base"])
     error = capsys.readouterr().err
     assert error.startswith("usage: fairseq-mhe params ")
-    assert "unrecognized arguments: --vocabsize 10; did you mean --vocab-size?" in error
+    assert "unrecognized arguments: --seting bert-base; did you mean --setting?" in error
 
 
 def test_a_run_folder_stands_for_its_model_and_its_data(tmp_path: Path) -> None:

@@ -17,9 +17,6 @@ from fairseq_mhe.models.counting import Cost, cache_bytes, costs, embedding_para
 from fairseq_mhe.models.families import TRANSLATION, language_archs
 from fairseq_mhe.models.options import PLACES, kinds, size_options
 
-#: Bytes of a number.
-BYTES = {"float32": 4, "float16": 2}
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe cost``."""
@@ -41,8 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         help_ = f"{what} (default: %(default)s)"
         add(f"--{name}", type=positive, default=default, metavar="N", help=help_)
-    help_ = "of the cache (default: %(default)s)"
-    add("--dtype", choices=BYTES, default="float32", help=help_)
     add("--json", action="store_true", help="print JSON, for programs")
 
 
@@ -54,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     parts = costs(model, args.source, (args.target + 1) / 2)
     attention = sum((parts[place] for place in PLACES), Cost())
     parts |= {"attention": attention, "model": attention + parts["rest"]}
-    cache = cache_bytes(model, BYTES[args.dtype])
+    cache = cache_bytes(model)
     places = language_archs().get(args.row, TRANSLATION).places
     report = {
         "row": args.row,
@@ -62,7 +57,6 @@ def run(args: argparse.Namespace) -> None:
         "source_tokens": args.source,
         "target_tokens": args.target,
         "beam": args.beam,
-        "dtype": args.dtype,
         "vocabulary": args.vocab_size,
         "attention_parameters": attention.parameters,
         "embedding_parameters": embedding_parameters(model),
@@ -118,7 +112,7 @@ def _show(report: Mapping[str, Any], parts: Mapping[str, Cost]) -> None:
         f"{source} source and {target} target tokens: a source token's once a sentence, "
         f"a target token's for each hypothesis, where it sees {(target + 1) / 2:g} target "
         "tokens on average.\n"
-        f"Keys and values kept in {report['dtype']}: {cache['per_source_token']:,} bytes a source "
+        f"Keys and values kept in float32: {cache['per_source_token']:,} bytes a source "
         f"token, {cache['per_target_token']:,} bytes a target token of each hypothesis; "
         f"{cache['per_sentence']:,} bytes a sentence, "
         f"{cache['per_sentence_with_beam']:,} bytes with a beam of {beam}."

@@ -8,8 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.common.arguments import at_least
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta, sublayers
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
@@ -30,17 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "count the attention of the paper's pre-trained models instead, and recompute PRR and PEoP"
     )
     add("--setting", choices=list(SETTINGS), help=help_)
-    help_ = "joined vocabulary of the totals (default: the paper's)"
-    add("--vocab-size", type=at_least(5), metavar="N", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the table, or attention parameters as JSON: {row or setting: {kind: parameters}}."""
-    if args.vocab_size is not None and (args.json or args.setting):
-        option = "--json" if args.json else "--setting"
-        raise UserError(
-            f"--vocab-size changes totals only, and {option} prints none: leave one of them out"
-        )
     if args.json:
         places = [args.setting] if args.setting else [*ROWS, *SMALL_ROWS]
         counts = {
@@ -58,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     if args.setting:
         console.print(*_setting_tables(args.setting))
     else:
-        console.print(_table(args.vocab_size or VOCABULARY))
+        console.print(_table())
 
 
 def _setting_tables(setting: str) -> Iterator[Table]:
@@ -107,16 +98,16 @@ def _empty(headings: Sequence[str], title: str, caption: str) -> Table:
     return table
 
 
-def _table(vocabulary: int) -> Table:
+def _table() -> Table:
     """Every row with every kind."""
-    words = f"totals with a joined vocabulary of {vocabulary:,}; cache in float32"
+    words = f"totals with a joined vocabulary of {VOCABULARY:,}; cache in float32"
     table = Table("row", "attention", title=f"Attention without biases; {words}")
     counted = ("total parameters", "KV bytes/target token", "/source token")
     for name in ("attention parameters", "published (M)", *counted):
         table.add_column(name, justify="right")
     for row in (*ROWS, *SMALL_ROWS):
         for kind in KINDS:
-            model, printed = build_on_meta(row, kind, vocabulary), published(row, kind)
+            model, printed = build_on_meta(row, kind), published(row, kind)
             cache = cache_bytes(model)
             table.add_row(
                 row,

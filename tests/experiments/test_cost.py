@@ -46,17 +46,6 @@ def test_json_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_half_precision_halves_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
-    whole, half = (
-        json.loads(printed(capsys, "tiny", "mqa", "--json", "--dtype", dtype))
-        for dtype in ("float32", "float16")
-    )
-    assert whole["cache_bytes"] == {
-        name: 2 * number for name, number in half["cache_bytes"].items()
-    }
-    assert whole["multiply_adds"] == half["multiply_adds"]
-
-
 def test_options_reach_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     words = "tiny gqa --kv-heads 4 --cross-attention collaborative --collaborative-dim 8 --json"
     report = json.loads(printed(capsys, *words.split()))  # C = 128, n = 4, d = 32, 2 + 2 layers

@@ -85,11 +85,3 @@ def test_the_table_has_every_row_and_nothing_is_cut_short(
         (row, paper.parameters if (paper := published(row, "mhe_mul")) else "")
         for row in (*ROWS, *SMALL_ROWS)
     ]
-
-
-@pytest.mark.parametrize("words", [["--json"], ["--setting", "bert-base"]])
-def test_a_vocabulary_that_would_be_ignored_is_refused(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["params", "--vocab-size", "1000", *words]) == 2
-    assert f"and {words[0]} prints none" in capsys.readouterr().err
