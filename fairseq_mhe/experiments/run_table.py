@@ -58,7 +58,8 @@ def run(args: argparse.Namespace) -> None:
         say(f"{len(waiting)} of {len(jobs)} cells to do, {where}")
         say("\n".join(_overview(recipes, device.workers)))
         table.work(device, after=lambda: table.tabulate(title, PAPER))
-    table.tabulate(title, PAPER)
+    else:
+        table.tabulate(title, PAPER)
     print((out / "table.md").read_text(encoding="utf-8"), end="")
     say(", ".join(str(out / name) for name in PAPER.files))
 

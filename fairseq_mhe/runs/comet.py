@@ -36,11 +36,9 @@ def add_score(job: Job, subset: str, model: str, gpu: bool) -> None:
     except Exception as error:  # whatever its download or its framework raises
         raise UserError(f"COMET cannot load its model {model}: {error}") from error
     texts = read_translations(folder)
+    columns = texts["sources"], texts["hypotheses"], texts["references"]
     triples = [
-        {"src": source, "mt": hypothesis, "ref": reference}
-        for source, hypothesis, reference in zip(
-            texts["sources"], texts["hypotheses"], texts["references"], strict=True
-        )
+        dict(zip(("src", "mt", "ref"), row, strict=True)) for row in zip(*columns, strict=True)
     ]
     system = loaded.predict(triples, batch_size=16, gpus=int(gpu)).system_score
     write_json(path, {"score": round(float(system), 4), "model": model})

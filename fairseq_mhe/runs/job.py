@@ -16,12 +16,25 @@ from fairseq_mhe.runs.recipes import Training
 from fairseq_mhe.runs.resuming import LAST
 
 
+def _place(*names: str) -> Any:
+    """A path in the run folder."""
+    return property(lambda job: job.folder.joinpath(*names))
+
+
 @dataclass(frozen=True)
 class Job:
     """A run folder and the content of its config.json. A result that exists is done."""
 
     folder: Path
     config: dict[str, Any]
+
+    log = _place("train.log")  # all that fairseq-train printed
+    checkpoints = _place("checkpoints")  # fairseq-train's --save-dir
+    last = _place("checkpoints", LAST)  # the model after its last update
+    metrics = _place("metrics.json")  # learning curve and speed, when the training has ended
+    model = _place("model.pt")  # the averaged checkpoint, which translates
+    counts = _place("counts.json")  # its parameters and cache
+    scores = _place("scores.json")  # a language model's
 
     def keep(self) -> None:
         """Write config.json: the folder is this job's from now on."""
@@ -62,47 +75,12 @@ class Job:
     def name(self) -> str:
         return self.folder.name
 
-    @property
-    def log(self) -> Path:
-        """All that fairseq-train printed."""
-        return self.folder / "train.log"
-
-    @property
-    def checkpoints(self) -> Path:
-        """fairseq-train's --save-dir."""
-        return self.folder / "checkpoints"
-
-    @property
-    def metrics(self) -> Path:
-        """The learning curve and the speed, written when the training has ended."""
-        return self.folder / "metrics.json"
-
-    @property
-    def model(self) -> Path:
-        """The averaged checkpoint, which translates."""
-        return self.folder / "model.pt"
-
-    @property
-    def last(self) -> Path:
-        """The model after its last update."""
-        return self.checkpoints / LAST
-
-    @property
-    def scores(self) -> Path:
-        """A language model's."""
-        return self.folder / "scores.json"
-
-    @property
-    def counts(self) -> Path:
-        """The model's parameters and cache."""
-        return self.folder / "counts.json"
-
     def subset(self, name: str) -> Path:
         """The folder of a test set's translations and scores."""
         return self.folder / name
 
     def unfinished(self, missing: str) -> UserError:
-        """The error of a command that needs a finished job."""
+        """The error where a finished job is needed."""
         return UserError(
             f"{self.folder} is not finished: it has no {missing}; run the command that made it "
             "again, which goes on from where it was"

@@ -62,10 +62,7 @@ class Child:
         headline: str = "",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start it with ``threads`` CPU threads, and variables of ``environment`` beside ours.
-
-        ``headline``: a line put into the log before its output.
-        """
+        """``headline``: a line of the log before its output; ``environment``: variables of it."""
         self.log = log
         fixed = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         with log.open("ab") as output:
@@ -131,17 +128,12 @@ def real_warnings(lines: Iterable[str]) -> Iterator[str]:
     Where Python's own line says nothing (a message that begins with a line break), the next line is
     the message.
     """
-    unfinished = False
+    lines = iter(lines)
     for line in lines:
-        if unfinished:
-            message, unfinished = line.strip(), False
-        elif match := _WARNING.match(line):
-            message = match["message"].strip()
-            unfinished = not message
-        else:
-            continue
-        if message and not message.startswith(_NOISE):
-            yield message
+        if match := _WARNING.match(line):
+            message = match["message"].strip() or next(lines, "").strip()
+            if message and not message.startswith(_NOISE):
+                yield message
 
 
 # Looked up before the fork: between fork and exec nothing may be imported or allocated that could

@@ -61,15 +61,13 @@ def restore(folder: Path, workers: int = 1, mini_batch: Mapping[str, Any] | None
 
 
 def _check_mini_batch(path: Path, state: Mapping[str, Any], mini_batch: Mapping[str, Any]) -> None:
-    config = state.get("cfg") or {}
-    before = config.get("dataset") or {}
-    for name, unit in (("max_tokens", "tokens"), ("batch_size", "examples")):
+    before = (state.get("cfg") or {}).get("dataset") or {}
+    for name in ("max_tokens", "batch_size"):
         size, now = before.get(name), mini_batch.get(name)
         if size is not None and now is not None and size != now:
-            workers = (config.get("distributed_training") or {}).get("distributed_world_size", 1)
             raise UserError(
-                f"{path} comes of mini-batches of {size} {unit} on {workers} "
-                f"device{'s' if workers > 1 else ''}, not of {now}: go on with as many devices"
+                f"{path} comes of mini-batches of {name} {size}, not {now}: go on with as many "
+                "devices as before"
             )
 
 
@@ -88,8 +86,7 @@ def _reshard(state: dict[str, Any], workers: int, output: Path) -> bool:
     """Write a checkpoint for another number of processes to ``output``; whether there was need.
 
     fairseq stores how many mini-batches of the epoch each process took, and would go on after as
-    many for any number of processes. All together took that many times the processes, whole updates
-    always, so the new share is whole too.
+    many for any number of processes. All together took whole updates, so the new share is whole.
     """
     distributed = (state.get("cfg") or {}).get("distributed_training") or {}
     before = distributed.get("distributed_world_size", workers)

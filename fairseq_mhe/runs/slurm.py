@@ -13,8 +13,6 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
 
-#: How often a job that runs out of time is submitted again.
-_MOST_REQUEUES = 100
 #: What a job asks for by default, and jobs at a time.
 _CORES, _HOURS, _MOST_JOBS = 8, 24.0, 256
 #: Options of a table that its jobs need.
@@ -44,18 +42,10 @@ class CellJob:
         self.words = [str(jobs), str(number)]
 
     def __call__(self) -> None:
-        """Run it.
-
-        Raises:
-            CalledProcessError: it failed; its output says why.
-        """
-        # SLURM announces the end to every process of the job; only submitit, which runs this, has
-        # to act on it.
-        subprocess.run(
-            [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", *self.words],
-            check=True,
-            preexec_fn=lambda: signal.signal(signal.SIGUSR2, signal.SIG_IGN),
-        )
+        """Run it, without the signal by which SLURM announces the end: it is for submitit."""
+        line = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", *self.words]
+        ignore = signal.SIGUSR2, signal.SIG_IGN
+        subprocess.run(line, check=True, preexec_fn=lambda: signal.signal(*ignore))
 
     def checkpoint(self) -> Any:
         """Called by submitit when the time is up or the job pre-empted: submit the same again."""
@@ -109,8 +99,9 @@ def submit(jobs: Mapping[str, Mapping[str, Any]], total: int, args: argparse.Nam
 
 def _executor(args: argparse.Namespace) -> Any:
     """submitit's executor with our parameters; the batch files are below the folder of the runs."""
+    # Jobs that run out of time are submitted again, a hundred times at most.
     executor = importlib.import_module("submitit").SlurmExecutor(
-        folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=_MOST_REQUEUES
+        folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=100
     )
     gpus = {} if args.cpu or args.processes else {"gpus_per_node": args.gpus or 1}
     executor.update_parameters(

@@ -160,12 +160,9 @@ def _log_entries(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, float]]]
 def learning_curve(lines: Iterable[str]) -> dict[str, Any]:
     """The curve and speed of a training, from its log.
 
+    ``train`` and ``valid``: [updates, bits per target] points, the training's with label smoothing;
+    ``tokens_per_second``: target tokens, the median over the log's intervals, if it has some.
     Updates that a kill made the training repeat count once, with their last values.
-
-    Returns:
-        ``train`` and ``valid``: [updates, bits per target] points, the training's with label
-        smoothing; ``tokens_per_second``: target tokens, the median over the log's intervals, None
-        if the log has none.
     """
     train: dict[int, float] = {}
     valid: dict[int, float] = {}

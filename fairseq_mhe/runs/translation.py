@@ -70,14 +70,9 @@ def make_model(job: Job) -> None:
 
 
 def count(job: Job) -> None:
-    """Count a job's model into its counts.json.
-
-    ``kv_bytes_per_token``: float32 bytes cached for each target token of each hypothesis while
-    decoding; ``kv_bytes_per_source_token``: for each source token of each sentence, whatever the
-    beam.
-    """
+    """Count a job's model into its counts.json; the cache (KV) as `counting.CacheBytes` has it."""
     model = open_source(job.model).model
-    cache = cache_bytes(model, bytes_per_value=4)
+    cache = cache_bytes(model)
     counts = {
         "attention_parameters": attention_parameters(model),
         "total_parameters": total_parameters(model),
@@ -103,25 +98,24 @@ def generation_arguments(job: Job, data: DataFolder, subset: str, device: Device
 def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Board) -> None:
     """Translate ``subset`` of a data folder with a trained job's model, unless it is done.
 
-    The job's folder of that name gets hypotheses.txt beside copies of the references and sources
-    (so that it can be read without the data), hypotheses.tokens.txt and references.tokens.txt where
-    the text was given tokenised, generate.log with all that fairseq printed, and, last,
-    generation.json with the speed.
+    The job's folder of that name gets hypotheses.txt beside copies of the references and sources,
+    the same in tokens where the text was given tokenised, generate.log with all that fairseq
+    printed, and, last, generation.json with the speed.
 
     Raises:
         UserError: generation failed, or not every sentence came back; or as `make_model`.
     """
     folder, decoding = job.subset(subset), job.decoding
-    result = folder / "generation.json"
-    if result.exists():
+    if (folder / "generation.json").exists():
         return
     make_model(job)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "generate.log").unlink(missing_ok=True)  # a killed process's
+    log = folder / "generate.log"
+    log.unlink(missing_ok=True)  # a killed process's
     sources, references = (list(read_lines(data.text(subset, side))) for side in (0, 1))
     board.add(job.name, len(references))
-    lines = _generate(job, generation_arguments(job, data, subset, device), folder, device, board)
-    subwords = parse_hypotheses(lines, len(references), folder / "generate.log")
+    lines = _generate(job, generation_arguments(job, data, subset, device), log, device, board)
+    subwords = parse_hypotheses(lines, len(references), log)
     hypotheses = data.detokenise(subwords)
     texts = {"sources": sources, "references": references, "hypotheses": hypotheses}
     if tokens := data.given_tokens(subwords):
@@ -136,14 +130,11 @@ def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Bo
         "sentences_per_second": sentences_per_second(lines),
         "measured": f"{where}, beam {decoding.beam}, at most {decoding.max_tokens} tokens a batch",
     }
-    write_json(result, speed)
+    write_json(folder / "generation.json", speed)
 
 
-def _generate(
-    job: Job, words: Sequence[str], folder: Path, device: Device, board: Board
-) -> list[str]:
+def _generate(job: Job, words: Sequence[str], log: Path, device: Device, board: Board) -> list[str]:
     """Run fairseq-generate, and return what it printed."""
-    log = folder / "generate.log"
     child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
     done = 0
     try:

@@ -42,23 +42,6 @@ def test_a_trained_run_is_not_trained_again(
     assert snapshot(table) == before
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--data", "DATA/nowhere"], "nowhere"),
-        (["--subset", "train2"], "has no 'train2': give a --subset of test, train, valid"),
-    ],
-)
-def test_what_cannot_be_evaluated_is_one_line(
-    miniature: Path, table: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    more = [word.replace("DATA", str(miniature)) for word in more]
-    assert cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", *more]) == 2
-    error = capsys.readouterr().err
-    assert message in error
-    assert error.count("\n") == 1
-
-
 def test_other_data_are_refused(
     miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

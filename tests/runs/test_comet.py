@@ -9,7 +9,6 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import pytest
-import torch
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
@@ -34,23 +33,21 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     return triples
 
 
-def test_it_scores_the_runs_translations_once(
-    make_run: Callable[..., Job], asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+def test_it_scores_the_translations_once(
+    make_run: Callable[..., Job], asked: list[dict[str, str]]
 ) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    run = make_run("mha", 3)
+    job = make_run("mha", 3)
     for _ in range(2):
-        comet.add_score(run, "test", comet.MODEL, gpu=False)
-    assert read_json(run.subset("test") / comet.FILE) == {
-        "score": 0.8765,
-        "model": "Unbabel/wmt22-comet-da",
-    }
+        comet.add_score(job, "test", comet.MODEL, gpu=False)
+    scores = {"score": 0.8765, "model": "Unbabel/wmt22-comet-da"}
+    assert read_json(job.subset("test") / comet.FILE) == scores
     assert len(asked) == len(REFERENCES)
     assert asked[0] == {"src": REFERENCES[0], "mt": "Etwas anderes 0.", "ref": REFERENCES[0]}
 
 
-def test_a_model_that_cannot_be_had_is_one_line(
-    make_run: Callable[..., Job], asked: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("asked")
+def test_what_is_missing_is_one_line(
+    make_run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(name: str) -> str:
         raise KeyError("no such\nmodel")
@@ -59,9 +56,6 @@ def test_a_model_that_cannot_be_had_is_one_line(
     with pytest.raises(UserError, match="COMET cannot load its model nonsense: ") as caught:
         comet.add_score(make_run("mha", 3), "test", "nonsense", gpu=False)
     assert "\n" not in str(caught.value)
-
-
-def test_where_it_is_not_installed_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comet.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="pip install unbabel-comet"):
         comet.check_installed()

@@ -117,7 +117,7 @@ def test_another_number_of_processes_goes_on_at_the_same_mini_batch(
 
 def test_mini_batches_of_another_size_do_not_go_on(tmp_path: Path) -> None:
     save(tmp_path, "checkpoint_1_9.pt", 9, **trained_by(2, batch_size=8))
-    told = "comes of mini-batches of 8 examples on 2 devices, not of 16: go on with as many devices"
+    told = "comes of mini-batches of batch_size 8, not 16: go on with as many devices"
     with pytest.raises(UserError, match=told):
         restore(tmp_path, 1, {"batch_size": 16})
     assert restore(tmp_path, 1, {"batch_size": 8}) == 9
