@@ -21,11 +21,11 @@ from fairseq_mhe.experiments.pretrain import KNOWN, add_pretraining, pretrain
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.families import ROBERTA, language_archs
-from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.language_table import perplexity_block, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
+from fairseq_mhe.report.results import differences
 from fairseq_mhe.report.table import Table
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.finetuning import run_name
@@ -144,7 +144,7 @@ class LanguageTable:
         for folder in self._pretrained(kind):
             if not (folder / "scores.json").exists():
                 return False
-            check_data(folder, self.data.fingerprint, self.data.folder)
+            check_data(folder, {"fingerprint": self.data.fingerprint}, self.data.folder)
         return all(scored(run, task) for task in self.tasks for run in self._runs(kind, task))
 
     def write(self, kinds: Sequence[str]) -> None:
@@ -172,12 +172,10 @@ class LanguageTable:
         else:
             blocks = [perplexity_block(rows)]
             values = {row["attention"]: row["nats"] for row in rows}
-            parameters = {row["attention"]: row["attention_parameters"] for row in rows}
-            caches = {row["attention"]: row["cache"] for row in rows}
-            plot_perplexity(values, (parameters, caches), picture, title)
-        Table(self.arch, blocks, notes).write(self.path, values)
-        print(self.path.read_text(encoding="utf-8"), end="")
-        print(self.path)
+            plot_perplexity(rows, picture, title)
+        table = Table(self.arch, blocks, notes)
+        table.write(self.path, values)
+        print(f"{table.markdown()}{self.path}")
 
     def _row(self, kind: str) -> dict[str, Any]:
         """What `language_table` takes of a kind."""
@@ -186,7 +184,7 @@ class LanguageTable:
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}
         nats = [read_json(run / "scores.json")["nats"] for run in self._pretrained(kind)]
         if not self.tasks:
-            return {**row, "nats": nats, "cache": cache_bytes(model).per_target_token}
+            return {**row, "nats": nats, "kv_bytes_per_token": cache_bytes(model).per_target_token}
         for task in self.tasks:
             scores = [read_json(run / "scores.json")["scores"] for run in self._runs(kind, task)]
             row[task.task.name] = [of_seed["score"] for of_seed in scores]
@@ -242,20 +240,11 @@ def _alike(runs: Sequence[Path]) -> Job:
     Raises:
         UserError: they differ in more, so that their numbers make no table.
     """
-    jobs = [read_job(run) for run in runs]
-    first, *others = map(_flat_settings, jobs)
-    for job, settings in zip(jobs[1:], others, strict=True):
-        for name in sorted(first.keys() | settings.keys()):
-            if settings.get(name) != first.get(name):
-                raise UserError(
-                    f"{job.folder} has {name} {settings.get(name)}, and {runs[0]} has "
-                    f"{first.get(name)}: numbers of both make no table; take one away"
-                )
-    return jobs[0]
-
-
-def _flat_settings(job: Job) -> dict[str, Any]:
-    """A run's settings and fairseq's options side by side, but for those of one kind and seed."""
-    both = {**job.settings, **job.training.options, "precision": job.training.precision}
-    own = ("options", "seed", "start", "attention", *PLACES.values(), "bf16", "fp16")
-    return {name: both[name] for name in both if name not in own}
+    first, *others = [read_job(run) for run in runs]
+    for other in others:
+        if names := differences(first, other):
+            raise UserError(
+                f"{first.folder} and {other.folder} differ by {', '.join(names)}, so that their "
+                "numbers make no table: take one away"
+            )
+    return first

@@ -69,7 +69,7 @@ def pretrain(
     jobs = []
     for kind, number in models:
         attention = dict.fromkeys(family.places, kind)
-        settings = settings_of(arch, attention, number, training, data.fingerprint)
+        settings = settings_of(arch, attention, number, training, {"fingerprint": data.fingerprint})
         folder = output_folder(args.out / f"{arch}-{kind}-seed{number}")
         jobs.append(plan_job(folder, settings, {"data": str(data.folder)}))
 

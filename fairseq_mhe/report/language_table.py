@@ -34,7 +34,7 @@ _COMPARED = (
 )
 _PERPLEXITY = (
     *_KIND,
-    column("cache bytes/token", "cache", ","),
+    column("cache bytes/token", "kv_bytes_per_token", ","),
     over_seeds("nats per subword", "nats", 4),
     over_seeds("perplexity of a subword", "perplexity"),
 )
@@ -128,8 +128,8 @@ def _merits(
 def perplexity_block(rows: Sequence[Row]) -> Block:
     """A row for each kind of causal model.
 
-    ``rows``: "attention", "attention_parameters", "cache" (bytes of keys and values for each token,
-    in float32) and "nats" per subword of the seeds.
+    ``rows``: "attention", "attention_parameters", "kv_bytes_per_token" (in float32), and "nats" per
+    subword of the seeds.
     """
     more = [{**row, "perplexity": list(map(perplexity_of, row["nats"]))} for row in rows]
     return Block(_PERPLEXITY, more)

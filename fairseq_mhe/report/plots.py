@@ -114,20 +114,18 @@ def _draw_score_and_share(
     save(figure, path)
 
 
-def plot_perplexity(
-    nats: Mapping[str, Sequence[float]], costs: Sequence[Mapping[str, int]], path: Path, title: str
-) -> None:
+def plot_perplexity(rows: Sequence[Row], path: Path, title: str) -> None:
     """Write a picture of causal models: nats a subword against attention parameters and cache.
 
-    ``nats``: kind -> nats of the seeds; ``costs``: kind -> parameters, kind -> bytes a token.
+    ``rows``: of `language_table.perplexity_block`.
     """
     figure = new_figure(title)
     panels = figure.subplots(1, 2)
-    for axes, cost, (label, unit) in zip(panels, costs, _COSTS.values(), strict=True):
+    for axes, (cost, (label, unit)) in zip(panels, _COSTS.items(), strict=True):
         marks = []
-        for kind, values in nats.items():
-            bar = deviation(values) or 0.0
-            marks.append(Mark(kind, cost[kind] / unit, statistics.mean(values), bar, bar))
+        for row in rows:
+            bar, mean = deviation(row["nats"]) or 0.0, statistics.mean(row["nats"])
+            marks.append(Mark(row["attention"], row[cost] / unit, mean, bar, bar))
         _draw_at_costs(axes, marks)
         name_axes(axes, "Loss", label, "nats per subword (bars: standard deviation)")
     add_legend(figure, panels[0])

@@ -63,7 +63,7 @@ def _recipe(row: str, task: str, examples: int, epochs: int | None) -> dict[str,
 
 def trained_on(data: TaskFolder) -> dict[str, Any]:
     """What a run's settings say of its task's examples."""
-    return {"text": data.text, "train": data.fingerprint, "block": data.block}
+    return {"text": data.text, "fingerprint": data.fingerprint, "block": data.block}
 
 
 def describe(checkpoint: Path) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def test_fine_tuning_begins_with_the_pre_trained_weights(folder: Path) -> None:
     ("split", "told", "table"),
     [
         ("dev", "sst2, 30 of dev", "no model of "),
-        ("train", "has other settings (data train: ", f"{TUNED} is not of "),
+        ("train", "has other settings (data fingerprint: ", f"{TUNED} is not of "),
     ],
 )
 def test_other_examples_of_a_task_are_scored_anew_or_refused(
@@ -274,15 +274,12 @@ def test_a_table_is_made_of_kept_runs(
     told = "- Fine-tuning: seeds 1, 2 (±: standard deviation), in float32."
     assert told in (tmp_path / "nlu-table.md").read_text()
     config = json.loads((second / "config.json").read_text())
-    for option, value, told in (
-        ("max_update", 5, "max_update 5"),
-        ("bf16", True, "precision bf16"),
-    ):
+    for option, value in (("max_update", 5), ("bf16", True)):
         options = {**config["settings"]["options"], option: value}
         changed = {**config, "settings": {**config["settings"], "options": options}}
         (second / "config.json").write_text(json.dumps(changed))
         assert tabulate(tmp_path, *words, "--seeds", "1,2") == 2
-        assert f"-sst2-seed2 has {told}, and " in capsys.readouterr().err
+        assert f"-sst2-seed2 differ by {option}, so " in capsys.readouterr().err
 
 
 def test_a_kept_model_is_not_trained_again(
@@ -337,16 +334,15 @@ def test_a_causal_models_table_is_of_perplexity(
 ) -> None:
     words = ["--tokens", "64", "--batch", "4", "--updates", "2", "--seeds", "1", "--cpu"]
     line = ["nlu-table", "transformer_lm_mhe_tiny", *words, "--precision", "bf16"]
-    line += ["--kinds", "mha,mhe_mul", "--out", str(tmp_path), "--data", str(folder / "text")]
+    line += ["--kinds", "mhe_mul", "--out", str(tmp_path), "--data", str(folder / "text")]
     assert cli.main(line) == 0
     printed = capsys.readouterr().out
-    for kind, cached in (("mha", 2 * 128), ("mhe_mul", 2 * 32)):
-        run = tmp_path / f"transformer_lm_mhe_tiny-{kind}-seed1"
-        nats = json.loads((run / "scores.json").read_text())["nats"]
-        cells = rf"\| {kind} +\| +[0-9,]+ \| +{4 * 4 * cached:,} \| +{nats:.4f} \| "
-        assert re.search(cells, printed)
-        assert "- Training: seed 1, 2 updates of 4 blocks of 64 subwords, in bf16." in printed
-        assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
+    run = tmp_path / "transformer_lm_mhe_tiny-mhe_mul-seed1"
+    nats = json.loads((run / "scores.json").read_text())["nats"]
+    # Of 4 layers a key and a value of one head, 32 wide, in float32.
+    assert re.search(rf"\| mhe_mul \| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| ", printed)
+    assert "- Training: seed 1, 2 updates of 4 blocks of 64 subwords, in bf16." in printed
+    assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
     before = (tmp_path / "perplexity.md").read_text()
     assert cli.main([*line, "--finished-only"]) == 0
     assert capsys.readouterr().out == printed
@@ -357,7 +353,7 @@ def test_a_causal_models_table_is_of_perplexity(
     other = str(small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64))
     for how in ("--finished-only", "--slurm"):
         assert cli.main([*line, "--data", other, how]) == 2
-        told = f"{tmp_path / 'transformer_lm_mhe_tiny-mha-seed1'} is not of {other}: "
+        told = f"{run} is not of {other}: "
         assert told in capsys.readouterr().err
     sst2 = str(folder / "sst2")
     assert cli.main([*line, "--tasks", sst2]) == 2
@@ -366,25 +362,23 @@ def test_a_causal_models_table_is_of_perplexity(
     assert "is not in the subwords of" in capsys.readouterr().err
 
 
-def test_slurm_has_a_job_for_each_kind_that_waits(
+def test_a_slurm_job_trains_a_kind_that_waits(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job trains and scores its own kind alone, and leaves the table to who asks for it."""
-    for run in (RUN, TUNED):
-        shutil.copytree(folder / run, tmp_path / run)
+    """It leaves the table to who asks for it."""
+    shutil.copytree(folder / RUN, tmp_path / RUN)
     submitted: list[dict[str, dict[str, object]]] = []
     monkeypatch.setattr(slurm, "submit", lambda jobs, total, args: submitted.append(jobs))
     words = [*PRETRAIN[3:], "--data", str(folder / "text"), "--tasks", str(folder / "sst2")]
-    words += ["--epochs", "2", "--kinds", "mha,mhe_mul", *FLOAT32]
+    words += ["--epochs", "2", *FLOAT32]
     assert tabulate(tmp_path, *words, "--slurm") == 0
-    (jobs,) = submitted
-    assert list(jobs) == ["mha"]  # mhe_mul has its scores
-    where = {"gpus": None, "processes": None, "cpu": True}
-    write_json(tmp_path / "jobs.json", [{**jobs["mha"], **where}])
+    write_json(tmp_path / "jobs.json", list(submitted[0].values()))
     assert cli.main(["run-jobs", str(tmp_path / "jobs.json"), "0"]) == 0
-    assert (tmp_path / "roberta_mhe_tiny-mha-seed1-sst2-seed1" / "scores.json").is_file()
+    assert (tmp_path / TUNED / "scores.json").is_file()
     assert not list(tmp_path.glob("nlu-table.*"))
     before = results_in(tmp_path)
+    assert tabulate(tmp_path, *words, "--slurm") == 0
+    assert [list(jobs) for jobs in submitted] == [["mhe_mul"], []]
     monkeypatch.setattr("fairseq_mhe.common.checkpoint_files.torch.load", None)
     assert tabulate(tmp_path, *words) == 0, "what is finished reads no checkpoint"
     assert results_in(tmp_path) == before

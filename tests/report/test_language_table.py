@@ -77,14 +77,11 @@ def test_nothing_is_a_share_of_a_score_that_is_no_better_than_chance(worst: floa
 
 
 def test_perplexity_is_of_each_seed_and_infinite_after_a_training_that_diverged() -> None:
-    rows = [
-        {"attention": "mqa", "attention_parameters": 12, "cache": 256, "nats": [2.0, 2.2]},
-        {"attention": "sha", "attention_parameters": 5, "cache": 4, "nats": [2.0, 5000.0]},
-    ]
-    block = perplexity_block(rows)
+    mqa = {"attention": "mqa", "attention_parameters": 12, "kv_bytes_per_token": 256}
+    sha = {"attention": "sha", "attention_parameters": 5, "kv_bytes_per_token": 4}
+    block = perplexity_block([{**mqa, "nats": [2.0, 2.2]}, {**sha, "nats": [2.0, 5000.0]}])
     values = [math.exp(2.0), math.exp(2.2)]
     deviation = abs(values[0] - values[1]) / math.sqrt(2)
-    mqa, sha = cells([block], "")["mqa"], cells([block], "")["sha"]
-    assert mqa[:3] == ["12", "256", "2.1000 ± 0.1414"]
-    assert mqa[3] == f"{sum(values) / 2:.2f} ± {deviation:.2f}"
-    assert sha[3] == "inf"
+    perplexity = f"{sum(values) / 2:.2f} ± {deviation:.2f}"
+    assert cells([block], "")["mqa"] == ["12", "256", "2.1000 ± 0.1414", perplexity]
+    assert cells([block], "")["sha"][3] == "inf"

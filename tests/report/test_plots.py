@@ -90,10 +90,14 @@ def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, dra
 
 def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn) -> None:
     """A training that diverged has no deviation."""
-    nats = {"mha": [2.0, 2.2], "mhe_mul": [2.5], "sha": [2.0, math.nan]}
-    costs = {"mha": 3_000_000, "mhe_mul": 1_000_000, "sha": 2_000_000}
-    cache = {"mha": 4096, "mhe_mul": 1024, "sha": 2048}
-    plot_perplexity(nats, (costs, cache), tmp_path / "loss.png", "title")
+    numbers = (
+        ("mha", [2.0, 2.2], 3_000_000, 4096),
+        ("mhe_mul", [2.5], 1_000_000, 1024),
+        ("sha", [2.0, math.nan], 2_000_000, 2048),
+    )
+    names = ("attention", "nats", "attention_parameters", "kv_bytes_per_token")
+    rows = [dict(zip(names, values, strict=True)) for values in numbers]
+    plot_perplexity(rows, tmp_path / "loss.png", "title")
     assert (tmp_path / "loss.png").is_file()
     assert [place for _, place, _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
     assert [value for _, _, value, _ in drawn[:2]] == [2.1, 2.5]
