@@ -8,7 +8,6 @@ from typing import Any
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
-from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments.pretrain import train_and_score
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices
@@ -35,9 +34,10 @@ def run(args: argparse.Namespace) -> None:
     data = open_task(args.task)
     job = plan(args.model, data, args.seed, args)
     (scores,) = fine_tune([(job, data)], args)
-    examples = ", ".join(f"{count:,} of {name}" for name, count in scores["examples"].items())
-    rows = [(name, f"{value:.2f}") for name, value in scores["scores"].items()]
-    print(align((f"{data.task.name}, {examples}", "%"), rows, left=(0,)))
+    for official, examples in scores["examples"].items():
+        print(f"{data.task.name}, {examples:,} of {official}")
+    for name, value in scores["scores"].items():
+        print(f"{name}: {value:.2f}%")
     print(job.folder)
 
 

@@ -164,10 +164,9 @@ class LanguageTable:
         title = f"{self.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
         values: dict[str, Any]
         if self.tasks:
-            names = [task.task.name for task in self.tasks]
             commonest = {task.task.name: commonest_score(task) for task in self.tasks}
-            blocks = task_blocks(rows, names, commonest)
-            values = {row["attention"]: {name: row[name] for name in names} for row in rows}
+            blocks = task_blocks(rows, commonest)
+            values = {row["attention"]: row["scores"] for row in rows}
             plot_tasks(values, picture, title)
         else:
             blocks = [perplexity_block(rows)]
@@ -181,13 +180,15 @@ class LanguageTable:
         """What `language_table` takes of a kind."""
         words = len(model_dictionary(self.data.dictionary(), masked=bool(self.tasks)))
         model = build_on_meta(self.arch, kind, words)
-        row = {"attention": kind, "attention_parameters": attention_parameters(model)}
+        row: dict[str, Any] = {"attention": kind}
+        row["attention_parameters"] = attention_parameters(model)
         nats = [read_json(run / "scores.json")["nats"] for run in self._pretrained(kind)]
         if not self.tasks:
             return {**row, "nats": nats, "kv_bytes_per_token": cache_bytes(model).per_target_token}
+        row["scores"] = {}
         for task in self.tasks:
             scores = [read_json(run / "scores.json")["scores"] for run in self._runs(kind, task)]
-            row[task.task.name] = [of_seed["score"] for of_seed in scores]
+            row["scores"][task.task.name] = [of_seed["score"] for of_seed in scores]
         return {**row, "nats": nats[0]}
 
     def _notes(self, kinds: Sequence[str]) -> list[str]:

@@ -8,7 +8,6 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.tables import align
 from fairseq_mhe.experiments.work import work
 from fairseq_mhe.models.families import ROBERTA, language_archs
 from fairseq_mhe.prepare.data_folder import TextFolder, open_text
@@ -48,10 +47,9 @@ def run(args: argparse.Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
     (job,) = pretrain(args.arch, [(args.attention, args.seed)], open_text(args.data), args)
     scores = read_json(job.scores)
-    of = scores["of"].removeprefix("all ").replace("subwords", "subword")
-    rows = [(f"nats per {of}", f"{scores['nats']:.4f}"), ("subwords", f"{scores['subwords']:,}")]
-    rows.append((f"perplexity of a {of}", f"{perplexity_of(scores['nats']):.2f}"))
-    print(align(("valid", job.name), rows, left=(0,)))
+    nats = scores["nats"]
+    print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity_of(nats):.2f}")
+    print(f"of {scores['subwords']:,} subwords ({scores['of']})")
     print(job.folder)
 
 

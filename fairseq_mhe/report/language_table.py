@@ -47,9 +47,7 @@ def benchmark_of(task: str) -> str | None:
     return _SQUAD.get(task) or _SUITES.get(TASKS[task].suite)
 
 
-def task_blocks(
-    rows: Sequence[Row], tasks: Sequence[str], commonest: Mapping[str, float | None]
-) -> list[Block]:
+def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> list[Block]:
     """Benchmarks with the paper's figures beside ours, and below them a column for each task.
 
     A benchmark's score is the mean of its tasks for each seed. PRR is of mha's score, PEoP of sha's
@@ -57,18 +55,19 @@ def task_blocks(
 
     Args:
         rows: of each kind "attention", "attention_parameters", "nats" of its pre-training on the
-            validation text, and by the name of each task the scores of the seeds.
-        tasks: the names.
+            validation text, and "scores": task -> scores of the seeds.
         commonest: task -> the score of always giving the commonest label.
     """
-    blocks = []
+    tasks, blocks = list(commonest), []
     for name in BENCHMARKS:
         own = [task for task in tasks if benchmark_of(task) == name]
         if own:
             part = "" if len(own) == _WHOLE[name] else f" ({', '.join(own)} alone)"
             compared = _beside_paper(_with_merits(rows, own), BENCHMARKS.index(name))
             blocks.append(Block(_COMPARED, compared, f"{name}{part}"))
-    every = [{**row, "mean": statistics.mean(row["score"])} for row in _with_merits(rows, tasks)]
+    every = []
+    for row in _with_merits(rows, tasks):
+        every.append({**row, **row["scores"], "mean": statistics.mean(row["score"])})
     known = {task: [score] for task, score in commonest.items() if score is not None}
     last: dict[str, Any] = {"attention": "always the commonest label", **known}
     if len(known) == len(tasks):
@@ -88,7 +87,7 @@ def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, An
     """The rows with "score", the mean of tasks for each seed, and "prr" and "peop" of it."""
     scores, parameters = {}, {}
     for row in rows:
-        seeds = zip(*(row[task] for task in tasks), strict=True)
+        seeds = zip(*(row["scores"][task] for task in tasks), strict=True)
         scores[row["attention"]] = [statistics.mean(of_seed) for of_seed in seeds]
         parameters[row["attention"]] = row["attention_parameters"]
     means = {kind: statistics.mean(values) for kind, values in scores.items()}

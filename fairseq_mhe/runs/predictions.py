@@ -10,7 +10,7 @@ from fairseq import checkpoint_utils, utils
 
 from fairseq_mhe.models.answers import passage, span_scores
 from fairseq_mhe.models.heads import ANSWER_HEAD, CLASS_HEAD, WORDS_HEAD
-from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
+from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, WORDS, Task
 from fairseq_mhe.runs.squad_scores import Answer
 
 #: Subwords of an answer at most, as is usual (BERT's run_squad.py, --max_answer_length).
@@ -78,17 +78,16 @@ def nats_of(checkpoint: Path, data: Path, gpu: bool) -> dict[str, Any]:
         total -= right.double().sum().cpu()
         subwords += int(asked.sum())
     of = "masked subwords" if hasattr(trained.task, "mask_idx") else "all subwords"
-    return {"of": of, "nats": float(total) / max(1, subwords), "subwords": subwords}
+    return {"of": of, "nats": float(total) / subwords, "subwords": subwords}
 
 
 def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]:
     """A label or number of each example; of a candidate, how likely it is right, in logits."""
-    if task.form == CHOICE:
-        inputs = [batch[f"net_input{n + 1}"] for n in range(len(task.labels or ()))]
-    else:
-        inputs = [batch["net_input"]]
     options = {"features_only": True, "classification_head_name": head_of(task.form)}
-    parts = [language_model.model(**each, **options)[0] for each in inputs]
+    parts = []
+    for name, value in batch.items():
+        if name.startswith("net_input"):  # one, or one for each choice
+            parts.append(language_model.model(**value, **options)[0])
     logits = torch.cat(parts, dim=1).float()  # (B, classes or choices)
     if task.form == CANDIDATES:
         return [f"{odds:.6f}" for odds in (logits[:, 1] - logits[:, 0]).tolist()]

@@ -10,14 +10,13 @@ import json
 import math
 import re
 import string
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.tables import align
 from fairseq_mhe.prepare.squad import read_squad
 
 #: Question -> its right answers, [""] where there is none.
@@ -76,24 +75,20 @@ def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
     Raises:
         UserError: a question has no prediction.
     """
-    missing = [question for question in right if question not in answers]
+    missing = right.keys() - answers.keys()
     if missing:
         raise UserError(
-            f"{len(missing):,} of {len(right):,} questions have no prediction, {missing[0]} first: "
-            "every question is scored; an answer may be empty"
+            f"{len(missing):,} of {len(right):,} questions have no prediction, {min(missing)} is "
+            "one: every question is scored; an answer may be empty"
         )
-    groups = {
-        "": list(right),
-        " with answer": [question for question in right if right[question] != [""]],
-        " without answer": [question for question in right if right[question] == [""]],
-    }
-    values: dict[str, float] = {}
-    for group, questions in groups.items():
+    scores: dict[str, list[float]] = defaultdict(list)
+    for question, texts in right.items():
+        group = " without answer" if texts == [""] else " with answer"
         for measure in (exact, f1):
-            best = [max(measure(answers[q], each) for each in right[q]) for q in questions]
-            if best:
-                values[f"{measure.__name__}{group}"] = 100 * sum(best) / len(best)
-    return values
+            best = max(measure(answers[question], text) for text in texts)
+            scores[measure.__name__].append(best)
+            scores[f"{measure.__name__}{group}"].append(best)
+    return {name: 100 * sum(values) / len(values) for name, values in scores.items()}
 
 
 def threshold(answers: Mapping[str, Answer], right: Right) -> float:
@@ -150,5 +145,6 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(values, indent=2))
         return
-    rows = [(name, f"{value:.2f}") for name, value in values.items()]
-    print(align((f"{len(right):,} questions", "%"), rows, left=(0,)))
+    print(f"{len(right):,} questions")
+    for name, value in values.items():
+        print(f"{name}: {value:.2f}%")

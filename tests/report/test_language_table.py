@@ -20,11 +20,12 @@ def tasks_table(
     scores: Mapping[str, Mapping[str, list[float]]], **commonest: float | None
 ) -> list[Block]:
     """The blocks of kind -> task -> scores of the seeds."""
-    rows: list[dict[str, Any]] = [
-        {"attention": kind, "attention_parameters": PARAMETERS[kind], "nats": 5.12345, **of_kind}
-        for kind, of_kind in scores.items()
-    ]
-    return task_blocks(rows, list(next(iter(scores.values()))), commonest)
+    rows: list[dict[str, Any]] = []
+    for kind, of_kind in scores.items():
+        row = {"attention": kind, "attention_parameters": PARAMETERS[kind], "nats": 5.12345}
+        rows.append({**row, "scores": of_kind})
+    tasks = dict.fromkeys(next(iter(scores.values())))
+    return task_blocks(rows, {**tasks, **commonest})
 
 
 def cells(blocks: Sequence[Block], heading: str) -> dict[str, list[str]]:

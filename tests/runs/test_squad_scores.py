@@ -112,7 +112,7 @@ def test_bad_input_ends_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"data": [{"title": "t"}]}')
     with pytest.raises(UserError, match="is no file of SQuAD"):
         right_answers(tmp_path / "other.json")
-    with pytest.raises(UserError, match="1 of 2 questions have no prediction, b first"):
+    with pytest.raises(UserError, match="1 of 2 questions have no prediction, b is one"):
         squad_scores({"a": ""}, {"a": [""], "b": [""]})
 
 
