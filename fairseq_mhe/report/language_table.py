@@ -13,10 +13,14 @@ from fairseq_mhe.report.published import SCORES, peop, prr
 from fairseq_mhe.report.published import TASKS as BENCHMARKS
 from fairseq_mhe.report.table import Block, Row, over_seeds
 
-#: How many tasks the paper's means are of: GLUE's without WNLI, as is usual.
-_WHOLE = {"GLUE": 8, "SuperGLUE": 8, "SQuAD1.1": 1, "SQuAD2.0": 1}
-_SUITES = {"glue": "GLUE", "superglue": "SuperGLUE"}
-_SQUAD = {"squad1": "SQuAD1.1", "squad2": "SQuAD2.0"}
+#: Suite or task -> the paper's benchmark, and of how many tasks its score is the mean: of GLUE
+#: without WNLI, as is usual.
+_OF_PAPER = {
+    "glue": ("GLUE", 8),
+    "superglue": ("SuperGLUE", 8),
+    "squad1": ("SQuAD1.1", 1),
+    "squad2": ("SQuAD2.0", 1),
+}
 _KIND = (
     column("attention", "attention"),
     column("attention parameters", "attention_parameters", ",", "-"),
@@ -40,13 +44,6 @@ _PERPLEXITY = (
 )
 
 
-def benchmark_of(task: str) -> str | None:
-    """The paper's benchmark of a task, None where it has none."""
-    if task == "wnli":
-        return None
-    return _SQUAD.get(task) or _SUITES.get(TASKS[task].suite)
-
-
 def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> list[Block]:
     """Benchmarks with the paper's figures beside ours, and below them a column for each task.
 
@@ -59,10 +56,10 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
         commonest: task -> the score of always giving the commonest label.
     """
     tasks, blocks = list(commonest), []
-    for name in BENCHMARKS:
-        own = [task for task in tasks if benchmark_of(task) == name]
+    for suite, (name, whole) in _OF_PAPER.items():
+        own = [t for t in tasks if suite in (t, TASKS[t].suite) and t != "wnli"]
         if own:
-            part = "" if len(own) == _WHOLE[name] else f" ({', '.join(own)} alone)"
+            part = "" if len(own) == whole else f" ({', '.join(own)} alone)"
             compared = _beside_paper(_with_merits(rows, own), BENCHMARKS.index(name))
             blocks.append(Block(_COMPARED, compared, f"{name}{part}"))
     every = []
