@@ -7,11 +7,11 @@ from typing import Any
 
 from fairseq_mhe.common.arguments import positive, seed
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, read_json, sha256, write_json
+from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.experiments.pretrain import train_and_score
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task
 from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.finetuning import plan_finetuning, trained_on
+from fairseq_mhe.runs.finetuning import describe, plan_finetuning, trained_on
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.task_scores import score_task
 
@@ -57,7 +57,7 @@ def fine_tune(
         data = tasks[job.name]
         counts, values = score_task(job, data, gpu)
         scores = {"task": data.task.name, "examples": counts, "scores": values}
-        write_json(job.scores, {**scores, "model": sha256(job.last), "data": data.scored})
+        write_json(job.scores, {**scores, "model": describe(job.last), "data": data.scored})
 
     jobs = [job for job, _ in planned]
     train_and_score(jobs, lambda job: scored(job.folder, tasks[job.name]), score, args)

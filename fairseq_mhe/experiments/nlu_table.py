@@ -177,7 +177,7 @@ class LanguageTable:
         print(f"{table.markdown()}{self.path}")
 
     def _row(self, kind: str) -> dict[str, Any]:
-        """What `language_table` takes of a kind."""
+        """The row of a kind, as `language_table` takes it."""
         words = len(model_dictionary(self.data.dictionary(), masked=bool(self.tasks)))
         model = build_on_meta(self.arch, kind, words)
         row: dict[str, Any] = {"attention": kind}

@@ -3,6 +3,8 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
@@ -12,36 +14,28 @@ from fairseq_mhe.prepare.tasks import Task
 Labels = Sequence[str]
 
 
-def _correlation(function: Callable[..., tuple[float, float]]) -> Callable[..., float]:
-    def correlate(predicted: Labels, right: Labels, groups: Labels) -> float:
-        value = float(function(list(map(float, predicted)), list(map(float, right)))[0])
-        return 0.0 if math.isnan(value) else value  # of constant predictions
-
-    return correlate
+def _correlation(function: Any, right: Labels, predicted: Labels) -> float:
+    value = float(function(list(map(float, predicted)), list(map(float, right)))[0])
+    return 0.0 if math.isnan(value) else value  # of constant predictions
 
 
-def exact_groups(predicted: Labels, right: Labels, groups: Labels) -> float:
+#: Name -> (right, predicted) -> from 0 (or -1) to 1.
+METRICS: dict[str, Callable[[Labels, Labels], float]] = {
+    "accuracy": accuracy_score,
+    "f1": partial(f1_score, pos_label="1", zero_division=0),
+    "macro_f1": partial(f1_score, average="macro"),
+    "matthews": matthews_corrcoef,
+    "pearson": partial(_correlation, pearsonr),
+    "spearman": partial(_correlation, spearmanr),
+}
+
+
+def exact_groups(right: Labels, predicted: Labels, groups: Labels) -> float:
     """The share of groups in which every label is right (MultiRC's EM of questions)."""
     whole: dict[str, bool] = defaultdict(lambda: True)
-    for one, other, group in zip(predicted, right, groups, strict=True):
+    for one, other, group in zip(right, predicted, groups, strict=True):
         whole[group] &= one == other
     return sum(whole.values()) / len(whole)
-
-
-def _f1(predicted: Labels, right: Labels, groups: Labels) -> float:
-    return float(f1_score(right, predicted, pos_label="1", zero_division=0))
-
-
-#: Name -> (predicted, right, groups) -> from 0 (or -1) to 1.
-METRICS: Mapping[str, Callable[[Labels, Labels, Labels], float]] = {
-    "accuracy": lambda predicted, right, _: float(accuracy_score(right, predicted)),
-    "f1": _f1,
-    "macro_f1": lambda predicted, right, _: float(f1_score(right, predicted, average="macro")),
-    "matthews": lambda predicted, right, _: float(matthews_corrcoef(right, predicted)),
-    "pearson": _correlation(pearsonr),
-    "spearman": _correlation(spearmanr),
-    "exact_groups": exact_groups,
-}
 
 
 def scores(
@@ -53,7 +47,11 @@ def scores(
     """
     values = {}
     for name, predicted in predictions.items():
+        labels, groups = right[name]["labels"], right[name]["groups"]
         for metric in task.metrics:
-            value = METRICS[metric](predicted, right[name]["labels"], right[name]["groups"])
+            if metric == "exact_groups":
+                value = exact_groups(labels, predicted, groups)
+            else:
+                value = float(METRICS[metric](labels, predicted))
             values[metric if len(predictions) == 1 else f"{metric} {name}"] = 100 * value
     return {"score": sum(values.values()) / len(values), **values}

@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.files import sha256, write_json
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
 from fairseq_mhe.runs import slurm
+from fairseq_mhe.runs.finetuning import plan_finetuning
 from fairseq_mhe.runs.squad_scores import squad_scores
 from fairseq_mhe.runs.task_scores import commonest_score
 from studies.__main__ import main as study
@@ -88,6 +89,16 @@ def test_fine_tuning_begins_with_the_pre_trained_weights(folder: Path) -> None:
     assert (after - before).abs().max() < 0.01 < before.std()  # four small steps away
     head = "classification_heads.sentence_classification_head.out_proj.weight"
     assert head in states[1]
+
+
+def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Path) -> None:
+    """As RTE is from MNLI."""
+    task = open_task(folder / "sst2")
+    job = plan_finetuning(folder / TUNED, task, 1, tmp_path, None, "float32")
+    last = folder / TUNED / "checkpoints" / "checkpoint_last.pt"
+    assert job.settings["start"] == sha256(last)
+    assert job.place("start") == last
+    assert job.training.updates == 6  # three epochs of two batches
 
 
 @pytest.mark.parametrize(
@@ -340,7 +351,7 @@ def test_a_causal_models_table_is_of_perplexity(
     run = tmp_path / "transformer_lm_mhe_tiny-mhe_mul-seed1"
     nats = json.loads((run / "scores.json").read_text())["nats"]
     # Of 4 layers a key and a value of one head, 32 wide, in float32.
-    assert re.search(rf"\| mhe_mul \| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| ", printed)
+    assert re.search(rf"\| mhe_mul +\| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| ", printed)
     assert "- Training: seed 1, 2 updates of 4 blocks of 64 subwords, in bf16." in printed
     assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
     before = (tmp_path / "perplexity.md").read_text()

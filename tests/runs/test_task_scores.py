@@ -7,7 +7,7 @@ import math
 import pytest
 
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.runs.metrics import METRICS, scores
+from fairseq_mhe.runs.metrics import METRICS, exact_groups, scores
 from fairseq_mhe.runs.task_scores import best_candidates
 
 FOUND = ["1", "1", "0", "1", "0", "0", "1", "0"]
@@ -33,8 +33,6 @@ PEARSON = sum(x * y for x, y in zip(DX, DY, strict=True)) / math.sqrt(
             RIGHT,
             (TP * TN - FP * FN) / math.sqrt((TP + FP) * (TP + FN) * (TN + FP) * (TN + FN)),
         ),
-        # The second, the fifth and the eighth are wrong, so that one group of four is right.
-        ("exact_groups", FOUND, RIGHT, 1 / 4),
         # 2 TP / (predicted + there) of a, b and c.
         ("macro_f1", list("aabbc"), list("abbba"), (2 / 4 + 4 / 5 + 0) / 3),
         ("pearson", XS, YS, PEARSON),
@@ -46,8 +44,13 @@ PEARSON = sum(x * y for x, y in zip(DX, DY, strict=True)) / math.sqrt(
 def test_a_metric_is_its_definition(
     metric: str, found: list[str], right: list[str], value: float
 ) -> None:
-    words = [[str(word) for word in words] for words in (found, right)]
-    assert METRICS[metric](words[0], words[1], GROUPS) == pytest.approx(value)
+    words = [[str(word) for word in words] for words in (right, found)]
+    assert METRICS[metric](*words) == pytest.approx(value)
+
+
+def test_a_group_is_right_where_all_of_it_is() -> None:
+    """The second, the fifth and the eighth label are wrong."""
+    assert exact_groups(RIGHT, FOUND, GROUPS) == 1 / 4
 
 
 def test_scores_are_percent_and_their_mean() -> None:
