@@ -1,5 +1,5 @@
-"""docs/attention.md says what is true: its numbers are counted, its example is run through the
-suite of every kind.
+"""docs/attention.md and add_a_kind.md say what is true: numbers are counted, the example is run
+through the suite of every kind.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from tests.fixtures.checkpoints import save
 from tests.fixtures.models import make_batch, make_model, search
 from tests.fixtures.processes import python
 
-PAGE = (Path(__file__).parents[2] / "docs" / "attention.md").read_text(encoding="utf-8")
-PLAIN, EXAMPLE = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE, TUTORIAL = ((DOCS / name).read_text() for name in ("attention.md", "add_a_kind.md"))
+PLAIN, EXAMPLE = re.findall(r"^```python\n(.*?)^```", PAGE + TUTORIAL, re.DOTALL | re.MULTILINE)
 NEW = "qk_shared"
 #: kind -> parameters, cached numbers, count in the BERT-base setting
 ROWS = {
     kind.strip("` "): tuple(cell.strip() for cell in cells)
-    for kind, *cells in re.findall(r"\|([^|\n]*)" * 4 + r"\|(?:\n|`)", PAGE)
+    for kind, *cells in re.findall(r"\|([^|\n]*)" * 4 + r"\|(?:\n|`)", PAGE + TUTORIAL)
     if kind.strip("` ") in (*KINDS, NEW)
 }
 #: One projection for both sides cannot serve an encoder of another width, and says so.
@@ -280,7 +281,7 @@ def test_nothing_is_converted_to_the_example(
 
 def test_the_documented_line_for_our_own_commands(registered: Path) -> None:
     """test_own_parts.py sends it through run-table."""
-    (line,) = re.findall(r"^fairseq-mhe (cost .*)$", PAGE, re.MULTILINE)
+    (line,) = re.findall(r"^fairseq-mhe (cost .*)$", TUTORIAL, re.MULTILINE)
     code = "from fairseq_mhe import cli; raise SystemExit(cli.main())"
     done = python(code, *shlex.split(line), cwd=registered.parent)
     assert done.returncode == 0, done.stderr
