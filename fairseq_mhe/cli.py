@@ -66,7 +66,7 @@ def _load_user_dir(argv: Sequence[str]) -> None:
     if not Path(folder, "__init__.py").is_file():
         raise UserError(
             f"the user-dir {folder} has no __init__.py: give the folder of a Python package that "
-            "imports fairseq_mhe (docs/attention.md)"
+            "imports fairseq_mhe (docs/add_a_kind.md)"
         )
     fairseq_mhe.register()
     from fairseq import utils
