@@ -14,7 +14,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.families import make_task
 from tests.checkpoints.test_safe_load import Malicious
-from tests.fixtures.checkpoints import flat_options, save
+from tests.fixtures.checkpoints import flat_options
 from tests.fixtures.models import make_model
 
 State = dict[str, Any]
@@ -66,16 +66,6 @@ def test_a_malicious_pickle_is_not_run(
     assert proof.exists(), "the checkpoint is harmless, so that this test proves nothing"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_truncated_checkpoint(
-    command: str, refuse: Callable[[str, Path], str], tmp_path: Path
-) -> None:
-    whole = save(tmp_path / "whole.pt", make_model(attention="mha"), attention="mha").read_bytes()
-    path = tmp_path / "half.pt"
-    path.write_bytes(whole[: len(whole) // 2])
-    assert "half.pt is truncated or no fairseq checkpoint" in refuse(command, path)
-
-
 def of_another_kind(**options: Any) -> Callable[[State], None]:
     """Changes options of the model, and no weight."""
     return lambda state: state["cfg"]["model"].update(options)
@@ -104,34 +94,21 @@ FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
 }
 
 
-def foreign(path: Path, what: str) -> str:
-    """Writes a readable file that is no Transformer of ours or fairseq's; what the line says."""
-    state = {
-        "cfg": {"model": flat_options(attention="mha")},
-        "model": make_model(attention="mha").state_dict(),
-    }
-    change, why = FOREIGN[what]
-    change(state)
-    torch.save(state, path)
-    return why
-
-
 @pytest.mark.parametrize("what", FOREIGN)
 def test_a_foreign_checkpoint(
     what: str, refuse: Callable[[str, Path], str], tmp_path: Path
 ) -> None:
-    """By one command for all that make a model of it."""
-    path = tmp_path / "foreign.pt"
-    why = foreign(path, what)
+    """By one command for all that make a model of it, and by fairseq's own loader."""
+    path, (change, why) = tmp_path / "foreign.pt", FOREIGN[what]
+    state = {
+        "cfg": {"model": flat_options(attention="mha")},
+        "model": make_model(attention="mha").state_dict(),
+    }
+    change(state)
+    torch.save(state, path)
     line = refuse("fold", path)
     assert why in line
     assert str(path) in line
-
-
-@pytest.mark.parametrize("what", FOREIGN)
-def test_a_foreign_checkpoint_that_fairseq_loads(what: str, tmp_path: Path) -> None:
-    path = tmp_path / "foreign.pt"
-    foreign(path, what)
     with pytest.raises(ErrorExit, match=str(path)) as refused:
         checkpoint_utils.load_model_ensemble([str(path)], task=make_task(44))
     assert str(refused.value).isprintable()

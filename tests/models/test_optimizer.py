@@ -21,19 +21,9 @@ NAMES = ("query_embedding", "key_embedding", "value_embedding")
 
 @functools.cache  # converting takes longer than all updates of a test
 def configuration(optimizer: str, *more: str) -> DictConfig:
-    words = [
-        "data",
-        "--arch",
-        "transformer_mhe_tiny",
-        "--lr",
-        "0.01",
-        "--optimizer",
-        optimizer,
-        *more,
-    ]
-    return convert_namespace_to_omegaconf(
-        options.parse_args_and_arch(options.get_training_parser(), words)
-    )
+    words = ["data", "--arch", "transformer_mhe_tiny", "--lr", "0.01", "--optimizer", optimizer]
+    args = options.parse_args_and_arch(options.get_training_parser(), [*words, *more])
+    return convert_namespace_to_omegaconf(args)
 
 
 def step(model: nn.Module, cfg: DictConfig) -> Any:
