@@ -15,15 +15,11 @@ from fairseq_mhe.common.errors import UserError
 
 def save(path: Path, weights: dict[str, torch.Tensor], updates: int = 1, **options: Any) -> Path:
     """A checkpoint as fairseq-train writes it, small."""
-    model = argparse.Namespace(
-        **{"arch": "transformer_mhe_tiny", "encoder_attention_heads": 4, **options}
-    )
+    model = {"arch": "transformer_mhe_tiny", "encoder_attention_heads": 4, **options}
     state = {
-        "args": None,
-        "cfg": {"model": model},
+        "cfg": {"model": argparse.Namespace(**model)},
         "model": weights,
         "optimizer_history": [{"num_updates": updates}],
-        "extra_state": {"train_iterator": {"epoch": updates}},
         "last_optimizer_state": {"state": torch.ones(1000)},
     }
     torch.save(state, path)
@@ -48,13 +44,9 @@ def test_it_is_the_plain_mean_in_float32(tmp_path: Path, dtype: torch.dtype) -> 
 
 
 def test_the_rest_is_the_newest_checkpoints_without_its_optimizer(tmp_path: Path) -> None:
-    counters = [torch.tensor(3), torch.tensor(8)]
-    newest = save(
-        tmp_path / "b.pt", {"w": torch.ones(1), "n": counters[1]}, updates=20, dropout=0.2
-    )
-    older = save(
-        tmp_path / "a.pt", {"w": torch.zeros(1), "n": counters[0]}, updates=10, dropout=0.1
-    )
+    weights = ({"w": torch.ones(1), "n": torch.tensor(n)} for n in (8, 3))
+    newest = save(tmp_path / "b.pt", next(weights), updates=20, dropout=0.2)
+    older = save(tmp_path / "a.pt", next(weights), updates=10, dropout=0.1)
     average_checkpoints([newest, older], tmp_path / "out.pt")
     state = load(tmp_path / "out.pt")
     assert state["model"]["n"] == 8
@@ -81,11 +73,7 @@ def test_tied_embeddings_stay_tied(tmp_path: Path) -> None:
         ({"w": torch.ones(3)}, {}, "w is (3,) and (2,)"),
         ({"w": torch.ones(2), "extra": torch.ones(1)}, {}, "extra is (1,) and absent"),
         ({}, {}, "w is absent and (2,)"),
-        (
-            {"w": torch.ones(2)},
-            {"encoder_attention_heads": 8},
-            "encoder_attention_heads is 8 and 4",
-        ),
+        ({"w": torch.ones(2)}, {"encoder_attention_heads": 8}, "heads is 8 and 4"),
         ({"w": torch.ones(2)}, {"attention": "mha"}, "attention is mha and absent"),
         ({"w": torch.ones(2)}, {"no_scale_embedding": True}, "no_scale_embedding is True and abs"),
     ],
@@ -108,11 +96,8 @@ def folder_of_a_training(folder: Path) -> None:
     gives them, and an average.
     """
     for epoch, updates in ((1, 8), (1, 9), (2, 10), (2, 11)):
-        save(
-            folder / f"checkpoint_{epoch}_{updates}.pt",
-            {"w": torch.tensor([float(updates)])},
-            updates,
-        )
+        weights = {"w": torch.tensor([float(updates)])}
+        save(folder / f"checkpoint_{epoch}_{updates}.pt", weights, updates)
     save(folder / "checkpoint_last.pt", {"w": torch.tensor([12.0])}, 12)
     save(folder / "checkpoint_best.pt", {"w": torch.tensor([3.0])}, 3)
     save(folder / "checkpoint.best_loss_3.1000.pt", {"w": torch.tensor([4.0])}, 4)
@@ -121,10 +106,8 @@ def folder_of_a_training(folder: Path) -> None:
 
 def test_the_command_averages_the_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder_of_a_training(tmp_path)
-    assert (
-        cli.main(["average", "--output", str(tmp_path / "out.pt"), "--last", "3", str(tmp_path)])
-        == 0
-    )
+    words = ["--output", str(tmp_path / "out.pt"), "--last", "3", str(tmp_path)]
+    assert cli.main(["average", *words]) == 0
     assert load(tmp_path / "out.pt")["model"]["w"].item() == 11.0  # the mean of 10, 11 and 12
     assert "checkpoint_last.pt" in capsys.readouterr().out
 

@@ -15,6 +15,7 @@ from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.checkpoints.inspection import describe, inspect
 from fairseq_mhe.convert.fold import fold
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from tests.fixtures.checkpoints import save
@@ -40,41 +41,28 @@ def test_it_counts_and_names(tmp_path: Path, half: torch.dtype | None) -> None:
     assert not found["resumable"]
 
 
-@pytest.mark.parametrize(
-    "tied",
-    [
-        {"share_all_embeddings": True},
-        {"share_all_embeddings": False},
-        {"share_decoder_input_output_embed": True},
-    ],
-)
-def test_tied_tables_count_once(tmp_path: Path, tied: dict[str, bool]) -> None:
-    options = {"attention": "mha", "share_all_embeddings": False, **tied}
+@pytest.mark.parametrize("tied", ["share_all_embeddings", "share_decoder_input_output_embed", None])
+def test_tied_tables_count_once(tmp_path: Path, tied: str | None) -> None:
+    options = {"attention": "mha", "share_all_embeddings": False} | ({tied: True} if tied else {})
     model = make_model(**options)
     path = save(tmp_path / "a.pt", model, **options)
-    state = torch.load(path, weights_only=True)
-    state["model"] = {
-        name: value.clone() for name, value in state["model"].items()
-    }  # as one saved from a GPU
+    state = torch.load(path)
+    # As one saved from a GPU.
+    state["model"] = {name: value.clone() for name, value in state["model"].items()}
     torch.save(state, path)
     assert inspect(path)["parameters"] == total_parameters(model)
 
 
-def test_it_knows_the_row(tmp_path: Path) -> None:
-    options = {"_name": "transformer_mhe_tiny", "attention": "mha"}
-    for side in ("encoder", "decoder"):
-        options |= {
-            f"{side}_embed_dim": 128,
-            f"{side}_ffn_embed_dim": 512,
-            f"{side}_attention_heads": 4,
-        }
-        options |= {f"{side}_layers": 2, f"{side}_normalize_before": True}
+@pytest.mark.parametrize(
+    ("layers", "shown"), [(2, "tiny"), (1, "tiny, but decoder_layers 1")], ids=str
+)
+def test_it_knows_the_row(tmp_path: Path, layers: int, shown: str) -> None:
+    options = {"_name": "transformer_mhe_tiny", "attention": "mha", **sizes("tiny").options()}
+    options["decoder_layers"] = layers
     torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
     found = inspect(tmp_path / "a.pt")
-    assert (found["row"], found["row_differences"]) == ("tiny", {})
-    options["decoder_layers"] = 1
-    torch.save({"cfg": {"model": options}, "model": {"w": torch.ones(2)}}, tmp_path / "a.pt")
-    assert describe(inspect(tmp_path / "a.pt"))["row"] == "tiny, but decoder_layers 1"
+    assert describe(found)["row"] == shown
+    assert found["row_differences"] == ({} if layers == 2 else {"decoder_layers": 1})
 
 
 def test_what_made_it_is_told(tmp_path: Path) -> None:
@@ -85,9 +73,7 @@ def test_what_made_it_is_told(tmp_path: Path) -> None:
     assert found["kinds"] == dict.fromkeys(("encoder", "decoder", "cross"), "mha")
     assert found["averaged_from"] == ["model.pt"]
     assert describe(found)["made by"] == "fold from average.pt (mqa)"
-    assert found["versions"]["torch"] == metadata.version(
-        "torch"
-    )  # torch.__version__ may name the CUDA build too
+    assert found["versions"]["torch"] == metadata.version("torch")
 
 
 def test_a_model_of_another_family_is_described_as_far_as_it_goes(tmp_path: Path) -> None:
