@@ -20,7 +20,6 @@ from fairseq_mhe.prepare.tokenise import TOKENIZERS
 SPLITS = ("train", "valid", "test")
 ORIGINAL = "original"  # folder of the output for what the scripts of known corpora fetch
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-_MIN_HOLD_OUT = 3  # valid, test and at least one pair for train
 #: Split -> its corpora, each the files of both sides, or the one file that has both.
 Inputs = dict[str, list[tuple[Path, ...]]]
 
@@ -124,20 +123,13 @@ class Splits:
                     return split
         return "train"
 
-    def check_splits(self, part: str) -> None:
-        """See that each split has a text, or is held out of train, and not both.
-
-        ``part``: what is held out ("train pair").
-
-        Raises:
-            UserError: a split has no text, nothing is to be held out, or fairseq cannot read
-                ``out``.
-        """
+    def check_splits(self) -> None:
+        """Raise UserError unless each split has a text or is held out, and fairseq can read out."""
         no_colon(self.out.resolve())
-        if self.held_out and (self.hold_out or 0) < _MIN_HOLD_OUT:
+        if self.held_out and (self.hold_out or 0) < 3:
             raise UserError(
                 f"no text for {' and '.join(self.held_out)} is named; name one, or hold out every "
-                f"Nth {part}, N at least {_MIN_HOLD_OUT}"
+                "Nth pair or document of train: --hold-out N, N at least 3"
             )
         if self.hold_out is not None and not self.held_out:
             raise UserError("valid and test text are both named: leave --hold-out away")
@@ -147,12 +139,8 @@ class Splits:
 class PrepareConfig(PairOptions, Splits):
     """What to prepare, and how.
 
-    Train pairs are kept with 1 to ``max_tokens`` tokens on each side and up to ``max_ratio`` times
-    as many on one side as on the other (None: any); valid and test pairs are dropped only if a side
-    is empty or too long. Without a tokeniser, and for languages without spaces, characters count:
-    up to eight for a token, and compared with the usual ratio of the text. ``punctuation`` changes
-    the model's text only, since translations are scored against the plain text; ``lowercase``
-    changes both.
+    ``max_ratio`` None: any, as in valid and test. ``punctuation`` changes the model's text only,
+    since translations are scored against the plain text; ``lowercase`` changes both.
     """
 
     train: tuple[Path, ...] = option(
@@ -204,12 +192,8 @@ class PrepareConfig(PairOptions, Splits):
 
 
 def check(config: PrepareConfig) -> None:
-    """Refuse options that cannot work, before anything is written.
-
-    Raises:
-        UserError: an option is wrong.
-    """
-    config.check_splits("train pair")
+    """Raise UserError for options that cannot work, before anything is written."""
+    config.check_splits()
     if config.source_lang == config.target_lang:
         raise UserError(
             f"source and target language are both {config.source_lang!r}; they must differ"
@@ -223,25 +207,18 @@ def check(config: PrepareConfig) -> None:
 
 
 def with_defaults(config: PrepareConfig) -> PrepareConfig:
-    """``config`` with a tokeniser and a kind of subwords that suit its languages.
-
-    What the user chose stays.
-    """
+    """``config`` with a tokeniser and a kind of subwords that suit its languages."""
     tokenizer, subword = config.tokenizer, config.subword
     if not tokenizer:
-        serves = not config.unspaced and restored_by_moses(config.target_lang)
-        tokenizer = "moses" if serves and subword != "sentencepiece" else "none"
+        suits = not config.unspaced and restored_by_moses(config.target_lang)
+        tokenizer = "moses" if suits and subword != "sentencepiece" else "none"
     if not subword:
         subword = "sentencepiece" if config.unspaced or tokenizer == "none" else "bpe"
     return replace(config, tokenizer=tokenizer, subword=subword)
 
 
 def input_files(config: PrepareConfig) -> Inputs:
-    """The files that ``config`` names.
-
-    Raises:
-        UserError: a file is missing, empty, or would be overwritten.
-    """
+    """The files that ``config`` names; UserError if one is missing, empty or would be lost."""
     tables = tuple(f".tsv{suffix}" for suffix in SUFFIXES)
     files: Inputs = {}
     for split, prefixes in config.texts().items():
@@ -257,11 +234,7 @@ def input_files(config: PrepareConfig) -> Inputs:
 
 
 def check_outside(path: Path, out: Path) -> None:
-    """See that making ``out`` would not overwrite the text ``path``.
-
-    Raises:
-        UserError: it would.
-    """
+    """Raise UserError if making ``out`` might overwrite the text ``path``."""
     inside, folder = path.resolve(), out.resolve()
     if inside.is_relative_to(folder) and not inside.is_relative_to(folder / ORIGINAL):
         raise UserError(f"{path} lies inside the output folder {out}; choose another --out")

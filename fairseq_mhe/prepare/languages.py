@@ -10,13 +10,13 @@ _HANGUL = frozenset(("Hang", "Kore"))
 #: Burmese, Khmer, Lao, Thai, Tibetan.
 _UNSPACED = frozenset(("Khmr", "Laoo", "Mymr", "Thai", "Tibt"))
 # Text that Moses' detokeniser does not restore: under 98 BLEU of up to 300 sentences of Django's
-# catalogues (Korean, and others of the same scripts, by single sentences).
-#: Other commas and full stops; Korean particles behind brackets and quotes.
+# catalogues (Korean, and others of the same scripts, by single sentences). Scripts have other
+# commas and full stops; languages the danda, joiners inside words, or apostrophes.
 _SCRIPTS_NOT_RESTORED = frozenset(("Arab", "Armn", "Ethi", *_HANGUL))
 _LANGUAGES_NOT_RESTORED = frozenset(
     (
-        *("as", "bn", "hi", "ml", "ne", "or", "pa", "si"),  # the danda; joiners inside words
-        *("ast", "be", "br", "ca", "cy", "ga", "gd", "ig", "sq", "uk", "uz"),  # apostrophes
+        *("as", "bn", "hi", "ml", "ne", "or", "pa", "si"),
+        *("ast", "be", "br", "ca", "cy", "ga", "gd", "ig", "sq", "uk", "uz"),
     )
 )
 

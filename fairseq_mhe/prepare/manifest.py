@@ -31,11 +31,7 @@ Counts = dict[str, Any]
 
 
 def read_manifest(data: Path) -> dict[str, Any]:
-    """The manifest of a prepared data folder.
-
-    Raises:
-        UserError: the manifest is missing, damaged or of another version.
-    """
+    """The manifest of a data folder; UserError if it is missing, damaged or of another version."""
     path = data / MANIFEST
     if not path.exists():
         raise UserError(f"{path} is missing; make {data} with fairseq-mhe prepare")
@@ -88,8 +84,7 @@ class Manifest:
         if not self._done(step, made_from):
             check_room(self.folder, int(room), f"step {step!r}")
             with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
-                counts = action(Path(work))
-                self._finish(step, made_from, counts, Path(work))
+                self._finish(step, made_from, action(Path(work)), Path(work))
         self.report(step, total, total)
         result: Counts = self.content["steps"][step]["counts"]
         return result
@@ -114,26 +109,21 @@ class Manifest:
         }
         # The old record goes first: killed while files are moved, the step counts as not done.
         stale = self.content["steps"].pop(step, {"files": {}})
-        self._write("unfinished")
+        write_json(self.folder / MANIFEST, self.content)
         for file in stale["files"]:
             (self.folder / file).unlink(missing_ok=True)
         for file in files:
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             os.replace(work / file, self.folder / file)
         self.content["steps"][step] = {"made_from": made_from, "counts": counts, "files": files}
-        self._write("unfinished")
+        write_json(self.folder / MANIFEST, self.content)
 
     def complete(self, **facts: Any) -> None:
         """All steps are done; ``facts``: further keys of the manifest."""
-        self.content |= facts
-        self._write("complete")
-
-    def _write(self, state: str) -> None:
-        """Write the manifest, unless the file is the same already."""
-        self.content["state"] = state
+        content = {**self.content, **facts, "state": "complete"}
         path = self.folder / MANIFEST
-        if not path.exists() or read_json(path) != self.content:
-            write_json(path, self.content)
+        if not path.exists() or read_json(path) != content:
+            write_json(path, content)
 
 
 @contextlib.contextmanager
@@ -152,18 +142,16 @@ def open_manifest(
         UserError: the folder holds something of another form, cannot be written, the disk is full,
             or another process is at work.
     """
+    content = {"folder_version": FOLDER_VERSION, "state": "unfinished", **heading, "steps": {}}
     try:
         with only_one(data):
-            steps: dict[str, Any] = {}
             if (data / MANIFEST).exists():
                 before = read_manifest(data)
-                steps = before["steps"]
                 if before.get("form") != heading.get("form"):
-                    raise UserError(
-                        f"{data} holds {CONTENT[before.get('form')]}: name another --out"
-                    )
-            top = {"folder_version": FOLDER_VERSION, "state": "unfinished"}
-            yield Manifest(data, {**top, **heading, "steps": steps}, workers, report)
+                    form = CONTENT[before.get("form")]
+                    raise UserError(f"{data} holds {form}: name another --out")
+                content["steps"] = before["steps"]
+            yield Manifest(data, content, workers, report)
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or data}: {error.strerror or error}"

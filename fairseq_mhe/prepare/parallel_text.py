@@ -29,7 +29,7 @@ from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.steps import heading, make_subwords
-from fairseq_mhe.prepare.subword import MODEL_NAMES, SPECIAL_SYMBOLS
+from fairseq_mhe.prepare.subword import MODEL_NAMES
 from fairseq_mhe.prepare.text import (
     SUFFIXES,
     aligned_lines,
@@ -93,7 +93,7 @@ def prepare(
         manifest.complete(lines=lines)
     _say_dropped(counts)
     if config.tokenizer == "moses":
-        _say_not_restored(manifest.folder / "raw" / f"test.{config.target_lang}", config)
+        _say_not_restored(config.out / "raw" / f"test.{config.target_lang}", config.target_lang)
     return config.out
 
 
@@ -212,9 +212,8 @@ def _say_dropped(counts: Counts) -> None:
         say(f"{warning}{split}: {fates(count)}")
 
 
-def _say_not_restored(path: Path, config: PrepareConfig) -> None:
+def _say_not_restored(path: Path, lang: str) -> None:
     """Say how many references Moses' rules do not restore, with an example."""
-    lang = config.target_lang
     split, join = tokeniser("moses", lang), detokeniser("moses", lang)
     lines = list(islice(read_lines(path), _REFERENCES))
     changed = [(line, back) for line in lines if (back := join(split(line))) != line]
@@ -237,7 +236,7 @@ def prepare_segmented(
 ) -> Path:
     """Make a data folder of text that others have tokenised by Moses' rules and split by BPE.
 
-    Nothing is dropped or changed. The plain text beside it is made by undoing the subwords, Moses'
+    Nothing is dropped or changed. The plain text beside it comes from undoing the subwords, Moses'
     escapes (``&apos;``) and its tokens.
 
     Args:
@@ -250,13 +249,14 @@ def prepare_segmented(
         report: called with the progress.
 
     Raises:
-        UserError: a file is missing, is not clean text, or differs from its other side in length;
-            or the folder cannot be written.
+        UserError: as `prepare`.
     """
-    files = {f"{split}.{lang}": side_path(texts[split], lang) for split in SPLITS for lang in langs}
-    lines = {
-        split: aligned_lines(*(files[f"{split}.{lang}"] for lang in langs)) for split in SPLITS
-    }
+    files: dict[str, Path] = {}
+    lines = {}
+    for split, prefix in texts.items():
+        source_side, target_side = (side_path(prefix, lang) for lang in langs)
+        lines[split] = aligned_lines(source_side, target_side)
+        files |= {f"{split}.{langs[0]}": source_side, f"{split}.{langs[1]}": target_side}
     if codes is not None:
         files[MODEL_NAMES["bpe"]] = codes
     top = heading(langs, "bpe", ESCAPED, {"lowercase": lowercase}, source)
@@ -282,19 +282,5 @@ def _take(files: Mapping[str, Path], langs: tuple[str, str], work: Path) -> Coun
         write_lines(work / "subword" / name, lines)
         lang = name.rpartition(".")[2]
         if lang in langs:
-            _check_segmented(path, lines)
             write_lines(work / "raw" / name, plain_text(lines, "bpe", ESCAPED, lang))
     return {}
-
-
-def _check_segmented(path: Path, lines: list[str]) -> None:
-    """fairseq would train on a pair without a side, and end sentences at its own symbols."""
-    for number, line in enumerate(lines, start=1):
-        words = line.split()
-        if not words:
-            raise UserError(f"{path}, line {number}, is empty: remove the pair from both sides")
-        if special := SPECIAL_SYMBOLS.intersection(words):
-            raise UserError(
-                f"{path}, line {number}, has {min(special)}, which fairseq takes for its own "
-                "symbol: remove the pair from both sides, or the word"
-            )

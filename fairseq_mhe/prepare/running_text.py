@@ -61,7 +61,7 @@ def prepare_text(
         UserError: an option or an input is bad, or the folder cannot be written; the same call
             resumes.
     """
-    config.check_splits("document of --train")
+    config.check_splits()
     paths = list(chain(*config.texts().values()))
     for path in paths:
         check_outside(existing_text(path), config.out)

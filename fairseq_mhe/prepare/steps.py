@@ -12,10 +12,11 @@ from fairseq_mhe.prepare.binarise import ROOM, make_binary
 from fairseq_mhe.prepare.config import SubwordOptions
 from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
+from fairseq_mhe.prepare.subword import MODEL_NAMES, SUBWORDS, SubwordModel
 from fairseq_mhe.prepare.text import read_lines, text_pieces, total_size
 
 SEGMENT_BYTES = 1 << 20
+SUBWORD_PACKAGES = ("subword-nmt", "sentencepiece")  # in the order of SUBWORDS
 
 
 def heading(
@@ -30,14 +31,7 @@ def heading(
 
     They hold no path, no time and no machine, so that equal data have equal manifests.
     """
-    packages = (
-        "fairseq-mhe",
-        "ve-fairseq",
-        "fairseq",
-        "sacremoses",
-        "sentencepiece",
-        "subword-nmt",
-    )
+    ours, theirs = ("fairseq-mhe", "ve-fairseq", "fairseq"), ("sacremoses", *SUBWORD_PACKAGES)
     return {
         **more,
         "source_lang": langs[0],
@@ -45,7 +39,7 @@ def heading(
         "subword": subword,
         "tokenizer": tokenizer,
         "options": {name: value for name, value in options.items() if value is not False},
-        "versions": {"python": platform.python_version(), **installed(packages)},
+        "versions": {"python": platform.python_version(), **installed((*ours, *theirs))},
         **({"source": source} if source else {}),
     }
 
@@ -79,7 +73,7 @@ def _checksums_and_version(
 ) -> dict[str, str | None]:
     """Clean texts, and the package that learns and applies subwords of a kind."""
     checksums = manifest.checksums("clean")
-    package = "sentencepiece" if kind == "sentencepiece" else "subword-nmt"
+    package = SUBWORD_PACKAGES[SUBWORDS.index(kind)]
     version = {package: manifest.content["versions"][package]}
     return {**{name: checksums[name] for name in texts}, **version}
 

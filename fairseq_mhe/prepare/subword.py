@@ -69,9 +69,7 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
 def learn_sentencepiece(
     lines: Iterable[str], total: int, pieces: int, model_type: str, path: Path
 ) -> None:
-    """Learn a SentencePiece model (Kudo 2018) of ``total`` lines and write it to ``path``.
-
-    It has at most ``pieces``.
+    """Learn a model of at most ``pieces`` (Kudo 2018) from ``total`` lines; write it to ``path``.
 
     Raises:
         UserError: the text has too many different characters for so few pieces.
