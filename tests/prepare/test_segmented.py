@@ -49,16 +49,9 @@ def test_the_subwords_stay_and_the_text_is_what_a_person_writes(tmp_path: Path) 
     assert {path: path.stat().st_mtime_ns for path in (out / "bin").iterdir()} == before
 
 
-@pytest.mark.parametrize(
-    ("en", "message"),
-    [
-        ([*EN, "more"], "train.en.gz has 3 lines, train.de.gz has 2"),
-        ([EN[0], ""], "line 2, is emp"),
-    ],
-)
-def test_what_cannot_be_is_refused(tmp_path: Path, en: list[str], message: str) -> None:
-    texts = write(tmp_path, en=en)
-    with pytest.raises(UserError, match=message):
+def test_misaligned_sides_are_refused(tmp_path: Path) -> None:
+    texts = write(tmp_path, en=[*EN, "more"])
+    with pytest.raises(UserError, match=r"train\.en\.gz has 3 lines, train\.de\.gz has 2"):
         prepare_segmented(texts, ("en", "de"), tmp_path / "out")
     assert not (tmp_path / "out" / "subword").exists()
 
