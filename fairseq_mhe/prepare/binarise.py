@@ -40,9 +40,6 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str], dictionaries: Iter
         texts: fairseq's name of each text -> its file in the data folder (subword/train.en).
         dictionaries: names of the dictionary's files; its words are those of the train texts.
     """
-    fairseq_mhe.register()
-    from fairseq.data import Dictionary
-
     paths = {name: manifest.folder / text for name, text in texts.items()}
     train = [path for path in paths.values() if path.stem == "train"]
     versions = manifest.content["versions"]
@@ -53,6 +50,9 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str], dictionaries: Iter
     }
 
     def action(work: Path) -> Counts:
+        fairseq_mhe.register()
+        from fairseq.data import Dictionary
+
         (work / "bin").mkdir()
         dictionary = Dictionary()
         for word, count in count_words(train, manifest.workers).items():
