@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.steps import WORK_PREFIX
+from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import iwslt14, multi30k
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.miniature import write_archive
@@ -57,57 +58,40 @@ def test_bash_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -> None
     assert read_manifest(data)["lines"] == {"train": 50, "valid": 5, "test": 5}
 
 
-def put_own(folder: Path, pairs: Pairs) -> list[str]:
-    names = {"train": "train", "valid": "valid", "test": "test"}
-    put_sides(folder, names, pairs)
-    texts = [word for name in names for word in (f"--{name}", str(folder / name))]
+def put(script: str, folder: Path, pairs: Pairs) -> list[str]:
+    """Text of which train's German side lacks its last line; the options that name it."""
+    if script == "iwslt14_de_en.sh":
+        files = members(pairs)
+        train = iwslt14.TRAIN.format(lang="de")
+        files[train] = files[train].rsplit("\n", 2)[0] + "\n"
+        write_archive(folder / "de-en.tgz", files)
+        return ["--archives", str(folder)]
+    own = script == "own_corpus.sh"
+    names = {split: split for split in SPLITS} if own else multi30k.NAMES
+    for split, name in names.items():
+        for side, lang in enumerate(("en", "de")):
+            lines = 59 if (split, lang) == ("train", "de") else 60
+            text = "".join(f"{pair[side]}\n" for pair in pairs[:lines])
+            (folder / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
+    if not own:
+        return ["--folder", str(folder)]
+    texts = [word for split in SPLITS for word in (f"--{split}", str(folder / split))]
     return [*texts, "--source-lang", "en", "--target-lang", "de"]
 
 
-def put_iwslt14(folder: Path, pairs: Pairs) -> list[str]:
-    files = members(pairs)
-    train = iwslt14.TRAIN.format(lang="de")
-    files[train] = files[train].rsplit("\n", 2)[0] + "\n"
-    write_archive(folder / "de-en.tgz", files)
-    return ["--archives", str(folder)]
-
-
-def put_multi30k(folder: Path, pairs: Pairs) -> list[str]:
-    put_sides(folder, multi30k.NAMES, pairs)
-    return ["--folder", str(folder)]
-
-
-def put_sides(folder: Path, names: dict[str, str], pairs: Pairs) -> None:
-    """Both sides of every split, compressed; train's German side lacks its last line."""
-    for split, name in names.items():
-        for side, lang in enumerate(("en", "de")):
-            short = split == "train" and lang == "de"
-            text = "".join(f"{pair[side]}\n" for pair in pairs[: 59 if short else 60])
-            (folder / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
-
-
-@pytest.mark.parametrize(
-    ("script", "name", "put"),
-    [
-        ("own_corpus.sh", "fairseq-mhe prepare", put_own),
-        ("iwslt14_de_en.sh", "iwslt14_de_en.sh", put_iwslt14),
-        ("multi30k_en_de.sh", "multi30k_en_de.sh", put_multi30k),
-    ],
-)
+@pytest.mark.parametrize("script", ["own_corpus.sh", "iwslt14_de_en.sh", "multi30k_en_de.sh"])
 def test_a_side_that_lacks_a_line_is_one_line_and_leaves_nothing(
     script: str,
-    name: str,
-    put: object,
     corpus: dict[str, Pairs],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     data = tmp_path / "the data"
-    assert callable(put)
-    words = [*put(tmp_path, corpus["train"]), "--out", str(data), "--workers", "1"]
+    words = [*put(script, tmp_path, corpus["train"]), "--out", str(data), "--workers", "1"]
     assert run_here(script, words, monkeypatch) == 2
     printed = capsys.readouterr()
+    name = "fairseq-mhe prepare" if script == "own_corpus.sh" else script
     message = r"has \d+ lines, .* has \d+: the sides of a parallel text must be aligned"
     assert re.fullmatch(rf"{name}: error: .*{message}.*", printed.err.strip().splitlines()[-1])
     assert printed.out == ""
