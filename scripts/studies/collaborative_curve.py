@@ -1,9 +1,4 @@
-"""``collaborative-curve``: BLEU against D, the figure of Cordonnier et al. 2020 on one's own row.
-
-Four series over the width D of shared queries and keys: a trained MHA decomposed to D without
-fine-tuning, the same after a short fine-tuning, collaborative attention trained from scratch, and
-MHA whose keys are as wide in all.
-"""
+"""``collaborative-curve``: BLEU against D, the figure of Cordonnier et al. 2020."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,9 +8,10 @@ from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.convert.to_collaborative import report, to_collaborative
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.runs.recipes import Recipe
-from studies.study import MHA, Start, Study, Variant, everywhere
+from studies.study import MHA, Start, Study, Variant, everywhere, in_order
 from studies.uptraining import add_further
 
+#: D: the width of all shared queries and keys.
 QUESTIONS = {
     "reference": "MHA",
     "decomposed": "MHA decomposed to the width D, not fine-tuned",
@@ -45,15 +41,14 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     found = [Variant(MHA, "reference", everywhere(MHA), MHA)]
     kind = everywhere("collaborative")
     for dim in sorted(set(args.dims)):
-        options = {"collaborative_dim": dim}
-        start = decomposition(dim, args)
+        options, start = {"collaborative_dim": dim}, decomposition(dim, args)
         for name, updates in (("decomposed", 0.0), ("fine-tuned", args.further)):
-            found.append(Variant(f"{name}-D{dim}", name, kind, MHA, options, updates, start))
-        found.append(Variant(f"scratch-D{dim}", "scratch", kind, MHA, options))
+            found.append(Variant(f"{name}-D{dim}", name, kind, MHA, options, updates, start, dim))
+        found.append(Variant(f"scratch-D{dim}", "scratch", kind, MHA, options, x=dim))
         if dim % row.heads == 0 and dim != row.embed_dim:
             options = {"attention_head_dim": dim // row.heads}
-            found.append(Variant(f"narrow-D{dim}", "narrow", everywhere(MHA), MHA, options))
-    return sorted(found, key=lambda variant: list(QUESTIONS).index(variant.question))
+            found.append(Variant(f"narrow-D{dim}", "narrow", everywhere(MHA), MHA, options, x=dim))
+    return in_order(found, QUESTIONS)
 
 
 def decomposition(dim: int, args: argparse.Namespace) -> Start:
@@ -62,10 +57,11 @@ def decomposition(dim: int, args: argparse.Namespace) -> Start:
     settings["sentences"] = args.sentences
 
     def convert(output: Any, material: Any) -> Any:
-        weighted = settings["weighted"]
+        weighted = not args.unweighted
         return report(to_collaborative(output, dim, args.iterations, material, weighted))
 
     return Start(settings, convert)
 
 
-STUDY = Study("collaborative-curve", "Collaborative attention by D", QUESTIONS, variants)
+_TITLE = "Collaborative attention by D"
+CURVE = Study("collaborative-curve", _TITLE, QUESTIONS, variants, add_arguments)

@@ -16,18 +16,20 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.experiments.finetune import fine_tune, plan
+from fairseq_mhe.experiments.finetune import fine_tune, plan, scored
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.finetuning import describe, trained_on
+from fairseq_mhe.runs.finetuning import describe
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.task_scores import score_task
 from studies.collaborative_curve import add_decomposition, decomposition
 from studies.report import write
 from studies.study import add_sentences
+
+title = "Collaborative attention: scores of fine-tuned models by D"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,80 +49,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Convert, score, fine-tune again and report; what is done already is not done again."""
-    out, data, dims = output_folder(args.out), open_text(args.data), sorted(set(args.dims))
+    out, data = output_folder(args.out), open_text(args.data)
     tasks = {task.task.name: task for task in open_tasks(args.tasks)}
-    configs = {folder: _config(folder, tasks) for folder in args.runs}
-    _check_one_model(configs)
-    gpu = torch.cuda.is_available() and devices.on_gpu(args)
-    rows: list[dict[str, Any]] = [{"variant": "before"}]
-    for config in configs.values():
-        rows[0].setdefault(config["task"], []).append(config["score"])
+    runs = finished(args.runs, tasks)
+    before: dict[str, Any] = {"variant": "before"}
+    for job in runs:
+        score = read_json(job.scores)["scores"]["score"]
+        before.setdefault(job.settings["task"], []).append(score)
+    rows = [before]
     with only_one(out):
-        for dim in dims:
+        for dim in sorted(set(args.dims)):
             decomposed: dict[str, Any] = {"variant": "decomposed", "D": dim}
             again: dict[str, Any] = {"variant": "fine-tuned again", "D": dim}
             planned = []
-            for folder, config in configs.items():
-                task = tasks[config["task"]]
-                made = Job(out / f"{folder.name}-D{dim}", {})
-                model = Job(folder, {}).last
-                start = decomposition(dim, args)
-                start.make(made.last, model, data.folder)
+            for job in runs:
+                task, made = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
+                decomposition(dim, args).make(made.last, job.last, data.folder)
                 size = attention_parameters(open_source(made.last).model)
                 decomposed["attention_parameters"] = again["attention_parameters"] = size
-                decomposed.setdefault(config["task"], []).append(_score(made, task, gpu))
-                planned.append((plan(made.folder, task, config["seed"], args), task))
-            for values, (_, task) in zip(fine_tune(planned, args), planned, strict=True):
-                again.setdefault(task.task.name, []).append(values["scores"]["score"])
+                decomposed.setdefault(task.task.name, []).append(_score(made, task, args))
+                planned.append((plan(made.folder, task, job.seed, args), task))
+            for (_, task), scores in zip(planned, fine_tune(planned, args), strict=True):
+                again.setdefault(task.task.name, []).append(scores["scores"]["score"])
             rows += [decomposed, again]
-    names = list(dict.fromkeys(config["task"] for config in configs.values()))
     columns = [column("variant", "variant"), column("D", "D", missing="-")]
     columns.append(column("attention parameters", "attention_parameters", ",", "-"))
-    block = Block([*columns, *(over_seeds(name, name) for name in names)], rows)
+    columns += [over_seeds(name, name) for name in before if name != "variant"]
     notes = ["A score is the mean over seeds, with the standard deviation where there are several."]
-    table = Table("Collaborative attention: scores of fine-tuned models by D", [block], notes)
-    write(args, "collaborative-nlu", table, {"rows": rows})
+    write(args, "collaborative-nlu", Table(title, [Block(columns, rows)], notes), {"rows": rows})
 
 
-def _config(folder: Path, tasks: dict[str, TaskFolder]) -> dict[str, Any]:
-    """What a finished run says: its task, seed, start and score.
-
-    Raises:
-        UserError: it is not finished, or its task is not given, or with other examples.
-    """
-    config, path = read_job(folder).settings, folder / "scores.json"
-    if not path.exists():
-        raise UserError(f"{folder} has no scores yet: finish it with fairseq-mhe finetune")
-    scores = read_json(path)
-    if config["task"] not in tasks:
-        raise UserError(f"{folder} is of {config['task']}: name its folder too, in --tasks")
-    task = tasks[config["task"]]
-    if config["data"] != trained_on(task) or scores["data"] != task.scored:
-        raise UserError(
-            f"{folder} was trained or scored on other examples than {task.folder} has: name the "
-            "folder of its examples in --tasks, or give its finetune command again"
-        )
-    return {**config, "score": float(scores["scores"]["score"])}
-
-
-def _check_one_model(configs: dict[Path, dict[str, Any]]) -> None:
-    """See that the runs are fine-tunings of one model: else a mean would be of several.
+def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
+    """Finished fine-tunings of one model, on the examples of ``tasks``.
 
     Raises:
-        UserError: they are not.
+        UserError: one is not finished, its task is not given or has other examples, or they are of
+            several models, so that a mean would be, too.
     """
-    first = next(iter(configs))
-    for folder, config in configs.items():
-        if config["start"] != configs[first]["start"]:
+    jobs = [read_job(folder) for folder in folders]
+    for job in jobs:
+        name = job.settings["task"]
+        if name not in tasks:
+            raise UserError(f"{job.folder} is of {name}: name its folder too, in --tasks")
+        if not scored(job.folder, tasks[name]):
+            raise UserError(f"{job.folder} has no scores yet: give its finetune command again")
+        if job.settings["start"] != jobs[0].settings["start"]:
             raise UserError(
-                f"{first} and {folder} were fine-tuned from two models, and a score is the mean "
-                "over the seeds of one: give a study to each"
+                f"{jobs[0].folder} and {job.folder} were fine-tuned from two models, and a score "
+                "is the mean over the seeds of one: give a study to each"
             )
+    return jobs
 
 
-def _score(made: Job, task: TaskFolder, gpu: bool) -> float:
+def _score(made: Job, task: TaskFolder, args: argparse.Namespace) -> float:
     """The task's score of a model as it is."""
     if not made.scores.exists():
+        gpu = torch.cuda.is_available() and devices.on_gpu(args)
         facts = {"model": describe(made.last)}
         write_json(made.scores, {**score_task(made, task, gpu)[1], **facts})
     return float(read_json(made.scores)["score"])

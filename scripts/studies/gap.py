@@ -19,24 +19,25 @@ QUESTIONS = {
     "place": "MHE in one place only",
     "heads": "number of heads at the same parameters, MHA's too",
 }
-_FAR = {"head_embedding_offset": 0, "head_embedding_std": 1}
+#: Flat gradients would make all weights one parameter.
+_DECAY = {"optimizer": "adam_mhe", "fp16_no_flatten_grads": True}
+#: Name, question and options of changes to MHE-Mul.
+_CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("init-head", "init", {"shared_projection_init": "head"}),
+    ("init-xavier", "init", {"shared_projection_init": "xavier"}),
+    ("std-0.1", "embeddings", {"head_embedding_std": 0.1}),
+    ("std-0.5", "embeddings", {"head_embedding_std": 0.5}),
+    ("offset-0", "embeddings", {"head_embedding_offset": 0, "head_embedding_std": 1}),
+    ("decay-0.1", "decay", {**_DECAY, "head_embedding_weight_decay": 0.1}),
+    ("decay-1", "decay", {**_DECAY, "head_embedding_weight_decay": 1.0}),
+)
 
 
 def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     """Every variant of a row, the references first."""
-    mha, mhe, rate = everywhere(MHA), everywhere(MHE), recipe.training.options["lr"][0]
+    mha, mhe, (rate,) = everywhere(MHA), everywhere(MHE), recipe.training.options["lr"]
     found = [Variant(MHE, "reference", mhe, MHE), Variant(MHA, "reference", mha, MHE)]
-    for init in ("head", "xavier"):
-        options: dict[str, Any] = {"shared_projection_init": init}
-        found.append(Variant(f"init-{init}", "init", mhe, MHE, options))
-    for std in (0.1, 0.5):
-        options = {"head_embedding_std": std}
-        found.append(Variant(f"std-{std}", "embeddings", mhe, MHE, options))
-    found.append(Variant("offset-0", "embeddings", mhe, MHE, _FAR))
-    for decay in (0.1, 1.0):
-        options = {"optimizer": "adam_mhe", "head_embedding_weight_decay": decay}
-        options["fp16_no_flatten_grads"] = True  # flat, all are one parameter
-        found.append(Variant(f"decay-{decay:g}", "decay", mhe, MHE, options))
+    found += [Variant(name, question, mhe, MHE, options) for name, question, options in _CHANGES]
     for prefix, attention in (("", mhe), ("mha-", mha)):
         for name, factor in (("half", 0.5), ("double", 2.0)):
             options = {"lr": [rate * factor]}
@@ -49,12 +50,11 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
 def _heads(name: str) -> list[Variant]:
     """Other numbers of heads with the parameters of the row's MHE; MHA with them, too."""
     row = sizes(name)
-    per_width = {n: row.embed_dim * (n + 3) + 3 * n for n in (row.heads, 1, 2, 8, 16)}
-    parameters = row.embed_dim // row.heads * per_width[row.heads]  # of a sublayer
-    others = [heads for heads in (1, 2, 8, 16) if heads != row.heads]
+    per_width = {n: row.embed_dim * (n + 3) + 3 * n for n in (1, 2, 8, 16, row.heads)}
+    parameters = row.embed_dim // row.heads * per_width.pop(row.heads)  # of a sublayer
     found = []
-    for heads in others:
-        width = round(parameters / per_width[heads])
+    for heads, each in per_width.items():
+        width = round(parameters / each)
         options = of_heads(heads, width)
         found.append(Variant(f"heads-{heads}x{width}", "heads", everywhere(MHE), MHE, options))
     width = round(parameters / (4 * row.embed_dim * row.heads))
@@ -68,4 +68,4 @@ def of_heads(heads: int, width: int) -> dict[str, Any]:
     return {**sides, "attention_head_dim": width}
 
 
-STUDY = Study("gap", "Why the gap?", QUESTIONS, variants)
+GAP = Study("gap", "Why the gap?", QUESTIONS, variants)

@@ -20,11 +20,11 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
         raise UserError("--precision is what this study varies: leave it out")
     found = []
     for precision, question in (("float32", "reference"), ("bf16", "bf16")):
+        options = {"bf16": precision == "bf16" or None, "fp16": None}
         for kind in (MHA, MHE):
             name, reference = f"{kind}-{precision}", f"{kind}-float32"
-            options = {"bf16": precision == "bf16" or None, "fp16": None}
             found.append(Variant(name, question, everywhere(kind), reference, options))
     return found
 
 
-STUDY = Study("precision", "bf16 against float32", QUESTIONS, variants)
+PRECISION = Study("precision", "bf16 against float32", QUESTIONS, variants)

@@ -14,7 +14,6 @@ import torch
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import output_folder
-from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.common.tables import column
@@ -25,12 +24,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.table import Block, Table
 from studies.report import write
 
-_WAYS = {
-    "fairseq": ("fairseq", False),
-    "fairseq, int8": ("fairseq", True),
-    "ctranslate2": ("ctranslate2", False),
-    "ctranslate2, int8": ("ctranslate2", True),
-}
+title = "Plain text by each engine of translate"
 _COLUMNS = (
     column("variant", "variant"),
     column("lines/s", "rate", ",.1f"),
@@ -53,43 +47,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Export the run's model for both engines, and measure each with and without int8."""
-    out = output_folder(args.out)
+    out, args.cpu = output_folder(args.out), True
     with quiet_fairseq():
         trained = open_trained(args.model, args.data)
         if trained.data is None:
             raise UserError(f"{args.model}: name its data folder, --data DATA")
-        path = trained.data.text(args.subset, 0)
-        if not path.is_file():
-            raise UserError(f"{path} does not exist: give another --subset")
-        for form in ("fairseq", "ctranslate2"):
-            if not (out / form).exists():
-                say(f"exporting {form}")
-                export(trained, form, out / form)
-    args.cpu = True
+        lines = list(read_lines(trained.data.text(args.subset, 0)))
+        for engine in ("fairseq", "ctranslate2"):
+            if not (out / engine).exists():
+                export(trained, engine, out / engine)
     torch.set_num_threads(args.threads)
-    rows = _measured(out, list(read_lines(path)), args)
+    rows = _measured(out, lines, args.threads, args.repetitions)
     notes = [
-        f"All lines of {path}; threads {args.threads}; median of {args.repetitions} rounds in "
-        "which all take turns. Weights: int8 is rounded when it is loaded."
+        f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} rounds "
+        "in which all take turns. Weights: int8 is rounded when it is loaded."
     ]
     table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], notes)
     results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
     write(args, "serving", table, results)
 
 
-def _measured(out: Path, lines: list[str], args: argparse.Namespace) -> list[dict[str, Any]]:
+def _measured(out: Path, lines: list[str], threads: int, rounds: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     translators = []
-    for name, (form, int8) in _WAYS.items():
-        begun = time.perf_counter()
-        translator = Translator.load(
-            out / form, engine=form, int8=int8, cpu=True, threads=args.threads
-        )
-        load = time.perf_counter() - begun
-        translators.append(translator)
-        size = sum(path.stat().st_size for path in (out / form).glob("model.*"))
-        rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
-    for _ in range(args.repetitions):
+    for engine in ("fairseq", "ctranslate2"):
+        for int8 in (False, True):
+            begun = time.perf_counter()
+            options: dict[str, Any] = {"engine": engine, "int8": int8, "threads": threads}
+            translators.append(Translator.load(out / engine, cpu=True, **options))
+            load = time.perf_counter() - begun
+            size = sum(path.stat().st_size for path in (out / engine).glob("model.*"))
+            name = f"{engine}, int8" if int8 else engine
+            rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
+    for _ in range(rounds):
         for row, translator in zip(rows, translators, strict=True):
             begun = time.perf_counter()
             translator.translate(lines)

@@ -71,7 +71,8 @@ class Variant:
     ``question``: the heading of the report that it stands below; ``attention``: the kind at each
     place; ``reference``: the name of the variant that it is compared with, its own of a reference;
     ``options``: further options of fairseq-train, by name; ``updates``: the share of the recipe's
-    updates, 0 of a model that is not trained at all; ``start``: where it does not begin at random.
+    updates, 0 of a model that is not trained at all; ``start``: where it does not begin at random;
+    ``x``: its place on the axis of a study that draws its questions as curves.
     """
 
     name: str
@@ -81,37 +82,52 @@ class Variant:
     options: Mapping[str, Any] = field(default_factory=dict)
     updates: float = 1.0
     start: Start | None = None
+    x: int | None = None
 
 
 @dataclass(frozen=True)
 class Study:
     """What is asked: ``questions``: headings of the report and what they mean.
 
-    ``variants``: of the command's options and the row's recipe, the references first.
+    ``variants``: of the command's options and the row's recipe, the references first;
+    ``add_own``: adds its own options.
     """
 
     name: str
     title: str
     questions: Mapping[str, str]
     variants: Callable[[argparse.Namespace, Recipe], Sequence[Variant]]
+    add_own: Callable[[argparse.ArgumentParser], None] = lambda _: None
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Its own options, and those of every study of variants."""
+        self.add_own(parser)
+        add = parser.add_argument
+        add("--row", default="tiny", help="size of the models (default: %(default)s)")
+        add("--only", metavar="NAME,...", help="variants or questions beside the references")
+        seeds = "random seeds (default: %(default)s)"
+        add("--seeds", type=cells.seeds, default="1,2,3", metavar="N,...", help=seeds)
+        add("--finished-only", action="store_true", help="train nothing: report what is finished")
+        cells.add_arguments(parser)
 
     def run(self, args: argparse.Namespace) -> None:
-        """Train, translate and score what is not done, and report after each few models."""
+        """Train, translate and score what is not done, and report."""
         recipe = cells.chosen_recipe(args.row, args)
         variants = chosen(self.variants(args, recipe), args.only)
-        seeds = sorted(args.seeds)
         data = open_prepared(args.data)
         cells.check_subset(data, args.subset)
-        work = _Work(args, recipe, data, variants, seeds)
+        work = _Work(args, recipe, data, output_folder(args.out))
         with only_one(work.out):  # the run folders have locks of their own
-
-            def write(show: bool = False) -> bool:
-                return report(self, recipe, variants, work.scored(), args, show)
-
             if not args.finished_only:
-                work.do(write)
-            if not write(show=True):
+                work.train([each for each in variants if not each.start])
+                converted = [each for each in variants if each.start]
+                for variant in converted:
+                    work.convert(variant)
+                work.train([each for each in converted if each.updates])
+            done = work.scored(variants)
+            if any(each.question == REFERENCE and each not in done for each in variants):
                 raise UserError(f"{work.out}: the references are not finished: nothing to compare")
+            report(self, recipe, variants, done, args)
 
 
 def everywhere(kind: str) -> dict[str, str]:
@@ -119,15 +135,10 @@ def everywhere(kind: str) -> dict[str, str]:
     return dict.fromkeys(PLACES, kind)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of every study of variants."""
-    add = parser.add_argument
-    add("--row", default="tiny", help="size of the models (default: %(default)s)")
-    add("--only", metavar="NAME,...", help="variants or questions beside the references")
-    help_ = "random seeds (default: %(default)s)"
-    add("--seeds", type=cells.seeds, default="1,2,3", metavar="N,...", help=help_)
-    add("--finished-only", action="store_true", help="train nothing: report what is finished")
-    cells.add_arguments(parser)
+def in_order(variants: Sequence[Variant], questions: Mapping[str, str]) -> list[Variant]:
+    """The variants by question."""
+    order = list(questions)
+    return sorted(variants, key=lambda variant: order.index(variant.question))
 
 
 def add_sentences(parser: argparse.ArgumentParser) -> None:
@@ -146,11 +157,8 @@ def chosen(variants: Sequence[Variant], names: str | None) -> list[Variant]:
     words = set(known if names is None else names.split(","))
     if unknown := sorted(words - known.keys()):
         raise UserError(f"--only {unknown[0]}: unknown; choose of {', '.join(known)}")
-    return [
-        each
-        for each in variants
-        if each.question == REFERENCE or words & {each.name, each.question}
-    ]
+    words.add(REFERENCE)
+    return [each for each in variants if words & {each.name, each.question}]
 
 
 def training_of(recipe: Training, variant: Variant) -> Training:
@@ -166,104 +174,91 @@ def training_of(recipe: Training, variant: Variant) -> Training:
         return training
     updates, average = max(1, round(variant.updates * training.updates)), training.average
     interval = max(1, updates // max(1, min(updates, average + 2)))
-    return (
-        training.changed(patience=None, keep_last_epochs=None)
-        .shortened(updates)
-        .changed(
-            **{"save_interval": 10**6, "validate_interval": 10**6, "no_epoch_checkpoints": True},
-            **{"save_interval_updates": interval, "validate_interval_updates": interval},
-            keep_interval_updates=average + 1,
-        )
+    shortened = training.changed(patience=None, keep_last_epochs=None).shortened(updates)
+    return shortened.changed(
+        save_interval=10**6,
+        validate_interval=10**6,
+        no_epoch_checkpoints=True,
+        save_interval_updates=interval,
+        validate_interval_updates=interval,
+        keep_interval_updates=average + 1,
     )
 
 
+@dataclass(frozen=True)
 class _Work:
-    """The runs of a study in its folder, one for each variant and seed."""
+    """The jobs of a study in its folder ``out``, one for each variant and seed."""
 
-    def __init__(
-        self,
-        args: argparse.Namespace,
-        recipe: Recipe,
-        data: DataFolder,
-        variants: Sequence[Variant],
-        seeds: Sequence[int],
-    ) -> None:
-        self.args, self.recipe, self.data, self.seeds = args, recipe, data, seeds
-        self.variants, self.out = variants, output_folder(args.out)
-
-    def _run(self, variant: Variant, seed: int) -> Job:
-        """The run folder; those of plain kinds are the run folders of run-table."""
-        how = (training_of(self.recipe.training, variant), self.data.identity)
-        settings = settings_of(self.recipe.row, variant.attention, seed, *how)
-        places = {"data": str(self.data.folder)}
-        if variant.start:
-            start = self._start(variant, seed)
-            settings["start"] = read_json(start.with_name("conversion.json"))["sha256"]
-            places["start"] = str(start.resolve())
-        name = f"{self.recipe.row}-{variant.name}-seed{seed}"
-        return plan_job(self.out / name, settings, places, self.recipe.decoding)
+    args: argparse.Namespace
+    recipe: Recipe
+    data: DataFolder
+    out: Path
 
     def _start(self, variant: Variant, seed: int) -> Path:
         return self.out / f"start-{variant.name}-seed{seed}" / "start.pt"
 
-    def _runs(self, variant: Variant) -> list[Job]:
-        """One for each seed; none of a variant that waits for its conversions."""
-        places = [self._start(variant, seed).with_name("conversion.json") for seed in self.seeds]
-        if variant.start and not all(path.exists() for path in places):
-            return []
-        return [self._run(variant, seed) for seed in self.seeds]
+    def _jobs(self, variant: Variant) -> list[Job]:
+        """One for each seed; none of a variant that waits for its conversions.
 
-    def scored(self) -> dict[Variant, list[Job]]:
-        """The runs of the variants that are finished."""
-        done = {}
-        for variant in self.variants:
-            runs = self._runs(variant)
-            if runs and all(translation.scored(run, self.args.subset) for run in runs):
-                done[variant] = runs
-        return done
+        Those of plain kinds are run-table's.
+        """
+        jobs = []
+        for seed in sorted(self.args.seeds):
+            how = (training_of(self.recipe.training, variant), self.data.identity)
+            settings = settings_of(self.recipe.row, variant.attention, seed, *how)
+            places = {"data": str(self.data.folder)}
+            if variant.start:
+                start = self._start(variant, seed)
+                conversion = start.with_name("conversion.json")
+                if not conversion.exists():
+                    return []
+                settings["start"] = read_json(conversion)["sha256"]
+                places["start"] = str(start.resolve())
+            name = f"{self.recipe.row}-{variant.name}-seed{seed}"
+            jobs.append(plan_job(self.out / name, settings, places, self.recipe.decoding))
+        return jobs
 
-    def do(self, after: Callable[[], Any]) -> None:
-        """Train from scratch, convert, and train what was converted; ``after`` each few models."""
-        self._train([each for each in self.variants if not each.start], after)
-        converted = [each for each in self.variants if each.start]
-        for variant in converted:
-            for seed in self.seeds:
-                self._convert(variant, seed)
-            if not variant.updates:
-                self._leave_untrained(self._runs(variant))
-        self._train([each for each in converted if each.updates], after)
+    def _scored(self, job: Job) -> bool:
+        return translation.scored(job, self.args.subset)
 
-    def _convert(self, variant: Variant, seed: int) -> None:
-        if variant.start:
-            model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
-            variant.start.make(self._start(variant, seed), model, self.data.folder)
+    def scored(self, variants: Sequence[Variant]) -> dict[Variant, list[Job]]:
+        """The jobs of the variants that are finished."""
+        jobs = {variant: self._jobs(variant) for variant in variants}
+        return {
+            each: jobs[each]
+            for each in variants
+            if jobs[each] and all(map(self._scored, jobs[each]))
+        }
 
-    def _train(self, variants: Sequence[Variant], after: Callable[[], Any]) -> None:
-        runs = [run for variant in variants for run in self._runs(variant)]
-        waiting = [run for run in runs if not translation.scored(run, self.args.subset)]
+    def train(self, variants: Sequence[Variant]) -> None:
+        """Train, translate and score what is not done."""
+        jobs = [job for variant in variants for job in self._jobs(variant)]
+        waiting = [job for job in jobs if not self._scored(job)]
         if not waiting:
             return
-        say(f"{len(waiting)} of {len(runs)} models to train")
+        say(f"{len(waiting)} of {len(jobs)} models to train")
 
         def tidy() -> None:
             """Remove the checkpoints of scored runs but the last: many runs would fill a disk."""
-            for run in waiting:
-                if translation.scored(run, self.args.subset):
-                    for path in run.checkpoints.glob("checkpoint*.pt"):
-                        if path.name != LAST:
-                            path.unlink()
-            after()
+            for job in filter(self._scored, waiting):
+                for path in job.checkpoints.glob("checkpoint*.pt"):
+                    if path.name != LAST:
+                        path.unlink()
 
-        table = TableRun(runs, self.data, self.out, self.args.subset, self.args.tensorboard)
+        table = TableRun(jobs, self.data, self.out, self.args.subset, self.args.tensorboard)
         table.work(devices.asked_for(self.args, len(waiting)), after=tidy)
 
-    def _leave_untrained(self, runs: Sequence[Job]) -> None:
-        """The start is the model: count, translate and score it."""
-        for run in runs:
-            if not translation.scored(run, self.args.subset):
-                with only_one(run.folder):
-                    run.keep()
-                    with atomic_path(run.model) as temporary:
-                        shutil.copyfile(run.place("start"), temporary)
-                    translation.count(run)
-                    evaluate(run, self.data, self.args.subset, devices.single(self.args.cpu))
+    def convert(self, variant: Variant) -> None:
+        """Make the starts of a variant; one that is not trained is counted, translated, scored."""
+        for seed in self.args.seeds:
+            model = self.out / f"{self.recipe.row}-{MHA}-seed{seed}" / "model.pt"
+            if variant.start:
+                variant.start.make(self._start(variant, seed), model, self.data.folder)
+        for job in () if variant.updates else self._jobs(variant):
+            if not self._scored(job):
+                with only_one(job.folder):
+                    job.keep()
+                    with atomic_path(job.model) as temporary:
+                        shutil.copyfile(job.place("start"), temporary)
+                    translation.count(job)
+                    evaluate(job, self.data, self.args.subset, devices.single(self.args.cpu))

@@ -28,10 +28,10 @@ QUESTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``uptrain`` beside those of every study."""
-    add, kinds = parser.add_argument, tuple(MEAN)
-    every = ",".join(kinds)
-    told = "kinds (default: %(default)s)"
-    add("--attention", type=some_of(kinds), default=every, metavar="KIND,...", help=told)
+    every = ",".join(MEAN)
+    kinds = "kinds (default: %(default)s)"
+    type_ = some_of(tuple(MEAN))
+    parser.add_argument("--attention", type=type_, default=every, metavar="KIND,...", help=kinds)
     add_further(parser, 0.2)
 
 
@@ -48,13 +48,10 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     for kind in args.attention:
         found.append(Variant(kind, "scratch", everywhere(kind), MHA))
         start = Start({"to": kind, "sentences": args.sentences}, _converter(kind))
-        name = f"uptrained-{kind}"
-        found.append(Variant(name, "uptrained", everywhere(kind), MHA, {}, args.further, start))
-    start = Start({"sentences": args.sentences}, _copy)
-    return [
-        *found,
-        Variant("further-mha", "further", everywhere(MHA), MHA, {}, args.further, start),
-    ]
+        how: dict[str, Any] = {"updates": args.further, "start": start}
+        found.append(Variant(f"uptrained-{kind}", "uptrained", everywhere(kind), MHA, **how))
+    how = {"updates": args.further, "start": Start({"sentences": args.sentences}, _copy)}
+    return [*found, Variant("further-mha", "further", everywhere(MHA), MHA, **how)]
 
 
 def _converter(kind: str) -> Any:
@@ -66,4 +63,5 @@ def _copy(output: Path, material: Any) -> dict[str, Any]:
     return {}
 
 
-STUDY = Study("uptraining", "Smaller kinds of attention from a trained MHA", QUESTIONS, variants)
+_TITLE = "Smaller kinds of attention from a trained MHA"
+UPTRAINING = Study("uptraining", _TITLE, QUESTIONS, variants, add_arguments)

@@ -13,7 +13,7 @@ from fairseq_mhe.common.files import write_json
 from fairseq_mhe.common.folder_version import FOLDER_VERSION
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import TASKS
-from studies.collaborative_nlu import _check_one_model, _config
+from studies.collaborative_nlu import finished
 
 RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its training", "its dev")
 
@@ -32,24 +32,24 @@ def tuned(folder: Path, start: str = "mha", **scored: Any) -> Path:
 def test_runs_are_of_one_model(tmp_path: Path) -> None:
     """A pattern like RUNS/*-rte-seed* takes those of every kind."""
     mha, again, mhe = (tmp_path / name for name in ("mha-rte-seed1", "mha-rte-seed2", "mhe"))
-    configs = {folder: _config(tuned(folder), {"rte": RTE}) for folder in (mha, again)}
-    _check_one_model(configs)
-    configs[mhe] = _config(tuned(mhe, "mhe_mul"), {"rte": RTE})
+    alike, tasks = [tuned(mha), tuned(again)], {"rte": RTE}
+    assert [job.folder for job in finished(alike, tasks)] == alike
     with pytest.raises(UserError, match="fine-tuned from two models") as refused:
-        _check_one_model(configs)
+        finished([*alike, tuned(mhe, "mhe_mul")], tasks)
     assert f"{mha} and {mhe}" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("task", "scored"),
+    ("tasks", "scored", "message"),
     [
-        (replace(RTE, fingerprint="other"), {}),
-        (replace(RTE, block=64), {}),
-        (RTE, {"data": "other"}),
+        ({"rte": replace(RTE, fingerprint="other")}, {}, "is not of rte"),
+        ({"rte": replace(RTE, block=64)}, {}, "is not of rte"),
+        ({"rte": RTE}, {"data": "other"}, "has no scores yet"),
+        ({}, {}, "is of rte: name its folder too"),
     ],
 )
 def test_runs_are_of_the_tasks_examples(
-    tmp_path: Path, task: TaskFolder, scored: dict[str, str]
+    tmp_path: Path, tasks: dict[str, TaskFolder], scored: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(UserError, match="trained or scored on other examples"):
-        _config(tuned(tmp_path, **scored), {"rte": task})
+    with pytest.raises(UserError, match=message):
+        finished([tuned(tmp_path, **scored)], tasks)
