@@ -6,6 +6,7 @@ validation loss first: its noise between seeds is far below the differences, whe
 
 import argparse
 import functools
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,14 +92,13 @@ def fitting(row: str, kinds: tuple[str, ...], budget: int, within: float) -> lis
 
 
 def _width(row: str, kinds: tuple[str, ...], heads: int, budget: int) -> int:
-    """The width of heads that is nearest to the budget; of a kind with one width, that.
-
-    Parameters grow by the same number with each unit of width.
-    """
-    one, two = (parameters(row, kinds, heads, width) for width in (1, 2))
-    if not one:
+    """The width of heads that is nearest to the budget; of a kind with one width, that."""
+    if not parameters(row, kinds, heads, 1):
         return sizes(row).embed_dim // heads
-    return max(1, 1 + round((budget - one) / (two - one)))
+    widths = range(1, 8 * sizes(row).embed_dim)
+    above = bisect_left(widths, budget, key=lambda width: parameters(row, kinds, heads, width))
+    near = widths[max(0, above - 1) : above + 1]
+    return min(near, key=lambda width: abs(parameters(row, kinds, heads, width) - budget))
 
 
 @functools.cache
