@@ -255,7 +255,7 @@ class AnyKind(BaseFairseqModel):
             model = cls.assemble(options, task)
         model.args = options
         int8 = bool(options.int8_generation)
-        model.generation_precision = "int8" if int8 else str(options.generation_precision)
+        model.generation_precision = "int8" if int8 else options.generation_precision or "float32"
         quicken(model)
         return model
 
