@@ -138,12 +138,11 @@ def test_a_share_of_a_training() -> None:
     [
         (["gap-study", "--row", "huge"], "unknown row 'huge'; choose of: base"),
         (["gap-study", "--only", "nothing"], "--only nothing: unknown; choose of reference"),
-        (["gap-study", "--seeds", "1,x"], "--seeds 1,x: give whole numbers with commas between"),
         (["gap-study", "--data", "nowhere"], "nowhere/manifest.json is missing"),
         (["gap-study", "--subset", "x"], "has no 'x': give a --subset of test, train, valid"),
         (["gap-study", "--finished-only"], "the references are not finished"),
         (["equal-budget", "--budget", "100"], "no kind of the row tiny comes within 1.0% of it"),
-        (["serving", "--run", "nowhere"], "give the data folder that nowhere was trained on"),
+        (["serving", "--run", "nowhere"], "nowhere does not exist: give the path of"),
     ],
 )
 def test_bad_input_is_one_line(
