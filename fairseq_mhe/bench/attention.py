@@ -56,17 +56,14 @@ class AttentionBenchmark(Benchmark):
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        text = f"{', '.join(PLACES)}, or all (default: {cls.usual_places})"
-        usual = some_of(PLACES)(cls.usual_places)
+        text, usual = f"{', '.join(PLACES)}, or all (default: %(default)s)", cls.usual_places
         add("--places", type=some_of(PLACES), default=usual, metavar="PLACE,...", help=text)
-        text = f"tokens of source and target (default: {cls.usual_lengths})"
-        usual_lengths = positive_list(cls.usual_lengths)
-        add("--lengths", type=positive_list, default=usual_lengths, metavar="N,...", help=text)
+        text, usual = "tokens of source and target (default: %(default)s)", cls.usual_lengths
+        add("--lengths", type=positive_list, default=usual, metavar="N,...", help=text)
         defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
         text = f"tokens of a batch (default: {defaults})"
         add("--tokens", type=positive, metavar="N", help=text)
-        text = "a repetition calls the sublayer again and again for about this long"
-        text += " (default: %(default)s)"
+        text = "time of a repetition, which calls the sublayer again and again (default: 0.2)"
         add("--seconds", type=number, default=0.2, metavar="S", help=text)
 
     @classmethod

@@ -46,8 +46,7 @@ class Workload(ABC):
     """What one variant does over and over, in a process of its own."""
 
     def __init__(self, variant: str, settings: Settings) -> None:
-        self.variant = variant
-        self.settings = settings
+        self.variant, self.settings = variant, settings
         self.device = torch.device(settings.device)
 
     @abstractmethod
@@ -92,11 +91,7 @@ class Benchmark(Workload):
     @classmethod
     @abstractmethod
     def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
-        """What to compare, one after another.
-
-        Raises:
-            UserError: options have values that cannot work.
-        """
+        """What to compare, one after another; raises UserError for lengths that cannot work."""
 
     @classmethod
     def variants(cls, args: argparse.Namespace) -> dict[str, type[Workload]]:
@@ -106,16 +101,10 @@ class Benchmark(Workload):
     @classmethod
     @abstractmethod
     def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any], width: int) -> Floor:
-        """The floor of one repetition.
+        """The floor of one repetition by a ``model`` without memory behind its parameters.
 
-        Padding is taken as if it cost nothing in training, and as tokens elsewhere, where it is
-        less than a tenth.
-
-        Args:
-            model: of the variant, without memory behind its parameters.
-            cell: what was measured.
-            facts: what batches hold.
-            width: bytes of a number.
+        ``facts``: what batches hold; ``width``: bytes of a number. Padding costs nothing in
+        training, and as much as tokens elsewhere, where it is less than a tenth.
         """
 
     @classmethod

@@ -3,7 +3,7 @@
 import argparse
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ PARTS = (
 class GenerationBenchmark(Benchmark):
     """Cells: ``beam``, ``length`` of the outputs, ``source_length``, ``batch``, ``dtype``.
 
-    Lengths count the end of sentence. With random weights no output would end of itself, so that
-    the minimum length is the maximum: every sentence takes ``length`` steps of the decoder.
+    Lengths count the end of sentence. Minimum and maximum are equal: every sentence takes
+    ``length`` steps of the decoder, whatever the random weights say.
     """
 
     title = "translation by fairseq's beam search"
@@ -60,14 +60,14 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        text = "hypotheses; 1 is greedy (default: 1,5)"
-        add("--beams", type=positive_list, default=[1, 5], metavar="N,...", help=text)
-        text = "tokens of every output (default: 25,100,400)"
-        add("--lengths", type=positive_list, default=[25, 100, 400], metavar="N,...", help=text)
+        text = "hypotheses; 1 is greedy (default: %(default)s)"
+        add("--beams", type=positive_list, default="1,5", metavar="N,...", help=text)
+        text = "tokens of every output (default: %(default)s)"
+        add("--lengths", type=positive_list, default="25,100,400", metavar="N,...", help=text)
         text = "tokens of the longest source (default: the output's)"
         add("--source-length", type=positive, metavar="N", help=text)
-        text = "sentences (default: 1,8,32)"
-        add("--batch-sizes", type=positive_list, default=[1, 8, 32], metavar="N,...", help=text)
+        text = "sentences (default: %(default)s)"
+        add("--batch-sizes", type=positive_list, default="1,8,32", metavar="N,...", help=text)
         text = "also time each of --attention with int8_generation"
         add("--int8", action="store_true", help=text)
         text = "also time each of --attention with generation_precision bf16"
@@ -122,9 +122,8 @@ class GenerationBenchmark(Benchmark):
         if self._ready_for != wanted:  # fairseq readies a model for one beam, once
             self._make(*wanted)
             self._ready_for = wanted
-        self._length = cell["length"]
         limits = self._cfg.generation  # which leave out the end of sentence
-        limits.min_len = limits.max_len_b = self._length - 1
+        limits.min_len = limits.max_len_b = cell["length"] - 1
         self._generator = self._task.build_generator([self._model], limits)
         words, seed = self._task.source_dictionary, self.settings.seed
         batch = translation_batch(words, cell["batch"], cell["source_length"], seed)
@@ -134,25 +133,24 @@ class GenerationBenchmark(Benchmark):
     def repetition(self) -> dict[str, float]:
         """Seconds: ``total``, of it ``reorder`` (following the hypotheses); on a CPU ``PARTS``."""
         watch, model = Stopwatch(self.device), self._model
-        held: dict[str, Any] = {"cache_bytes": None, "encoder_output_bytes": None}
-
         # fairseq gives to nobody else what the search holds when it reorders.
-        def see_output(args: tuple[Any, ...], result: Any) -> None:
-            held["encoder_output_bytes"] = result
-
-        def see_state(args: tuple[Any, ...], result: Any) -> None:
-            held["cache_bytes"] = args[0]
-
-        _spy(model.encoder, "reorder_encoder_out", "reorder", watch, see_output)
-        _spy(model.decoder, "reorder_incremental_state_scripting", "reorder", watch, see_state)
+        state: dict[str, Any] = {}
+        output: dict[str, Any] = {}
+        _spy(model.decoder, "reorder_incremental_state_scripting", "reorder", watch, state)
+        _spy(model.encoder, "reorder_encoder_out", "reorder", watch, output)
         if self.device.type == "cpu":  # where looking at the clock is free
             for owner, method, part in _parts(model, self._generator):
                 _spy(owner, method, part, watch)
         with watch.part("total"):
             self._task.inference_step(self._generator, [model], self._batch)
-        # fairseq fills the state in place, so that it has the last step's keys and values.
-        self._held = {name: storage_bytes(value) for name, value in held.items()}
-        held.clear()  # else the next repetition's peak would count it
+        # fairseq fills the state in place, so that it has the last step's keys and values. It is
+        # not kept, else the next repetition's peak would count it.
+        self._held = {
+            "cache_bytes": storage_bytes(state.pop("argument")),
+            "encoder_output_bytes": storage_bytes(output.pop("result")),
+        }
+        state.clear()
+        output.clear()
         return watch.seconds()
 
     def facts(self) -> dict[str, Any]:
@@ -234,19 +232,19 @@ def _parts(model: Any, generator: Any) -> Iterator[tuple[nn.Module, str, str]]:
 
 
 def _spy(
-    owner: nn.Module,
-    name: str,
-    part: str,
-    watch: Stopwatch,
-    look: Callable[[tuple[Any, ...], Any], None] = lambda args, result: None,
+    owner: nn.Module, name: str, part: str, watch: Stopwatch, last: dict[str, Any] | None = None
 ) -> None:
-    """Replace a method of one module by itself, timed as ``part`` and looked at."""
+    """Replace a method of one module by itself, timed as ``part``.
+
+    ``last`` takes the last call's first ``argument`` and ``result``.
+    """
     method = getattr(type(owner), name).__get__(owner)
 
     def timed(*args: Any, **kwargs: Any) -> Any:
         with watch.part(part):
             result = method(*args, **kwargs)
-        look(args, result)
+        if last is not None:
+            last.update(argument=args[0], result=result)
         return result
 
     setattr(owner, name, timed)

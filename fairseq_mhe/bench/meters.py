@@ -29,8 +29,8 @@ FUSED = {
 class Stopwatch:
     """Adds up the seconds spent in named parts: of a wall clock on a CPU, of events on CUDA.
 
-    On CUDA nothing waits for the device before `seconds` is called, so that timing a part does not
-    keep the next one from being launched meanwhile.
+    On CUDA nothing waits for the device before `seconds` is called: the next part is launched
+    meanwhile.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -67,9 +67,8 @@ class Stopwatch:
 class PeakMemory:
     """The most memory in use since `start`, above what was in use then.
 
-    On CUDA what tensors take (``max_memory_allocated``); on a CPU resident memory (``VmHWM``),
-    which counts the allocator's own overhead too, and what it keeps of freed memory for later.
-    Measuring costs nothing while it runs.
+    On CUDA what tensors take (``max_memory_allocated``); on a CPU resident memory (``VmHWM``), with
+    what the allocator keeps of freed memory.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -109,9 +108,7 @@ def _resident(name: str) -> int:
 def tensor_peak(call: Callable[[], object]) -> int:
     """The most bytes that ``call`` has in tensors on the CPU at once, above what was there before.
 
-    Counted by torch's allocator, as ``max_memory_allocated`` is on CUDA: exact, and the same every
-    time. What libraries keep for themselves, and what the C library does with freed memory, which
-    resident memory holds too, is left out. The call takes longer than it would.
+    Torch's allocator counts them, as on CUDA: exact, unlike resident memory. The call is slower.
     """
     events = [event for event in _profiled(call) if event.name() == "[memory]"]
     events.sort(key=lambda event: event.start_ns())

@@ -36,33 +36,21 @@ def configuration(
 ) -> DictConfig:
     """The configuration that ``fairseq-train`` would make for a model.
 
-    Args:
-        variant: ``STOCK``, or a kind of attention, ``INT8`` or ``BF16`` behind it or not.
-        settings: row, device and seed.
-        dtype: a key of ``DTYPES``.
-        extra: further words of the command line.
+    ``variant``: ``STOCK``, or a kind of attention, ``INT8`` or ``BF16`` behind it or not;
+    ``dtype``: a key of ``DTYPES``; ``extra``: further words of the command line.
     """
-    # What is quicker of ours is not for stock.
-    criterion, optimizer = criterion_for("float32"), "adam"
-    if variant != STOCK:
-        criterion, optimizer = criterion_for(dtype), optimizer_for(dtype)
-    if variant == STOCK:
-        model: dict[str, Any] = {"arch": "transformer", **sizes(settings.row).options()}
+    chosen: dict[str, Any]
+    if variant == STOCK:  # without what is quicker of ours
+        chosen = {"arch": "transformer", **sizes(settings.row).options()}
+        chosen |= {"criterion": criterion_for("float32"), "optimizer": "adam"}
     else:
         kind = variant.removesuffix(INT8).removesuffix(BF16)
-        model = {"arch": arch_name(settings.row), "attention": kind}
-        model["int8_generation"] = variant.endswith(INT8)
-        model["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
-    rest = {dtype: dtype != "float32", "seed": settings.seed, "cpu": settings.device == "cpu"}
-    words = (
-        "no-data",
-        *("--criterion", criterion, "--optimizer", optimizer),
-        *_RECIPE,
-        *as_words(model),
-        *as_words(rest),
-        *extra,
-    )
-    return copy.deepcopy(configuration_of(words))
+        chosen = {"arch": arch_name(settings.row), "attention": kind}
+        chosen["int8_generation"] = variant.endswith(INT8)
+        chosen["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
+        chosen |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
+    chosen |= {dtype: dtype != "float32", "seed": settings.seed, "cpu": settings.device == "cpu"}
+    return copy.deepcopy(configuration_of(("no-data", *_RECIPE, *as_words(chosen), *extra)))
 
 
 @functools.cache  # parsing takes longer than many a repetition

@@ -127,12 +127,11 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--row", default="base", help="size of the models (default: %(default)s)")
     text = "kinds to compare with stock fairseq's transformer, or all (default: all)"
-    kinds = list(KINDS)
-    add("--attention", type=some_of(KINDS), default=kinds, metavar="KIND,...", help=text)
+    add("--attention", type=some_of(KINDS), default="all", metavar="KIND,...", help=text)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     add("--device", choices=["cpu", "cuda"], default=device, help="default: %(default)s")
     text = f"{', '.join(DTYPES)}, or all (default: float32)"
-    add("--dtype", type=some_of(DTYPES), default=["float32"], metavar="TYPE,...", help=text)
+    add("--dtype", type=some_of(DTYPES), default="float32", metavar="TYPE,...", help=text)
     text = "CPU threads (default: all cores, %(default)s)"
     add("--threads", type=positive, default=cores(), metavar="N", help=text)
     text = "rounds (default: %(default)s)"

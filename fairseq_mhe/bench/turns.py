@@ -4,6 +4,7 @@ Whatever the machine does meanwhile happens to all of them, and memory is each o
 """
 
 import contextlib
+import functools
 import gc
 import logging
 import multiprocessing
@@ -28,18 +29,10 @@ class Session:
     """What happens inside a worker's process, with one workload."""
 
     def __init__(self, make: type[Workload], variant: str, settings: Settings) -> None:
-        self._make = make, variant, settings
-        self._workload: Workload | None = None
+        self.workload = make(variant, settings)
         self._cuda = settings.device == "cuda"
         self._memory = PeakMemory(torch.device(settings.device))
-
-    @property
-    def workload(self) -> Workload:
-        """Made when it is first used."""
-        if self._workload is None:
-            make, variant, settings = self._make
-            self._workload = make(variant, settings)
-        return self._workload
+        self._is_first = True
 
     def prepare(self, cell: Cell) -> None:
         """Make everything ready for a cell; memory counts from here.
@@ -47,11 +40,11 @@ class Session:
         The work is done once before the very first cell: libraries load code and make buffers of
         their own when they are first used, which is no cell's memory.
         """
-        is_first = self._workload is None
         self.workload.prepare(cell)
-        if is_first:
+        if self._is_first:
             self.workload.repetition()
             self.workload.prepare(cell)
+        self._is_first = False
         self._memory.start()
         self._cold = True
 
@@ -91,21 +84,17 @@ def plain_errors(function: Callable[..., Any], *arguments: Any) -> Any:
         raise
 
 
-#: Of a worker's process.
-_session: Session
-
-
-def _start(make: type[Workload], variant: str, settings: Settings) -> None:
-    """Begin a worker's process."""
-    global _session
+@functools.cache
+def _session(make: type[Workload], variant: str, settings: Settings) -> Session:
+    """The one session of a worker's process."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     torch.set_num_threads(settings.threads)
-    _session = Session(make, variant, settings)
+    return plain_errors(Session, make, variant, settings)
 
 
-def _call(method: str, *arguments: Any) -> Any:
-    return plain_errors(getattr(_session, method), *arguments)
+def _call(made_of: tuple[type[Workload], str, Settings], method: str, *arguments: Any) -> Any:
+    return plain_errors(getattr(_session(*made_of), method), *arguments)
 
 
 class Worker:
@@ -126,9 +115,9 @@ class Worker:
             # with threads and CUDA.
             context = multiprocessing.get_context("forkserver")
             context.set_forkserver_preload([__name__, self._session[0].__module__])
-            self._pool = ProcessPoolExecutor(1, context, _start, self._session)
+            self._pool = ProcessPoolExecutor(1, context)
         try:
-            return self._pool.submit(_call, method, *arguments).result()
+            return self._pool.submit(_call, self._session, method, *arguments).result()
         except BrokenProcessPool:
             self._pool = None
             raise
