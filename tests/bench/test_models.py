@@ -34,17 +34,11 @@ def test_stock_is_fairseqs_own_transformer_with_biases() -> None:
 @pytest.mark.parametrize("row", [*ROWS, *(row for row in SMALL_ROWS if "30k_" not in row)])
 @pytest.mark.usefixtures("unconverted")
 def test_stock_and_mha_have_the_same_sizes_in_every_row(row: str) -> None:
-    see_the_same_sizes(row)
-
-
-def see_the_same_sizes(row: str) -> None:
     """They differ by the four biases of every attention sublayer alone."""
-    stock, mha = build("stock", row), build("mha", row)
-    width, layers = ({**ROWS, **SMALL_ROWS}[row].embed_dim, {**ROWS, **SMALL_ROWS}[row].layers)
-    assert total_parameters(stock) - total_parameters(mha) == 3 * layers * 4 * width
-    assert [m.p for m in stock.modules() if hasattr(m, "p")].count(
-        {**ROWS, **SMALL_ROWS}[row].dropout
-    ) > 0
+    stock, mha, sizes = build("stock", row), build("mha", row), {**ROWS, **SMALL_ROWS}[row]
+    biases = 3 * sizes.layers * 4 * sizes.embed_dim
+    assert total_parameters(stock) - total_parameters(mha) == biases
+    assert sizes.dropout in [module.p for module in stock.modules() if hasattr(module, "p")]
     stock_layer, mha_layer = stock.encoder.layers[0], mha.encoder.layers[0]
     assert stock_layer.self_attn.num_heads == mha_layer.self_attn.num_heads
     assert stock_layer.normalize_before == mha_layer.normalize_before
