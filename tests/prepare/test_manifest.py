@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -95,13 +94,6 @@ def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> Non
     run(tmp_path, action)
     assert action.calls == 1  # although inputs and size are those of the first run
     assert (tmp_path / "one").read_text() == "made"
-
-
-def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
-    with (tmp_path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(UserError, match="another fairseq-mhe is at work in"):
-            run(tmp_path, Action("one"))
 
 
 @pytest.mark.parametrize(

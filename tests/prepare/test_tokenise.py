@@ -18,28 +18,15 @@ from fairseq_mhe.prepare.tokenise import (
 Pairs = list[tuple[str, str]]
 
 
-def test_moses_splits_punctuation_and_escapes_nothing() -> None:
-    assert (
-        tokeniser("moses", "en")('It\'s a "test" & more, e.g. <b>.')
-        == 'It \'s a " test " & more , e.g. < b > .'
-    )
-
-
-def test_the_language_decides() -> None:
+def test_the_language_decides_and_a_region_has_its_rules() -> None:
     # "bzw." is an abbreviation in German only; 's is put back to its word in English only.
     assert tokeniser("moses", "de")("Haus bzw. Hof").split() == ["Haus", "bzw.", "Hof"]
     assert tokeniser("moses", "en")("Haus bzw. Hof").split() != ["Haus", "bzw.", "Hof"]
     assert detokeniser("moses", "en")("It 's here .") == "It's here."
-
-
-def test_a_region_has_the_rules_of_its_language() -> None:
-    for code in ("fr", "fra", "fr_CA", "fra_Latn", "FR-ca"):
+    for code in ("fr", "fra_Latn", "FR-ca"):
         assert tokeniser("moses", code)("L'homme d'ici.") == "L' homme d' ici ."
     assert tokeniser("moses-escaped", "fr_CA")("L'homme.") == "L&apos; homme ."
     assert detokeniser("moses", "fr_CA")("L' homme d' ici .") == "L'homme d'ici."
-    assert punctuation_normaliser("de_CH")(["«ja», so"]) == punctuation_normaliser("de")(
-        ["«ja», so"]
-    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +74,7 @@ def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
         ["Mr", "bzw", "word", "Word", "s", "n", "DOT", "\u2167b", *"'.,(-` "],
         list('a5 .,"<%\u2018\u2019\u00a0)('),
     ):
-        for _ in range(700):
+        for _ in range(300):
             line = "".join(random.choice(pieces) for _ in range(random.randint(0, 14)))
             assert tokens(line) == moses.tokenize(line, return_str=True, escape=False), line
             lines.append(line)
@@ -97,18 +84,9 @@ def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
 def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(corpus: dict[str, Pairs]) -> None:
     for side, lang in enumerate(("en", "de")):
         tokens, moses = WordwiseMoses(lang), MosesTokenizer(lang=lang)
-        for pair in corpus["test"][:600]:
-            assert tokens(pair[side]) == moses.tokenize(pair[side], return_str=True, escape=False)
-
-
-@pytest.mark.parametrize(
-    "line", ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"]
-)
-def test_odd_lines_are_sacremoses_business(line: str) -> None:
-    for lang in ("en", "de"):
-        assert WordwiseMoses(lang)(line) == MosesTokenizer(lang=lang).tokenize(
-            line, return_str=True, escape=False
-        )
+        odd = ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"]
+        for line in [*odd, *(pair[side] for pair in corpus["test"][:600])]:
+            assert tokens(line) == moses.tokenize(line, return_str=True, escape=False)
 
 
 def test_a_full_memory_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
