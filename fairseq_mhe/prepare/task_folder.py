@@ -25,8 +25,6 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
 
 TRAIN = "train"
-_EXAMPLES = "examples.json"
-_OFFICIAL = "official.json"
 #: The folder of marked spans, and the end of its files' names.
 SPANS = "spans"
 
@@ -59,13 +57,12 @@ class TaskFolder:
 
     def examples(self, subset: str) -> dict[str, Any]:
         """Labels, groups and candidates of a scored set, in order; of SQuAD, `Inputs.facts`."""
-        path = self.folder / "raw" / f"{subset}.{_EXAMPLES}"
-        examples: dict[str, Any] = read_json(path)
+        examples: dict[str, Any] = read_json(self.folder / "raw" / f"{subset}.examples.json")
         return examples
 
     def official(self, subset: str) -> Path:
         """The official file of a scored set of SQuAD, unpacked."""
-        return self.folder / "raw" / f"{subset}.{_OFFICIAL}"
+        return self.folder / "raw" / f"{subset}.official.json"
 
 
 def _subsets(task: Task) -> dict[str, str]:
@@ -110,7 +107,7 @@ def prepare_task(
     """Make the folder ``out`` of a task, or what of it is missing.
 
     Args:
-        task: one of ``TASKS``.
+        task: the task.
         source: the folder of its official files.
         text: the data folder of the language model that is to be fine-tuned.
         out: the folder to make.
@@ -172,9 +169,9 @@ def _binarise(
             (work / "bin" / SPANS).mkdir(exist_ok=True)
             write_lines(work / "bin" / SPANS / f"{split}.{SPANS}", inputs.spans)
         if split != TRAIN:
-            write_json(raw / f"{split}.{_EXAMPLES}", inputs.facts)
+            write_json(raw / f"{split}.examples.json", inputs.facts)
         if split != TRAIN and task.form == ANSWERS:
-            (raw / f"{split}.{_OFFICIAL}").write_text(read_whole(path), "utf-8")
+            (raw / f"{split}.official.json").write_text(read_whole(path), "utf-8")
     return counts
 
 

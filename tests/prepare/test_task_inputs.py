@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from fairseq_mhe.prepare.data_folder import open_text
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, windows
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.prepare.text_processing import join_sentencepiece
+from fairseq_mhe.prepare.text_processing import join_sentencepiece as plain
 from tests.fixtures.task_files import put_task, squad_content, superglue_rows
 from tests.prepare.conftest import LINES
 
@@ -24,30 +25,24 @@ LONG = [line for line in LINES[40:] if len(line.split()) > 3]
 
 def inputs(name: str, data: Path, folder: Path, block: int = 64, stride: int = 20) -> Inputs:
     """What `put_task` has written for training."""
-    suffix = TASKS[name].suffix
-    path = folder / f"{name}.train{suffix}"
+    path = folder / f"{name}.train{TASKS[name].suffix}"
     return read_inputs(TASKS[name], path, open_text(data).processing(), block, stride, True)
 
 
-def plain(line: str) -> str:
-    return join_sentencepiece(line)
-
-
 def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> None:
-    found = inputs("copa", language_text, put_task(tmp_path, "copa", LONG), block=200)
+    folder = put_task(tmp_path, "copa", LONG)
+    read = inputs("copa", language_text, folder, block=200)
     rows = superglue_rows("copa", LONG, 7)
-    assert [plain(line) for line in found.columns[1]] == [row["choice1"] for row in rows]
-    assert plain(found.columns[0][0]) == f"{rows[0]['premise']} What was the cause of this?"
-    assert plain(found.columns[0][1]) == f"{rows[1]['premise']} What happened as a result?"
-    assert found.labels == ["0", "1", "0", "1", "0", "1", "0"]
-
-
-def test_copas_longest_choice_cuts_its_premise(language_text: Path, tmp_path: Path) -> None:
-    found = inputs("copa", language_text, put_task(tmp_path, "copa", LONG), block=24)
-    lengths = [[len(line.split()) for line in column] for column in found.columns]
+    assert [plain(line) for line in read.columns[1]] == [row["choice1"] for row in rows]
+    assert plain(read.columns[0][0]) == f"{rows[0]['premise']} What was the cause of this?"
+    assert plain(read.columns[0][1]) == f"{rows[1]['premise']} What happened as a result?"
+    assert read.labels == ["0", "1", "0", "1", "0", "1", "0"]
+    # The longest choice cuts its premise.
+    short = inputs("copa", language_text, folder, block=24)
+    lengths = [[len(line.split()) for line in column] for column in short.columns]
     for premise, *choices in zip(*lengths, strict=True):
         assert premise + max(choices) + 4 <= 24
-    assert found.counts["truncated"] > 0
+    assert short.counts["truncated"] > 0
 
 
 @pytest.mark.parametrize("name", ["wic", "wsc"])
@@ -83,60 +78,62 @@ def fairseqs_task(binary: Path) -> WordsPredictionTask:
 def test_a_span_that_is_cut_off_is_the_texts_last_subword(
     language_text: Path, tmp_path: Path
 ) -> None:
-    found = inputs("wsc", language_text, put_task(tmp_path, "wsc", LONG), block=8)
-    assert found.counts["truncated"] > 0
-    for line, spans in zip(found.columns[0], found.spans, strict=True):
+    read = inputs("wsc", language_text, put_task(tmp_path, "wsc", LONG), block=8)
+    assert read.counts["truncated"] > 0
+    for line, spans in zip(read.columns[0], read.spans, strict=True):
         assert max(map(int, spans.split())) <= len(line.split())
 
 
 def test_record_fills_the_gap_with_every_entity(language_text: Path, tmp_path: Path) -> None:
-    found = inputs("record", language_text, put_task(tmp_path, "record", LONG, 2), block=200)
+    read = inputs("record", language_text, put_task(tmp_path, "record", LONG, 2), block=200)
     rows = superglue_rows("record", LONG, 2)
     entities = list(dict.fromkeys(LONG[0].split()))
-    groups, candidates = found.facts["groups"], found.facts["candidates"]
+    groups, candidates = read.facts["groups"], read.facts["candidates"]
     assert candidates[: len(entities)] == entities
     assert groups[: len(entities)] == ["0"] * len(entities)
-    assert "@" not in plain("".join(found.columns[0] + found.columns[1]))
+    assert "@" not in plain("".join(read.columns[0] + read.columns[1]))
     query = rows[0]["qas"][0]["query"]
-    assert plain(found.columns[1][1]) == query.replace("@placeholder", entities[1])
-    assert found.labels[0] == "1"
-    assert found.labels.count("1") == 4
+    assert plain(read.columns[1][1]) == query.replace("@placeholder", entities[1])
+    assert read.labels[0] == "1"
+    assert read.labels.count("1") == 4
 
 
 def test_windows_cover_all_with_the_stride() -> None:
     assert windows(10, 20, 5) == [(0, 10)]
     assert windows(10, 4, 3) == [(0, 4), (3, 4), (6, 4)]
     assert windows(11, 4, 3) == [(0, 4), (3, 4), (6, 4), (9, 2)]
-    for length in range(1, 40):
-        covered = {at for start, many in windows(length, 7, 3) for at in range(start, start + many)}
+    for length, stride in itertools.product(range(1, 40), (3, 9)):
+        covered = set()
+        for start, size in windows(length, 7, stride):
+            covered |= set(range(start, start + size))
         assert covered == set(range(length))
 
 
 @pytest.mark.parametrize("block", [48, 400])
 def test_answers_are_where_the_label_says(block: int, language_text: Path, tmp_path: Path) -> None:
     """<s> question </s> </s> window </s>, label by label, and nothing where there is no answer."""
-    found = inputs("squad2", language_text, put_task(tmp_path, "squad2", LONG), block)
+    read = inputs("squad2", language_text, put_task(tmp_path, "squad2", LONG), block)
     questions = {
         question["id"]: question
         for article in squad_content(LONG)["data"]
         for question in article["paragraphs"][0]["qas"]
     }
-    rows = zip(found.facts["windows"], *found.columns, found.labels, strict=True)
+    rows = zip(read.facts["windows"], *read.columns, read.labels, strict=True)
     answered = set()
     for (number, *_), asked, window, label in rows:
         tokens = ["<s>", *asked.split(), "</s>", "</s>", *window.split(), "</s>"]
         assert len(tokens) <= block
         first, last = map(int, label.split())
-        question = questions[found.facts["questions"][number]]
+        question = questions[read.facts["questions"][number]]
         if (first, last) != (0, 0):
             said = plain(" ".join(tokens[first : last + 1]))
             assert said == question["answers"][0]["text"]
             answered.add(question["id"])
     whole = {name for name, question in questions.items() if question["answers"]}
-    assert len(whole - answered) == found.counts["answers in no window"]
-    assert bool(found.counts["answers in no window"]) == (block == 48)
-    assert found.counts["questions"] == len(questions)
-    assert bool(found.counts["truncated"]) == (block == 48)
+    assert len(whole - answered) == read.counts["answers in no window"]
+    assert bool(read.counts["answers in no window"]) == (block == 48)
+    assert read.counts["questions"] == len(questions)
+    assert bool(read.counts["truncated"]) == (block == 48)
 
 
 QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
