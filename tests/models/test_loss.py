@@ -75,10 +75,7 @@ def test_it_is_fairseqs(
 
 def test_a_word_whose_probability_is_zero_in_float32_still_has_a_loss() -> None:
     logits = torch.tensor([[[0.0, 0.0, 300.0, -200.0]]]).bfloat16()
-    target = torch.tensor([[3]])
-    ours = losses(LabelSmoothedCrossEntropyByRows, logits, target)
-    theirs = losses(LabelSmoothedCrossEntropyCriterion, logits, target)
-    torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-6, atol=0)
+    ours = losses(LabelSmoothedCrossEntropyByRows, logits, torch.tensor([[3]]))
     assert ours[1] == 500
 
 

@@ -59,18 +59,11 @@ def test_the_flags_build_the_same_model(different: dict[str, Any]) -> None:
     wanted = {"attention": "mha", **ROWS["base"].options(), **different}
     del wanted["dropout"]  # which is no size
     named = {"arch": "transformer_mhe", **wanted}
-    words = [
-        "no-data",
-        "--task",
-        "translation",
-        "--criterion",
-        "cross_entropy",
-        *as_words(training_options(named)),
-    ]
+    words = ["no-data", "--task", "translation", "--criterion", "cross_entropy"]
+    words += as_words(training_options(named))
     args = options.parse_args_and_arch(options.get_training_parser(), words)
     model = convert_namespace_to_omegaconf(args).model
-    for name, value in wanted.items():
-        assert getattr(model, name) == value, name
+    assert {name: getattr(model, name) for name in wanted} == wanted
 
 
 @pytest.mark.parametrize(
