@@ -1,10 +1,8 @@
 """The CP (PARAFAC) decomposition by which heads get shared components: tensorly's, well begun."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -32,7 +30,14 @@ class Components:
     error: float
     iterations: int
 
-    def balanced(self) -> Components:
+    @classmethod
+    def of(cls, forms: Tensor, mixing: Tensor, query: Tensor, key: Tensor, rounds: int = 0) -> Self:
+        """Components that approximate ``forms`` (n, A, B)."""
+        apart = torch.einsum("ir,ra,rb->iab", mixing, query, key) - forms
+        error = apart.norm() / forms.norm().clamp(min=torch.finfo(forms.dtype).tiny)
+        return cls(mixing, query, key, float(error), rounds)
+
+    def balanced(self) -> Self:
         """The same, query and key of each component equally long, its largest mixing entry 1."""
         place = self.mixing.abs().argmax(dim=0, keepdim=True)
         largest = self.mixing.gather(0, place).squeeze(0)  # (D,), signed
@@ -44,13 +49,7 @@ class Components:
         return replace(self, mixing=mixing, query=query * largest.sign().unsqueeze(1), key=key)
 
 
-def decompose(
-    forms: Tensor,
-    dimensions: int,
-    rank: int,
-    iterations: int,
-    advance: Callable[[], None] = lambda: None,
-) -> Components:
+def decompose(forms: Tensor, dimensions: int, rank: int, iterations: int) -> Components:
     """Approximate ``forms`` (n, A, B) of at most ``rank`` by ``dimensions`` shared components.
 
     With ``dimensions`` = n * ``rank`` the heads' own components, side by side, are exact. With
@@ -64,8 +63,8 @@ def decompose(
     start = _own_components(forms, dimensions, rank)
     if dimensions >= forms.size(0) * rank:
         return start.balanced()
-    end = _alternate(forms, start, iterations, advance)
-    return min(start, end, key=lambda found: found.error).balanced()
+    end = _alternate(forms, start, iterations)
+    return min(start, end, key=lambda components: components.error).balanced()
 
 
 def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
@@ -75,30 +74,22 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
     u, s, v = u[:, :, :rank], s[:, :rank], v[:, :rank]  # (n, A, rank), (n, rank), (n, rank, B)
     chosen = s.flatten().argsort(descending=True)[:dimensions].sort().values
     count = len(chosen)
-    root = s.flatten()[chosen].sqrt().unsqueeze(1)
+    size = s.flatten()[chosen].sqrt().unsqueeze(1)
     mixing = forms.new_zeros(heads, dimensions)
     query, key = forms.new_zeros(dimensions, rows), forms.new_zeros(dimensions, columns)
     mixing[chosen // rank, torch.arange(count)] = 1
-    query[:count] = u.transpose(1, 2).flatten(0, 1)[chosen] * root
-    key[:count] = v.flatten(0, 1)[chosen] * root
-    return _measured(forms, mixing, query, key, 0)
+    query[:count] = u.transpose(1, 2).flatten(0, 1)[chosen] * size
+    key[:count] = v.flatten(0, 1)[chosen] * size
+    return Components.of(forms, mixing, query, key)
 
 
-def _alternate(
-    forms: Tensor, start: Components, iterations: int, advance: Callable[[], None]
-) -> Components:
+def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
     """tensorly's alternating least squares from ``start``."""
     parafac, cp_tensor = tensorly_functions()
     dimensions = len(start.query)
     # Copies, since tensorly works in place; it lays factors out by rows.
     begin = [x.numpy().copy() for x in (start.mixing, start.query.T, start.key.T)]
-    rounds = 0
-
-    def count(*_: Any) -> None:
-        nonlocal rounds
-        rounds += 1
-        advance()
-
+    calls: list[None] = []
     _, factors = parafac(
         forms.numpy(),
         dimensions,
@@ -106,22 +97,13 @@ def _alternate(
         init=cp_tensor((np.ones(dimensions), begin)),
         tol=STOP,
         linesearch=True,
-        # A breath of ridge regression, so that components that have become alike do not stop it.
+        # A little ridge regression, so that components that have become alike do not stop it.
         l2_reg=RIDGE * float(forms.norm()) ** (4 / 3),
-        callback=count,
+        callback=lambda *_: calls.append(None),
     )
     mixing, query, key = (torch.tensor(factor) for factor in factors)
-    # The first call comes before the first round.
-    rounds = max(0, rounds - 1)
-    return _measured(forms, mixing, query.T.contiguous(), key.T.contiguous(), rounds)
-
-
-def _measured(
-    forms: Tensor, mixing: Tensor, query: Tensor, key: Tensor, iterations: int
-) -> Components:
-    found = torch.einsum("ir,ra,rb->iab", mixing, query, key)
-    error = float((found - forms).norm() / forms.norm().clamp(min=torch.finfo(forms.dtype).tiny))
-    return Components(mixing, query, key, error, iterations)
+    rounds = max(0, len(calls) - 1)  # the first call comes before the first round
+    return Components.of(forms, mixing, query.T.contiguous(), key.T.contiguous(), rounds)
 
 
 def tensorly_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:

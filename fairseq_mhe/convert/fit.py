@@ -6,8 +6,6 @@ count as they do on those. Truncated singular value decompositions are exact min
 starts from means over the heads instead (Ainslie et al. 2023, section 2.1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,20 +27,6 @@ FLOOR = 1e-6
 
 
 @dataclass(frozen=True)
-class HeadsToFit:
-    """Heads to start from, and what they read: errors count as they do there.
-
-    ``advance`` is called after each round of least squares, of which there are at most
-    ``iterations``.
-    """
-
-    heads: WrittenOut
-    inputs: Inputs
-    advance: Callable[[], None] = lambda: None
-    iterations: int = 100
-
-
-@dataclass(frozen=True)
 class Fitted:
     """A sublayer's new parameters; ``error``: of its scores, relative, where one was measured."""
 
@@ -51,45 +35,107 @@ class Fitted:
     iterations: int = 0
 
 
-def fit_grouped(new: Attention, trained: HeadsToFit) -> Fitted:
+class Problem:
+    """Heads to approximate by a new sublayer, errors counting as they do on ``inputs``."""
+
+    def __init__(
+        self, new: Attention, heads: WrittenOut, inputs: Inputs, iterations: int = 100
+    ) -> None:
+        """``iterations``: most rounds of least squares, where one round does not do."""
+        self.new: Any = new
+        self.heads, self.inputs = heads.scaled(new.scaling), inputs
+        self.iterations = iterations
+        self.width, self.bias = new.head_dim, new.bias
+        query, moments = self.heads.query, inputs.query.second  # (n, k, C), (C, C)
+        if self.bias:  # the query's input has one more entry that is always 1: X = C + 1, else C
+            query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)  # (n, k, X)
+            mean = pad(inputs.query.mean, (0, 1), value=1.0)  # (X,)
+            moments = pad(inputs.query.covariance, (0, 1, 0, 1)) + mean.outer(mean)  # (X, X)
+        self.scores = query.transpose(1, 2) @ self.heads.key  # (n, X, M), without the scale
+        self.outputs = self.heads.outputs()  # (n, C, M)
+        self.of_query = root(moments)  # (X, X) twice
+        self.of_memory = root(inputs.memory.covariance)  # (M, M): softmax ignores the mean
+        # Where a bias can make up for the mean, only what varies counts in the output.
+        self.of_value = self.of_memory if self.bias else root(inputs.memory.second)
+
+    def parameters(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> Parameters:
+        """Of queries (rows, X), keys (rows, M), values (n or g, d, M) and outputs (n, C, d).
+
+        Softmax would ignore a key's bias; what is constant in the values goes in the output's.
+        """
+        width, values = self.heads.query.size(2), value.flatten(0, 1)  # (n d or g d, M)
+        parameters = {
+            "q_proj.weight": query[:, :width],
+            "q_proj.bias": query[:, width:].flatten(),
+            "k_proj.weight": key,
+            "k_proj.bias": key.new_zeros(len(key)),
+            "v_proj.weight": values,
+            "v_proj.bias": values.new_zeros(len(values)),
+            "out_proj.weight": output.transpose(0, 1).flatten(1),
+            "out_proj.bias": self.lost_constant(value, output),
+        }
+        return _with_biases_if(self.bias, parameters)
+
+    def shared_values(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The best values (1, d, M) for ``outputs`` (n, C, M), and they through it (n, C, d)."""
+        rows, factors = shared_rows(outputs, self.of_value, self.width)
+        return rows.unsqueeze(0), factors
+
+    def lost_constant(self, value: Tensor, output: Tensor) -> Tensor:
+        """(C,): the heads' constants, and what the approximation misses at the memory's mean."""
+        each = value.repeat_interleave(self.heads.count // len(value), dim=0)  # (n, d, M)
+        missed = (self.outputs - output @ each).sum(dim=0) @ self.inputs.memory.mean
+        return missed + self.heads.constant()
+
+    def factors_of_scores(self) -> tuple[Parameters, Tensor]:
+        """Shared projections, and the factors (n, d) of a shared query that come closest."""
+        weighted = self.of_query[0] @ self.scores @ self.of_memory[0]  # (n, X, M)
+        components = decompose(weighted, self.width, self.heads.key.size(1), self.iterations)
+        # Factors of size 1 on average, as those of a new model are.
+        size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
+        factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
+        sides = (components.query, components.key)
+        query, key = (rows * size.sqrt().unsqueeze(1) for rows in sides)
+        value, output = self.shared_values(self.outputs)
+        query, key = query @ self.of_query[1], key @ self.of_memory[1]
+        return self.parameters(query, key, value, output), factors
+
+
+def fit_grouped(p: Problem) -> Fitted:
     """gqa, mqa: a group's scores share the rows of its key, its outputs the rows of its value."""
-    p = _Problem(new, trained)
     keys, queries, values, outputs = [], [], [], []
-    groups = new.key_heads
+    groups = p.new.key_heads
     for scores, output in zip(p.scores.chunk(groups), p.outputs.chunk(groups), strict=True):
         # Errors count by the query's size: rows are chosen with it, then every query is free.
-        rows, factors = shared_rows(p.of_query[0] @ scores, p.of_memory, new.head_dim)
+        rows, factors = shared_rows(p.of_query[0] @ scores, p.of_memory, p.width)
         keys.append(rows)
         queries.append(p.of_query[1] @ factors)  # (n / g, X, d)
         value, own = p.shared_values(output)
         values.append(value)
         outputs.append(own)
     query = torch.cat(queries).transpose(1, 2).flatten(0, 1)  # (n d, X)
-    found = p.parameters(query, torch.cat(keys), torch.cat(values), torch.cat(outputs))
-    return Fitted(found)
+    return Fitted(p.parameters(query, torch.cat(keys), torch.cat(values), torch.cat(outputs)))
 
 
-def fit_mhe_mul(new: Attention, trained: HeadsToFit) -> Fitted:
+def fit_mhe_mul(p: Problem) -> Fitted:
     """Scores with one factor a head and channel are a CP decomposition; W_O has the values'."""
-    parameters, factors = _factors_of_scores(new, trained)
-    one = torch.full_like(factors, 1 - _offset(new))
+    parameters, factors = p.factors_of_scores()
+    offset = p.new.head_embedding_offset
+    one = torch.full_like(factors, 1 - offset)
     # All in e^Q: where a factor is 0 it can still learn, which it could not if e^K made half of it.
-    parameters["query_embedding"] = factors - _offset(new)
+    parameters["query_embedding"] = factors - offset
     parameters["key_embedding"] = one
     parameters["value_embedding"] = one.clone()
     return Fitted(parameters)
 
 
-def fit_mhe_conv(new: Attention, trained: HeadsToFit) -> Fitted:
+def fit_mhe_conv(p: Problem) -> Fitted:
     """As MHE-Mul comes closest, without neighbours."""
-    return Fitted(_first_taps(*_factors_of_scores(new, trained)))
+    return Fitted(_first_taps(*p.factors_of_scores()))
 
 
-def fit_mhe_add(new: Attention, trained: HeadsToFit) -> Fitted:
-    """Heads differ in what they score a key by whatever the query: one score of x, on average, and
-    a shift a head.
-    """
-    p = _Problem(new, trained)
+def fit_mhe_add(p: Problem) -> Fitted:
+    """The heads' mean score of x, and a shift a head: the score of a key whatever the query."""
     heads = p.heads
     n, width = heads.count, heads.query.size(2)  # width: C
     mean = p.inputs.query.mean  # (C,)
@@ -98,16 +144,16 @@ def fit_mhe_add(new: Attention, trained: HeadsToFit) -> Fitted:
     at_mean = heads.query @ mean + heads.query_bias  # (n, k)
     fixed = (at_mean.unsqueeze(1) @ heads.key).squeeze(1)  # (n, M)
     wanted = torch.cat((n**0.5 * half @ varying, fixed)).unsqueeze(0)  # (1, C + n, M)
-    rows, factors = shared_rows(wanted, p.of_memory, new.head_dim)
+    rows, factors = shared_rows(wanted, p.of_memory, p.width)
     query = (inverse @ factors[0, :width] / n**0.5).T  # (d, C)
     shift = factors[0, width:] - query @ mean  # (n, d)
-    value, output = shared_rows(p.outputs, p.of_memory, new.head_dim)
+    value, output = shared_rows(p.outputs, p.of_memory, p.width)
     parameters = p.parameters(pad(query, (0, 1)), rows, value.unsqueeze(0), output)
     # The shifts that write what is constant, the shortest of them; a bias has the rest.
     constant = p.lost_constant(value.unsqueeze(0), output)  # (C,)
     joined = parameters["out_proj.weight"]  # (C, n d)
     shifts = torch.linalg.pinv(joined) @ constant  # (n d,)
-    if new.bias:
+    if p.bias:
         parameters["out_proj.bias"] = constant - joined @ shifts
     parameters["query_embedding"] = shift
     parameters["key_embedding"] = torch.zeros_like(shift)
@@ -115,18 +161,17 @@ def fit_mhe_add(new: Attention, trained: HeadsToFit) -> Fitted:
     return Fitted(parameters)
 
 
-def fit_collaborative(new: Attention, trained: HeadsToFit) -> Fitted:
+def fit_collaborative(p: Problem) -> Fitted:
     """The scores' forms, stacked, are a CP decomposition; exact for D = n d.
 
     Cordonnier, Loukas & Jaggi 2020, section 3.3.
     """
-    heads, inputs = trained.heads.scaled(new.scaling), trained.inputs
-    query_root, query_inverse = root(inputs.query.second)
-    key_root, key_inverse = root(inputs.memory.covariance)  # softmax ignores the memory's mean
-    forms = query_root @ heads.scores() / new.scaling @ key_root  # (n, C, M)
+    heads = p.heads
+    query_root, query_inverse = root(p.inputs.query.second)
+    key_root, key_inverse = p.of_memory
+    forms = query_root @ heads.scores() / heads.scale @ key_root  # (n, C, M)
     rank = min(heads.key.size(1), *forms.shape[1:])
-    width: Any = new.collaborative_dim
-    components = decompose(forms, width, rank, trained.iterations, trained.advance)
+    components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
     parameters = {
         "q_proj.weight": components.query @ query_inverse,  # (D, C)
         "k_proj.weight": components.key @ key_inverse,  # (D, M)
@@ -134,7 +179,7 @@ def fit_collaborative(new: Attention, trained: HeadsToFit) -> Fitted:
         "v_proj.weight": heads.value.flatten(0, 1),
         "out_proj.weight": heads.output.transpose(0, 1).flatten(1),
     }
-    if new.bias:
+    if p.bias:
         parameters |= {
             "v_proj.bias": heads.value_bias.flatten(),
             "out_proj.bias": heads.output_bias,
@@ -143,7 +188,7 @@ def fit_collaborative(new: Attention, trained: HeadsToFit) -> Fitted:
     return Fitted(parameters, components.error, components.iterations)
 
 
-def mean_heads(new: Attention, heads: WrittenOut) -> Parameters:
+def mean_heads(new: Any, heads: WrittenOut) -> Parameters:
     """gqa, mqa: projections with as many heads as ``new`` has, means over groups; the same output.
 
     Raises:
@@ -160,17 +205,17 @@ def mean_heads(new: Attention, heads: WrittenOut) -> Parameters:
     return _with_biases_if(new.bias, parameters)
 
 
-def mean_mhe_mul(new: Attention, heads: WrittenOut) -> Parameters:
+def mean_mhe_mul(new: Any, heads: WrittenOut) -> Parameters:
     """Means, and the factor of each channel that brings the mean closest to each head's own."""
     parameters = mean_heads(new, heads)
     heads = heads.of_width(new.head_dim)
     for name in ("query", "key", "value"):
         factors = _factors_of_mean(getattr(heads, name))
-        parameters[f"{name}_embedding"] = factors - _offset(new)
+        parameters[f"{name}_embedding"] = factors - new.head_embedding_offset
     return parameters
 
 
-def mean_mhe_add(new: Attention, heads: WrittenOut) -> Parameters:
+def mean_mhe_add(new: Any, heads: WrittenOut) -> Parameters:
     """Means, and what each head's biases differ from them by."""
     parameters = mean_heads(new, heads)
     heads = heads.of_width(new.head_dim)
@@ -180,14 +225,14 @@ def mean_mhe_add(new: Attention, heads: WrittenOut) -> Parameters:
     return parameters
 
 
-def mean_mhe_conv(new: Attention, heads: WrittenOut) -> Parameters:
+def mean_mhe_conv(new: Any, heads: WrittenOut) -> Parameters:
     """Means, and the factors of each key itself that bring their scores closest to each head's."""
     factors = _factors_of_mean(heads.of_width(new.head_dim).query)
     return _first_taps(mean_heads(new, heads), factors)
 
 
 #: By least squares.
-FIT: dict[str, Callable[[Attention, HeadsToFit], Fitted]] = {
+FIT: dict[str, Callable[[Problem], Fitted]] = {
     "mhe_mul": fit_mhe_mul,
     "mhe_add": fit_mhe_add,
     "mqa": fit_grouped,
@@ -214,59 +259,11 @@ def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
 
 
-class _Problem:
-    """Heads to approximate by a new sublayer, their forms and weights prepared."""
-
-    def __init__(self, new: Attention, trained: HeadsToFit) -> None:
-        self.heads, self.inputs = trained.heads.scaled(new.head_dim**-0.5), trained.inputs
-        self.width, self.bias = new.head_dim, new.bias
-        query, moments = self.heads.query, self.inputs.query.second  # (n, k, C), (C, C)
-        if self.bias:  # the query's input has one more entry that is always 1: X = C + 1, else C
-            query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)  # (n, k, X)
-            moments = self.inputs.query.with_one()  # (X, X)
-        self.scores = query.transpose(1, 2) @ self.heads.key  # (n, X, M), without the scale
-        self.outputs = self.heads.outputs()  # (n, C, M)
-        self.of_query = root(moments)  # (X, X) twice
-        self.of_memory = root(self.inputs.memory.covariance)  # (M, M): softmax ignores the mean
-        # Where a bias can make up for the mean, only what varies counts in the output.
-        self.of_value = self.of_memory if self.bias else root(self.inputs.memory.second)
-
-    def parameters(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> Parameters:
-        """Of queries (rows, X), keys (rows, M), values (n or g, d, M) and outputs (n, C, d).
-
-        Softmax would ignore a key's bias; what is constant in the values goes in the output's.
-        """
-        width, values = self.heads.query.size(2), value.flatten(0, 1)  # (n d or g d, M)
-        found = {
-            "q_proj.weight": query[:, :width],
-            "q_proj.bias": query[:, width:].flatten(),
-            "k_proj.weight": key,
-            "k_proj.bias": key.new_zeros(len(key)),
-            "v_proj.weight": values,
-            "v_proj.bias": values.new_zeros(len(values)),
-            "out_proj.weight": output.transpose(0, 1).flatten(1),
-            "out_proj.bias": self.lost_constant(value, output),
-        }
-        return _with_biases_if(self.bias, found)
-
-    def shared_values(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
-        """The best values (1, d, M) for ``outputs`` (n, C, M), and they through it (n, C, d)."""
-        rows, factors = shared_rows(outputs, self.of_value, self.width)
-        return rows.unsqueeze(0), factors
-
-    def lost_constant(self, value: Tensor, output: Tensor) -> Tensor:
-        """(C,): the heads' constants, and what the approximation misses at the memory's mean."""
-        each = value.repeat_interleave(self.heads.count // len(value), dim=0)  # (n, d, M)
-        missed = (self.outputs - output @ each).sum(dim=0) @ self.inputs.memory.mean
-        return missed + self.heads.constant()
-
-
 def shared_rows(forms: Tensor, weight: tuple[Tensor, Tensor], width: int) -> tuple[Tensor, Tensor]:
     """The best ``width`` rows that all of ``forms`` (n, A, M) are seen through.
 
-    Returns:
-        rows (width, M) and for each form its own factor (n, A, width), with form ~ factor rows on
-        inputs of ``weight``.
+    Rows (width, M), and for each form its own factor (n, A, width): form ~ factor rows on inputs of
+    ``weight``.
     """
     half, inverse = weight
     weighted = forms @ half  # (n, A, M)
@@ -282,21 +279,6 @@ def shared_rows(forms: Tensor, weight: tuple[Tensor, Tensor], width: int) -> tup
     return rows, factors
 
 
-def _factors_of_scores(new: Attention, trained: HeadsToFit) -> tuple[Parameters, Tensor]:
-    """Shared projections, and the factors (n, d) of a shared query that come closest to heads."""
-    p, width = _Problem(new, trained), new.head_dim
-    weighted = p.of_query[0] @ p.scores @ p.of_memory[0]  # (n, X, M)
-    components = decompose(
-        weighted, width, p.heads.key.size(1), trained.iterations, trained.advance
-    )
-    # Factors of size 1 on average, as those of a new model are.
-    size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
-    factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
-    query, key = (rows * size.sqrt().unsqueeze(1) for rows in (components.query, components.key))
-    value, output = p.shared_values(p.outputs)
-    return p.parameters(query @ p.of_query[1], key @ p.of_memory[1], value, output), factors
-
-
 def _factors_of_mean(weight: Tensor) -> Tensor:
     """(n, d): what brings the mean of weights (n, d, C) closest to each, channel by channel."""
     mean = weight.mean(dim=0)  # (d, C)
@@ -308,11 +290,6 @@ def _first_taps(parameters: Parameters, factors: Tensor) -> Parameters:
     """Factors (n, d) of each head's query for a key itself, and nothing for those before it."""
     nothing = torch.zeros_like(factors)
     return {**parameters, "taps": torch.stack((factors, *[nothing] * (TAPS - 1)), dim=1)}
-
-
-def _offset(new: Any) -> float:
-    """What MHE-Mul adds to its embeddings."""
-    return new.head_embedding_offset
 
 
 def _with_biases_if(bias: bool, parameters: Parameters) -> Parameters:

@@ -3,7 +3,6 @@
 import argparse
 import re
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from torch import Tensor, nn
@@ -12,11 +11,10 @@ from fairseq_mhe.attention import Attention, kind_class
 from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_source, save_model
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.difference import BEAM, LogitDifference, search
-from fairseq_mhe.convert.material import open_material
-from fairseq_mhe.convert.options import add_data, add_files, check_files
+from fairseq_mhe.convert.material import open_material, tracked
+from fairseq_mhe.convert.options import add_compared, add_files, check_files
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
 
@@ -29,10 +27,7 @@ _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 @dataclass(frozen=True)
 class Report:
-    """What a fold was found to be.
-
-    ``on``: the sentences, in words. ``same_hypotheses``: None where no search was compared.
-    """
+    """How a fold compares with its source; ``same_hypotheses``: None without a search."""
 
     logits: LogitDifference
     on: str
@@ -78,7 +73,7 @@ def stock_sublayer(attention: Attention, name: str) -> dict[str, Tensor]:
         return attention.written_out().of_width(width).stock_parameters()
     except ValueError as error:
         raise UserError(
-            f"{name} ({attention.kind}) has no exact stock form: {error}; {attention.folds}"
+            f"{name} ({attention.kind}) has no exact stock form: {error} into a head of fairseq's"
         ) from None
 
 
@@ -97,28 +92,25 @@ def fold(
     material = open_material(source, data, sentences, subset, measured=False)
     parameters = folded_parameters(source.model)
     linear = all(kind_class(kind).linear_heads for kind in source.attention.values())
-    made = {"made_by": "fold", "linear": linear}
+    made, same = {"made_by": "fold", "linear": linear}, None
     with atomic_path(output) as temporary:
         save_model(source, source.stock_options, parameters, temporary, made)
-        task, found, same = material.task, material.compared, None
-        stock = load_by_fairseq(temporary, task)
-        with Board("batches", transient=True) as board:
-            bar = "comparing"
-            searched = data is not None and source.family is TRANSLATION
-            board.add(bar, len(found) * (3 if searched else 1))
-            advance = partial(board.advance, bar)
-            logits = material.difference(stock, advance)
-            if searched:
-                models = (source.model, stock)
-                one, other = (search(model, task, found, BEAM, advance) for model in models)
-                same = sum(one[index] == other[index] for index in one)
-        if logits.relative > _TOLERANCE:
+        stock = load_by_fairseq(temporary, material.task)
+        logits = material.difference(stock)
+        if not logits.relative <= _TOLERANCE:  # nor of a model whose logits are no numbers
             raise UserError(
                 f"the fold of {source.path} is not exact: its logits differ by up to "
                 f"{logits.largest:.1e} (largest logit {logits.largest_logit:.1f}), so it is not "
                 "kept; please report this"
             )
-        return Report(logits, material.describe(), sum(len(batch["id"]) for batch in found), same)
+        if data is not None and source.family is TRANSLATION:
+            one, other = (
+                search(model, material.task, tracked(material.compared, "translating"), BEAM)
+                for model in (source.model, stock)
+            )
+            same = sum(one[index] == other[index] for index in one)
+    count = sum(len(batch["id"]) for batch in material.compared)
+    return Report(logits, material.describe(), count, same)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,11 +121,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the same model as fairseq's own transformer",
     )
     use = "data folder to compare both on, translation's beam search too (else random words)"
-    add_data(parser, use, sentences=500, subset=True)
+    add_compared(parser, use, sentences=500, required=False)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Fold, compare, and say what was found."""
+    """Fold, and print how the fold compares with its source."""
     check_files(args)
     with quiet_fairseq():
         source = open_source(args.input)

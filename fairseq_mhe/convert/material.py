@@ -1,21 +1,20 @@
 """What models are compared on and conversions measured on: data of the model's sort, or random."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from fairseq.data import Dictionary, data_utils
+from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.convert.difference import LogitDifference, logit_difference, loss
+from fairseq_mhe.convert.difference import Batch, LogitDifference, logit_difference, loss
 from fairseq_mhe.convert.moments import Inputs, measure_inputs
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION
 from fairseq_mhe.prepare.data_folder import (
@@ -30,11 +29,11 @@ from fairseq_mhe.prepare.data_folder import (
 
 #: Sentences to a batch, and blocks of running text.
 _BATCH, _BLOCKS = 50, 32
-#: Tokens of a random sentence at most, its end included.
-_LONGEST = 24
+#: Random sentences, and the tokens of one at most, its end included.
+_RANDOM, _LONGEST = 32, 24
 #: Of a masked model's subwords, as in its training.
 _MASKED = 0.15
-Pair = dict[str, Any]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -47,40 +46,44 @@ class Material:
 
     source: Source
     task: TranslationTask
-    compared: Sequence[Pair]
-    measured: Sequence[Pair] = ()
+    compared: Sequence[Batch]
+    measured: Sequence[Batch] = ()
     name: str | None = None
     subset: str = ""
 
     @property
-    def sentences(self) -> int:
-        """How many the inputs are measured on."""
-        return sum(len(batch["id"]) for batch in self.measured)
+    def pad(self) -> int:
+        """The number of the padding symbol."""
+        return self.task.target_dictionary.pad()
 
     def inputs(self) -> dict[str, Inputs]:
         """What each sublayer of the source reads, by its name; nothing is known without data."""
-        bar = "measuring inputs"
         if not self.measured:
             return {}
-        with Board("batches", transient=True) as board:
-            board.add(bar, len(self.measured))
-            advance, pad = partial(board.advance, bar), self.task.target_dictionary.pad()
-            return measure_inputs(self.source.model, self.measured, pad, advance)
+        batches = tracked(self.measured, "measuring inputs")
+        return measure_inputs(self.source.model, batches, self.pad)
 
     def loss(self, model: nn.Module) -> float | None:
         """Nats per target token; None without data."""
-        return loss(model, self.compared, self.task.target_dictionary.pad()) if self.name else None
+        return loss(model, self.compared, self.pad) if self.name else None
 
-    def difference(
-        self, model: nn.Module, advance: Callable[[], None] = lambda: None
-    ) -> LogitDifference:
+    def difference(self, model: nn.Module) -> LogitDifference:
         """How far a model's logits are from the source's."""
-        pad = self.task.target_dictionary.pad()
-        return logit_difference(self.source.model, model, self.compared, pad, advance)
+        batches = tracked(self.compared, "comparing")
+        return logit_difference(self.source.model, model, batches, self.pad)
 
     def describe(self) -> str:
         """The sentences, in words."""
         return f"{self.subset} of {self.name}" if self.name else "random words"
+
+
+def tracked(items: Sequence[Item], work: str) -> Iterator[Item]:
+    """The items, with progress shown meanwhile."""
+    with Board(transient=True) as board:
+        board.add(work, len(items))
+        for item in items:
+            yield item
+            board.advance(work)
 
 
 def open_material(
@@ -94,16 +97,17 @@ def open_material(
         UserError: the data cannot be read, or do not belong to the model.
     """
     if data is None:
-        return Material(source, source.task(), random_material(source))
+        return Material(source, source.task(), random_batches(source))
+    read: Callable[[str], list[Batch]]
     if source.family is TRANSLATION:
         task = task_of(open_data(data), source)
 
-        def read(split: str) -> list[Pair]:
+        def read(split: str) -> list[Batch]:
             return batches(task, split, sentence_pairs(task, split, sentences, source.model))
     else:
         text, task = open_text(data), source.task()
 
-        def read(split: str) -> list[Pair]:
+        def read(split: str) -> list[Batch]:
             return text_batches(text, source, split, sentences)
 
     train = read("train") if measured else []
@@ -136,14 +140,14 @@ def dictionary_of(data: TextFolder, source: Source) -> Dictionary:
 
 def _check_vocabulary(folder: Path, words: tuple[int, ...], source: Source) -> None:
     if words != source.words:
-        found, expected = (" and ".join(map(str, counts)) for counts in (words, source.words))
+        own, expected = (" and ".join(map(str, counts)) for counts in (words, source.words))
         raise UserError(
-            f"{folder} does not belong to {source.path}: it has {found} words, the checkpoint "
+            f"{folder} does not belong to {source.path}: it has {own} words, the checkpoint "
             f"{expected}; give the data that the model was trained on"
         )
 
 
-def sentence_pairs(task: TranslationTask, subset: str, count: int, model: Any) -> list[Pair]:
+def sentence_pairs(task: TranslationTask, subset: str, count: int, model: Any) -> list[Batch]:
     """The first ``count`` pairs of a split that ``model`` has the positions for.
 
     They are as fairseq's collater takes them.
@@ -167,14 +171,18 @@ def sentence_pairs(task: TranslationTask, subset: str, count: int, model: Any) -
     return [dataset[index] for index in fitting[:count]]
 
 
-def batches(task: TranslationTask, subset: str, pairs: Sequence[Pair]) -> list[Pair]:
+def batches(task: TranslationTask, subset: str, pairs: Sequence[Batch]) -> list[Batch]:
     """A split's pairs in batches of similar length; "id" tells which is which."""
     ordered = sorted(pairs, key=lambda pair: len(pair["source"]))
     collate = task.dataset(subset).collater
-    return [collate(ordered[start : start + _BATCH]) for start in range(0, len(ordered), _BATCH)]
+    return [collate(part) for part in _parts(ordered, _BATCH)]
 
 
-def text_batches(data: TextFolder, source: Source, subset: str, count: int) -> list[Pair]:
+def _parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def text_batches(data: TextFolder, source: Source, subset: str, count: int) -> list[Batch]:
     """The first ``count`` blocks of a split, as fairseq's tasks make them, in batches.
 
     A causal model reads ``</s>`` and the block (B, T), and predicts the block. A masked one reads
@@ -189,22 +197,19 @@ def text_batches(data: TextFolder, source: Source, subset: str, count: int) -> l
         raise UserError(f"{data.binary} has no split {subset!r}: prepare the data again")
     model: Any = source.model
     generator = torch.Generator().manual_seed(1)
-    pairs = []
+    items = []  # the number, what is read and what is predicted
     for index in range(min(count, len(blocks))):
         block = blocks[index][: model.max_positions() - 1].long()
         if source.family is ROBERTA:
-            pairs.append(_masked(block, words, generator))
+            items.append((index, *_masked(block, words, generator)))
         else:
-            pairs.append((torch.cat((torch.tensor([words.eos()]), block[:-1])), block))
-    order = sorted(range(len(pairs)), key=lambda index: len(pairs[index][0]))
+            items.append((index, torch.cat((torch.tensor([words.eos()]), block[:-1])), block))
+    items.sort(key=lambda item: len(item[1]))
     result = []
-    for start in range(0, len(order), _BLOCKS):
-        ids = order[start : start + _BLOCKS]
-        inputs, target = (
-            data_utils.collate_tokens([pairs[index][side] for index in ids], words.pad())
-            for side in (0, 1)
-        )
-        batch = {"net_input": {"src_tokens": inputs}, "target": target}  # (B, T) each
+    for part in _parts(items, _BLOCKS):
+        ids, inputs, targets = zip(*part, strict=True)
+        tokens, target = (data_utils.collate_tokens(x, words.pad()) for x in (inputs, targets))
+        batch = {"net_input": {"src_tokens": tokens}, "target": target}  # (B, T) each
         result.append({"id": torch.tensor(ids), **batch})
     return result
 
@@ -219,37 +224,25 @@ def _masked(block: Tensor, words: Dictionary, generator: torch.Generator) -> tup
     return torch.cat((first[0], inputs)), torch.cat((first[1], target))
 
 
-def random_material(source: Source, sentences: int = 32) -> list[Pair]:
-    """As `random_batches`, no longer than the model has positions for."""
+def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
+    """Batches of random words: sources padded on the left, targets on the right, as in fairseq.
+
+    They are no longer than the model has positions for; a language model reads one text.
+    """
     model: Any = source.model
+    task, generator = source.task(), torch.Generator().manual_seed(1)
     positions = model.max_positions()  # of source and target, or of the one text
-    most = min(positions) if isinstance(positions, tuple) else positions
-    return random_batches(source.task(), sentences, min(_LONGEST, most))
-
-
-def random_batches(
-    task: TranslationTask, sentences: int, longest: int, seed: int = 1
-) -> list[Pair]:
-    """Batches of random words: sources padded on the left, targets on the right, as in fairseq."""
-    generator = torch.Generator().manual_seed(seed)
-    pad, end = task.source_dictionary.pad(), torch.tensor([task.source_dictionary.eos()])
-
-    def sequences(words: int, lengths: Tensor) -> list[Tensor]:
-        first = min(4, words - 1)
-        return [torch.randint(first, words, (n,), generator=generator) for n in lengths.tolist()]
-
-    lengths = torch.randint(1, longest, (2, sentences), generator=generator)
-    sources = [torch.cat((s, end)) for s in sequences(len(task.source_dictionary), lengths[0])]
-    targets = [torch.cat((end, t)) for t in sequences(len(task.target_dictionary), lengths[1])]
-    result = []
-    for start in range(0, sentences, _BATCH):
-        source, target = sources[start : start + _BATCH], targets[start : start + _BATCH]
-        inputs = {
-            "src_tokens": data_utils.collate_tokens(source, pad, left_pad=True),  # (B, S)
-            "src_lengths": torch.tensor([len(s) for s in source]),  # (B,)
-            "prev_output_tokens": data_utils.collate_tokens(target, pad, left_pad=False),  # (B, T)
-        }
-        if not isinstance(task, TranslationTask):  # a language model reads one text
-            inputs = {"src_tokens": inputs["prev_output_tokens"]}
-        result.append({"id": torch.arange(start, start + len(source)), "net_input": inputs})
+    longest = min(_LONGEST, *(positions if isinstance(positions, tuple) else [positions]))
+    sides: list[Any] = []
+    for dictionary in (task.source_dictionary, task.target_dictionary):
+        lengths = torch.randint(1, longest, (sentences,), generator=generator).tolist()
+        first, end = min(4, len(dictionary) - 1), torch.tensor([dictionary.eos()])
+        words = [torch.randint(first, len(dictionary), (n,), generator=generator) for n in lengths]
+        sides += [[torch.cat((each, end)) for each in words], lengths, dictionary]
+    dataset = LanguagePairDataset(*sides)
+    parts = _parts(range(sentences), _BATCH)
+    result: list[Batch] = [dataset.collater([dataset[index] for index in part]) for part in parts]
+    if source.family is not TRANSLATION:
+        for batch in result:
+            batch["net_input"] = {"src_tokens": batch["net_input"]["prev_output_tokens"]}
     return result

@@ -25,29 +25,23 @@ def check_files(args: argparse.Namespace) -> None:
     check_output(args.output)
 
 
-def add_data(
-    parser: argparse.ArgumentParser,
-    use: str,
-    sentences: int,
-    subset: bool = False,
-    required: bool = False,
-) -> None:
-    """The data folder and what is read of it.
-
-    Args:
-        parser: of the command.
-        use: help of the folder.
-        sentences: how many of a split are read by default.
-        subset: whether one split is compared on, which then is an option too.
-        required: whether the command needs data.
-    """
+def add_compared(parser: argparse.ArgumentParser, use: str, sentences: int, required: bool) -> None:
+    """The data folder on whose test set models are compared; ``use`` is its help."""
     add = parser.add_argument
     add("--data", type=Path, required=required, metavar="DATA", help=use)
-    if subset:
-        add("--subset", default="test", help="split of DATA to compare on (default: %(default)s)")
-    of_them = "of it, the first N" if subset else "sentences of each of DATA's splits"
-    help_ = f"{of_them} (default: %(default)s)"
+    add("--subset", default="test", help="split of DATA to compare on (default: %(default)s)")
+    help_ = "of it, the first N (default: %(default)s)"
     add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
+
+
+def add_measured(parser: argparse.ArgumentParser) -> None:
+    """The data folder that conversions are fitted to and judged on, and --json."""
+    add = parser.add_argument
+    help_ = "data folder: errors count as they do on its training sentences, and the loss is "
+    add("--data", type=Path, metavar="DATA", help=f"{help_}measured")
+    help_ = "sentences of each of DATA's splits (default: %(default)s)"
+    add("--sentences", type=positive, default=1000, metavar="N", help=help_)
+    add_json(parser)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

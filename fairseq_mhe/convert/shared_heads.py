@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from ctranslate2.converters import FairseqConverter
-from ctranslate2.specs import attention_spec, common_spec
+from ctranslate2.specs import attention_spec
 
 
 class SharedHeadsConverter(FairseqConverter):
@@ -46,57 +46,54 @@ def with_shared_heads(full: Any, heads: int, cached: bool = False) -> Any:
 
     ``cached``: it is the decoder's self-attention.
     """
-    query, key, value = _projections(full)
-    output = full.linear[-1]
-    kept = _distinct_heads(heads, key.weight, key.bias, value.weight)
+    fused = len(full.linear) == 2  # in self-attention: query, key and value in one
+    first, *rest = full.linear[:-1]
+    query, key, value = _split(first, 3) if fused else [*_split(first, 1), *_split(rest[0], 2)]
+    (output,) = _split(full.linear[-1], 1)
+    kept = _distinct_heads(heads, *key, value[0])
     if kept == heads:
         return full
-    first = _first_of_group(heads, kept)
-    values = value.bias.reshape(heads, -1)  # (n, d)
-    # Rows of attention weights sum to 1: what value biases differ by goes through the output into
-    # its bias.
-    moved = output.weight @ (values - values[first]).reshape(-1)
-
-    fused = len(full.linear) == 2  # in self-attention: query, key and value in one
     if cached and kept == 1:
         narrow = _MultiQuerySpec()
     else:
         narrow = attention_spec.MultiHeadAttentionSpec(self_attention=fused, num_heads_kv=kept)
     narrow.layer_norm = full.layer_norm
     narrow.queries_scale = full.queries_scale
-    own = np.unique(first)
-    kept_key, kept_value = (
-        _linear(_rows(x.weight, heads)[own], _rows(x.bias, heads)[own]) for x in (key, value)
-    )
+    same = _first_of_group(heads, kept)
+    own = np.unique(same)
+    kept_key, kept_value = ([_rows(x, heads)[own] for x in pair] for pair in (key, value))
     if fused:
-        _fuse(narrow.linear[0], (query, kept_key, kept_value))
+        _join(narrow.linear[0], query, kept_key, kept_value)
     else:
-        _fuse(narrow.linear[0], (query,))
-        _fuse(narrow.linear[1], (kept_key, kept_value))
-    _fuse(narrow.linear[-1], (_linear(output.weight, output.bias + moved),))
+        _join(narrow.linear[0], query)
+        _join(narrow.linear[1], kept_key, kept_value)
+    # Rows of attention weights sum to 1: what value biases differ by goes through the output into
+    # its bias.
+    values = _rows(value[1], heads)  # (n, d)
+    moved = output[0] @ (values - values[same]).reshape(-1)
+    _join(narrow.linear[-1], (output[0], output[1] + moved))
     return narrow
 
 
-def _projections(full: Any) -> list[Any]:
-    """Query, key and value: fused in one in self-attention, query apart in cross-attention."""
-    if len(full.linear) == 2:
-        return _split(full.linear[0], 3)
-    return [full.linear[0], *_split(full.linear[1], 2)]
-
-
 def _split(linear: Any, parts: int) -> list[Any]:
-    weights, biases = (np.split(_array(x), parts) for x in (linear.weight, linear.bias))
-    return [_linear(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+    """Weight and bias of each of several projections that lie one below the other."""
+    arrays = [x if isinstance(x, np.ndarray) else x.numpy() for x in (linear.weight, linear.bias)]
+    return [*zip(*(np.split(x, parts) for x in arrays), strict=True)]
+
+
+def _join(into: Any, *projections: Any) -> None:
+    """Lay projections, pairs of weight and bias, one below the other."""
+    weights, biases = zip(*projections, strict=True)
+    into.weight = np.concatenate([w.reshape(-1, w.shape[-1]) for w in weights]).astype(np.float32)
+    into.bias = np.concatenate([b.reshape(-1) for b in biases]).astype(np.float32)
 
 
 def _distinct_heads(heads: int, *rows: Any) -> int:
     """The least number of key/value heads: groups of neighbours are equal in all ``rows``."""
     each = [_rows(x, heads) for x in rows]  # (n, d, ...)
     for kept in range(1, heads):
-        if heads % kept:
-            continue
-        first = _first_of_group(heads, kept)
-        if all(np.array_equal(x, x[first]) for x in each):
+        same = _first_of_group(heads, kept)
+        if heads % kept == 0 and all(np.array_equal(x, x[same]) for x in each):
             return kept
     return heads
 
@@ -109,25 +106,4 @@ def _first_of_group(heads: int, kept: int) -> Any:
 
 def _rows(x: Any, heads: int) -> Any:
     """(n d, ...) -> (n, d, ...)."""
-    array = _array(x)
-    return array.reshape(heads, -1, *array.shape[1:])
-
-
-def _linear(weight: Any, bias: Any) -> Any:
-    made = common_spec.LinearSpec()
-    made.weight, made.bias = (np.ascontiguousarray(x, dtype=np.float32) for x in (weight, bias))
-    return made
-
-
-def _fuse(into: Any, linears: tuple[Any, ...]) -> None:
-    """Lay projections one below the other."""
-    weights, biases = (
-        [_array(getattr(linear, name)) for linear in linears] for name in ("weight", "bias")
-    )
-    into.weight = np.concatenate([w.reshape(-1, w.shape[-1]) for w in weights])
-    into.bias = np.concatenate([b.reshape(-1) for b in biases])
-
-
-def _array(x: Any) -> Any:
-    """What a specification holds, as numpy."""
-    return x if isinstance(x, np.ndarray) else x.numpy()
+    return x.reshape(heads, -1, *x.shape[1:])

@@ -2,10 +2,11 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import positive, positive_list
-from fairseq_mhe.convert.to_collaborative import report, to_collaborative
+from fairseq_mhe.convert.change_kind import convert
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.runs.recipes import Recipe
 from studies.study import MHA, Start, Study, Variant, everywhere, in_order
@@ -53,14 +54,13 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
 
 def decomposition(dim: int, args: argparse.Namespace) -> Start:
     """A model with collaborative attention of width ``dim``, of one with heads."""
-    settings = {"dim": dim, "iterations": args.iterations, "weighted": not args.unweighted}
-    settings["sentences"] = args.sentences
+    how = {"iterations": args.iterations, "weighted": not args.unweighted}
 
-    def convert(output: Any, material: Any) -> Any:
-        weighted = not args.unweighted
-        return report(to_collaborative(output, dim, args.iterations, material, weighted))
+    def decompose(output: Path, material: Any) -> dict[str, Any]:
+        kind, methods = "collaborative", ["fit"]
+        return convert(output, kind, material, methods, collaborative_dim=dim, **how)
 
-    return Start(settings, convert)
+    return Start({"dim": dim, **how, "sentences": args.sentences}, decompose)
 
 
 _TITLE = "Collaborative attention by D"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.arguments import some_of
-from fairseq_mhe.convert.change_kind import METHODS, convert_kind
+from fairseq_mhe.convert.change_kind import convert
 from fairseq_mhe.convert.fit import MEAN
 from fairseq_mhe.runs.recipes import Recipe
 from studies.study import MHA, Start, Study, Variant, add_sentences, everywhere
@@ -55,7 +55,7 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
 
 
 def _converter(kind: str) -> Any:
-    return lambda output, material: convert_kind(output, kind, material, METHODS).report()
+    return lambda output, material: convert(output, kind, material)
 
 
 def _copy(output: Path, material: Any) -> dict[str, Any]:

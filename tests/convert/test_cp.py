@@ -37,10 +37,9 @@ def test_all_of_the_heads_own_components_are_exact(forms: Tensor) -> None:
 def test_fewer_shared_components_are_found_where_there_are_no_more() -> None:
     """What 5 components make is found again, which no head's own could show."""
     forms = torch.einsum("ir,ra,rb->iab", random(N, 5), random(5, A, seed=2), random(5, B, seed=3))
-    rounds = []
-    found = decompose(forms, 5, 5, iterations=2000, advance=lambda: rounds.append(1))
+    found = decompose(forms, 5, 5, iterations=2000)
     assert found.error < 0.02
-    assert len(rounds) >= found.iterations > 0
+    assert 0 < found.iterations <= 2000
 
 
 def test_the_error_is_the_relative_frobenius_norm_and_falls_with_more_components(
@@ -52,13 +51,6 @@ def test_the_error_is_the_relative_frobenius_norm_and_falls_with_more_components
             float((product(each) - forms).norm() / forms.norm()), abs=1e-10
         )
     assert found[0].error > found[1].error > found[2].error
-
-
-def test_iterations_do_not_make_it_worse(forms: Tensor) -> None:
-    assert (
-        decompose(forms, 6, RANK, iterations=50).error
-        < decompose(forms, 6, RANK, iterations=1).error + 1e-9
-    )
 
 
 def test_components_are_balanced(forms: Tensor) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.convert.difference import logit_difference, loss, search
 from fairseq_mhe.convert.material import random_batches
-from fairseq_mhe.models.families import make_task
-from tests.fixtures.checkpoints import trained
-from tests.fixtures.models import make_batch, make_dictionary, make_model
+from tests.fixtures.models import make_batch, make_model
 
 PAD = 1
 
@@ -63,11 +63,13 @@ def test_the_loss_is_the_mean_over_words(cutoff: list[int] | None) -> None:
     )
 
 
-def test_searches_end_in_the_end_of_sentence_and_are_known_by_their_number() -> None:
-    task = make_task(len(make_dictionary()))
-    batches = random_batches(task, sentences=60, longest=8)
+def test_searches_end_in_the_end_of_sentence_and_are_known_by_their_number(
+    make_source: Callable[..., Source],
+) -> None:
+    source = make_source(learned=True, attention="mha")
+    task, batches = source.task(), random_batches(source, sentences=60)
     assert [len(batch["id"]) for batch in batches] == [50, 10]
-    found = search(trained(attention="mha"), task, batches, beam=2, limit=6)
+    found = search(source.model, task, batches, beam=2, limit=6)
     assert sorted(found) == list(range(60))
     assert all(
         tokens[-1] == task.target_dictionary.eos() and len(tokens) <= 7 for tokens in found.values()

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.attention.written_out import WrittenOut
-from fairseq_mhe.convert.fit import FIT, MEAN, HeadsToFit, root
+from fairseq_mhe.convert.fit import FIT, MEAN, Problem, root
 from fairseq_mhe.convert.moments import Inputs, Moments
 from tests.fixtures.checkpoints import stir
 
@@ -34,7 +34,8 @@ def make_inputs() -> tuple[Tensor, Inputs]:
     generator = torch.Generator().manual_seed(4)
     scale = torch.linspace(0.2, 2, C, dtype=torch.float64)
     x = torch.randn(400, C, generator=generator, dtype=torch.float64) * scale + 0.5
-    moments = Moments(x.mean(dim=0), torch.cov(x.T, correction=0))
+    moments = Moments(C)
+    moments.add(x)
     return x, Inputs(moments, moments)
 
 
@@ -73,7 +74,7 @@ def errors(heads: WrittenOut, other: WrittenOut, x: Tensor) -> tuple[float, floa
 @pytest.mark.parametrize("kind", ["mqa", "gqa", "mhe_mul", "mhe_add"])
 def test_nothing_near_is_better(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    found = FIT[kind](new(kind), HeadsToFit(heads, inputs, iterations=3000)).parameters
+    found = FIT[kind](Problem(new(kind), heads, inputs, iterations=3000)).parameters
     best = errors(heads, made(new(kind), found), x)
     generator = torch.Generator().manual_seed(1)
     for _ in range(20):
@@ -89,8 +90,8 @@ def test_nothing_near_is_better(kind: str) -> None:
 @pytest.mark.parametrize("kind", MEAN)
 def test_it_is_better_than_the_mean(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    trained = HeadsToFit(heads, inputs, iterations=ROUNDS)
-    both = (FIT[kind](new(kind), trained).parameters, MEAN[kind](new(kind), heads))
+    problem = Problem(new(kind), heads, inputs, ROUNDS)
+    both = (FIT[kind](problem).parameters, MEAN[kind](new(kind), heads))
     fitted, meant = (sum(errors(heads, made(new(kind), each), x)) for each in both)
     assert fitted < meant
 
@@ -99,8 +100,7 @@ def test_it_is_better_than_the_mean(kind: str) -> None:
 def test_constants_are_kept(kind: str) -> None:
     """At the inputs' mean the heads' outputs add up to what they did, whatever was approximated."""
     heads, (_, inputs) = make_heads(), make_inputs()
-    trained = HeadsToFit(heads, inputs, iterations=ROUNDS)
-    other = made(new(kind), FIT[kind](new(kind), trained).parameters)
+    other = made(new(kind), FIT[kind](Problem(new(kind), heads, inputs, ROUNDS)).parameters)
     mean = inputs.memory.mean
     before, after = (h.outputs().sum(dim=0) @ mean + h.constant() for h in (heads, other))
     torch.testing.assert_close(after, before)
@@ -135,13 +135,8 @@ def test_the_offset_of_mhe_mul_counts() -> None:
     found = []
     for offset in (1.0, 0.0):
         attention = new("mhe_mul", head_embedding_offset=offset)
-        found.append(
-            errors(
-                heads,
-                made(attention, FIT["mhe_mul"](attention, HeadsToFit(heads, inputs)).parameters),
-                x,
-            )
-        )
+        parameters = FIT["mhe_mul"](Problem(attention, heads, inputs)).parameters
+        found.append(errors(heads, made(attention, parameters), x))
     assert found[0] == pytest.approx(found[1])
 
 
@@ -150,12 +145,15 @@ def test_means_refuse_wider_heads() -> None:
         MEAN["mqa"](new("mqa", head_dim=3), make_heads())
 
 
-def test_second_moments() -> None:
-    x = torch.randn(50, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    moments = Moments(x.mean(dim=0), torch.cov(x.T, correction=0))
-    torch.testing.assert_close(moments.second, x.T @ x / 50)
-    with_one = torch.cat((x, torch.ones(50, 1)), dim=1)
-    torch.testing.assert_close(moments.with_one(), with_one.T @ with_one / 50)
+def test_moments() -> None:
+    x, inputs = make_inputs()
+    moments = inputs.query
+    torch.testing.assert_close(moments.mean, x.mean(dim=0))
+    torch.testing.assert_close(moments.covariance, torch.cov(x.T, correction=0))
+    torch.testing.assert_close(moments.second, x.T @ x / len(x))
+    unknown = Moments.unknown(C)
+    for matrix in (unknown.covariance, unknown.second):
+        assert torch.equal(matrix, torch.eye(C, dtype=torch.float64))
 
 
 def test_roots() -> None:
