@@ -1,5 +1,7 @@
 """The registry of kinds of attention: a name, its class, and one function that builds it."""
 
+from typing import Any
+
 from fairseq_mhe.attention.base import Attention
 from fairseq_mhe.attention.collaborative import CollaborativeAttention
 from fairseq_mhe.attention.conv import MHAConv, MHEConv
@@ -38,46 +40,18 @@ def kind_class(name: str) -> type[Attention]:
     return KINDS[name]
 
 
-def build_attention(
-    name: str,
-    embed_dim: int,
-    num_heads: int,
-    *,
-    kdim: int | None = None,
-    vdim: int | None = None,
-    dropout: float = 0.0,
-    bias: bool = False,
-    self_attention: bool = False,
-    encoder_decoder_attention: bool = False,
-    q_noise: float = 0.0,
-    qn_block_size: int = 8,
-    **options: int | float | str | None,
-) -> Attention:
+def build_attention(name: str, embed_dim: int, num_heads: int, **options: Any) -> Attention:
     """Build the attention sublayer ``name``, called as fairseq's ``MultiheadAttention`` is.
 
     Args:
         name: a key of ``KINDS``.
-        embed_dim, num_heads, kdim, vdim, dropout, bias, self_attention, encoder_decoder_attention,
-            q_noise, qn_block_size: as of :class:`Attention`.
-        options: of the kind, by name: those in its class's ``OPTIONS`` (docs/attention.md).
+        embed_dim, num_heads: as of :class:`Attention`.
+        options: its other arguments, and those in the kind's ``OPTIONS`` (docs/attention.md).
 
     Raises:
         ValueError: an unknown name, sizes that do not fit, or an option that the kind would ignore.
     """
-    return kind_class(name)(
-        embed_dim,
-        num_heads,
-        kdim=kdim,
-        vdim=vdim,
-        dropout=dropout,
-        bias=bias,
-        self_attention=self_attention,
-        encoder_decoder_attention=encoder_decoder_attention,
-        q_noise=q_noise,
-        qn_block_size=qn_block_size,
-        kind=name,
-        **options,
-    )
+    return kind_class(name)(embed_dim, num_heads, kind=name, **options)
 
 
 __all__ = ["KINDS", "Attention", "build_attention", "kind_class"]

@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fairseq.incremental_decoding_utils import FairseqIncrementalState
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from fairseq_mhe.attention.cache import KeyValueCache
-from fairseq_mhe.attention.kernel import Mask, attend, raw_scores
+from fairseq_mhe.attention.kernel import Mask, attend
 from fairseq_mhe.attention.written_out import WrittenOut
 from fairseq_mhe.common.errors import UserError
 
-IncrementalState = dict[str, dict[str, Tensor | None]]
-
+#: fairseq's store, in which each sublayer keeps its cache.
+IncrementalState = dict[Any, Any]
 #: fairseq's gain for projections that are stored apart but would be one matrix of three times the
 #: height.
 PACKED_GAIN = 2**-0.5
@@ -26,7 +25,7 @@ PARAM_GROUP = "head_embeddings"
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a kind, declared once: its argument, its command-line options, its refusals.
+    """One option of a kind, for the sublayer and for the command line.
 
     ``flag``: its name among a model's options, fairseq-train's with underscores; ``default``: None
     where the kind works it out from its sizes; ``choices``: all values that it may have.
@@ -47,12 +46,14 @@ class Option:
         """``given``, or the default where that is None.
 
         Raises:
-            ValueError: it is none of the choices.
+            ValueError: it is none of the choices, or a whole number below 1.
         """
         value = self.default if given is None else given
         if self.choices and value not in self.choices:
             known = ", ".join(self.choices)
             raise ValueError(f"unknown {self.name} {value!r}; choose one of: {known}")
+        if self.type is int and value is not None and value < 1:
+            raise ValueError(f"{self.name} must be positive, not {value}")
         return value
 
 
@@ -73,7 +74,7 @@ def shared_projection_init(default: str) -> Option:
     )
 
 
-class Attention(FairseqIncrementalState, nn.Module):
+class Attention(nn.Module):
     """One attention sublayer, called as fairseq's ``MultiheadAttention`` is.
 
     Shapes: T query positions, S key positions, B sentences, C ``embed_dim``, H ``num_heads``, d
@@ -91,32 +92,24 @@ class Attention(FairseqIncrementalState, nn.Module):
       and W_O.
 
     Args:
-        embed_dim: width C of queries and output.
-        num_heads: H.
+        embed_dim, num_heads: C and H.
         kdim, vdim: width of the key and value inputs (default: ``embed_dim``).
         dropout: probability with which attention weights are dropped in training.
-        bias: give every projection a bias. The published parameter counts have none, so the default
-            is False.
+        bias: give every projection a bias. The published parameter counts have none.
         self_attention: keys and values come from the query's own sequence.
         encoder_decoder_attention: keys and values both come from the encoder's output.
-        q_noise, qn_block_size: fairseq's quantisation noise, which is refused unless 0.
         kind: the registry's name, for messages.
         options: values of ``OPTIONS`` by name; None is the default.
 
     Raises:
-        ValueError: sizes that do not fit, or a value that this module does not support.
+        ValueError: sizes that do not fit, or an option that the kind would ignore.
     """
 
-    #: Options that are not every fairseq attention's.
     OPTIONS: tuple[Option, ...] = (_HEAD_DIM,)
-    #: Why the kind cannot be written out as ordinary heads, where it cannot.
-    no_heads = "this kind does not say how"
-    #: Which sublayers of the kind have a stock form, for a message where one has none.
-    folds = "heads wider than embedding dimension / heads do not fold"
+    #: Why the kind cannot be written out as ordinary heads, if it cannot.
+    no_heads: str | None = None
     #: The weights of its written-out heads are a linear function of its own.
     linear_heads = True
-    #: What depends on weights alone, by the method that computes it; None outside generation.
-    _kept: dict[str, Tensor] | None = None
     #: It has head embeddings, which ``--optimizer adam_mhe`` treats apart.
     head_embeddings = False
     #: ``queries`` is linear, by ``query_weight``, and ``keys_values`` is ``k_proj`` and ``v_proj``;
@@ -128,6 +121,8 @@ class Attention(FairseqIncrementalState, nn.Module):
     needs_row_sums = False
     #: How large the input projections begin; None: as fairseq's, which depends on their widths.
     shared_projection_init: str | None = None
+    #: What depends on weights alone, by the method that computes it; None outside generation.
+    _kept: dict[str, Tensor] | None = None
 
     head_dim: int
     out_proj: nn.Linear
@@ -143,33 +138,29 @@ class Attention(FairseqIncrementalState, nn.Module):
         bias: bool = False,
         self_attention: bool = False,
         encoder_decoder_attention: bool = False,
-        q_noise: float = 0.0,
-        qn_block_size: int = 8,
         kind: str = "",
         **options: int | float | str | None,
     ) -> None:
         super().__init__()
-        self.kind = kind
         unused = sorted(set(options) - {option.name for option in self.OPTIONS})
         if unused:
             raise ValueError(f"attention {kind!r} does not use {', '.join(unused)}: leave it out")
-        if q_noise:
+        if embed_dim < 1 or num_heads < 1:
             raise ValueError(
-                f"quantisation noise ({q_noise}) is not supported: leave --quant-noise-pq at 0"
+                f"embed_dim {embed_dim} and num_heads {num_heads} must both be positive"
             )
-        if self_attention and encoder_decoder_attention:
-            raise ValueError(
-                "an attention is either self_attention or encoder_decoder_attention, not both"
-            )
-        if self_attention and not {kdim, vdim} <= {None, embed_dim}:
-            needed = f"kdim and vdim equal to embed_dim {embed_dim}"
-            raise ValueError(f"self-attention needs {needed}, not {kdim}, {vdim}")
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout is a probability, not {dropout}")
+        self.kind = kind
         self.embed_dim = embed_dim
         self.num_heads = self.query_heads = self.key_heads = self.value_heads = num_heads
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
+        if self.keys_are_values and self.kdim != self.vdim:
+            raise ValueError(
+                f"{kind} makes keys and values of one input: kdim {self.kdim} and vdim "
+                f"{self.vdim} differ"
+            )
         self.dropout = dropout
         self.dropout_in_inference = False
         self.bias = bias
@@ -177,7 +168,13 @@ class Attention(FairseqIncrementalState, nn.Module):
         self.encoder_decoder_attention = encoder_decoder_attention
         for option in self.OPTIONS:
             setattr(self, option.name, option.value(options.get(option.name)))
-        self.head_dim = _checked_head_dim(embed_dim, num_heads, self.head_dim)
+        if self.head_dim is None:
+            self.head_dim, rest = divmod(embed_dim, num_heads)
+            if rest:
+                raise ValueError(
+                    f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}: "
+                    "change one of them"
+                )
         self.key_head_dim = self.value_head_dim = self.head_dim
         #: Of the scores; ``score_scale`` is what of it queries do not bring along.
         self.scaling = self.score_scale = self.head_dim**-0.5
@@ -207,10 +204,7 @@ class Attention(FairseqIncrementalState, nn.Module):
     def apart(
         self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values from their projections, in training on a GPU.
-
-        Where the projections are not all that a kind does, they become heads of equal widths, for
-        torch's fused kernels.
+        """Heads of equal widths from projections, for torch's fused kernels: training on a GPU.
 
         Args:
             q: (B, H or 1, T, d).
@@ -231,13 +225,11 @@ class Attention(FairseqIncrementalState, nn.Module):
         Raises:
             UserError: the kind has none.
         """
-        raise self.not_written_out()
-
-    def not_written_out(self) -> UserError:
-        """The error of a sublayer that no ordinary heads equal."""
-        return UserError(
-            f"{self.kind} attention is not written out as ordinary heads: {self.no_heads}"
-        )
+        if self.no_heads:
+            raise UserError(
+                f"{self.kind} attention is not written out as ordinary heads: {self.no_heads}"
+            )
+        return WrittenOut.of_projections(self)
 
     @property
     def cached_values(self) -> int:
@@ -252,18 +244,6 @@ class Attention(FairseqIncrementalState, nn.Module):
         self.v_proj = self.input_linear(self.vdim, kept * self.head_dim)
         self.q_proj = self.input_linear(self.embed_dim, queries * self.head_dim)
         self.out_proj = self.output_linear()
-
-    def check_one_input(self) -> None:
-        """Keys and values are made by one projection.
-
-        Raises:
-            ValueError: their inputs are not equally wide.
-        """
-        if self.kdim != self.vdim:
-            raise ValueError(
-                f"{self.kind} projects keys and values together: kdim {self.kdim} and vdim "
-                f"{self.vdim} differ"
-            )
 
     def gain(self, width: int) -> float:
         """The gain with which a projection from inputs of ``width`` starts."""
@@ -288,10 +268,7 @@ class Attention(FairseqIncrementalState, nn.Module):
     def linear(
         self, in_features: int, out_features: int, gain: float = 1.0, bias: bool | None = None
     ) -> nn.Linear:
-        """A projection, initialised as fairseq's MultiheadAttention does: Xavier uniform.
-
-        ``bias``: whether it has one (default: as the sublayer).
-        """
+        """A projection, Xavier uniform; ``bias``: whether it has one (default: as the sublayer)."""
         layer = nn.Linear(in_features, out_features, self.bias if bias is None else bias)
         nn.init.xavier_uniform_(layer.weight, gain=gain)
         return layer
@@ -317,7 +294,6 @@ class Attention(FairseqIncrementalState, nn.Module):
         need_weights: bool = True,
         static_kv: bool = False,
         attn_mask: Mask | None = None,
-        before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend, as fairseq's ``MultiheadAttention`` does.
@@ -331,29 +307,21 @@ class Attention(FairseqIncrementalState, nn.Module):
             incremental_state: fairseq's store; given, keys and values are appended to the cache.
             need_weights: return the weights' mean over heads, (B, T, S).
             static_kv: keys and values do not change from step to step (cross-attention).
-            attn_mask: (T, S), true (or 1 in uint8) or -inf where a query must not look; or a
-                ``CausalMask``.
-            before_softmax: return masked scores (B * H, T, S) and values (B' * Hv, S, dv) instead.
+            attn_mask: (T, S), true or -inf where a query must not look; or a ``CausalMask``.
             need_head_weights: return the weights of each head, (H, B, T, S).
 
         Returns:
             The output (T, B, C) and the weights or None.
         """
-        if isinstance(attn_mask, Tensor) and attn_mask.dtype == torch.uint8:
-            attn_mask = attn_mask.bool()
         if self.projects_together and incremental_state is None and trains_on_gpu(query):
-            q, k, v = self.apart(
-                *self._projected_together(query, query if self.self_attention else key),
-                key_padding_mask,
-            )
+            memory = query if key is None or self.self_attention else key
+            projected = self._projected_together(query, memory)
+            q, k, v = self.apart(*projected, key_padding_mask)
         else:
             k, v, key_padding_mask = self._keys_values_and_padding(
                 query, key, value, key_padding_mask, incremental_state, static_kv
             )
             q = self.queries(query)
-        if before_softmax:
-            scores = raw_scores(q, k, self.score_scale, key_padding_mask, attn_mask)
-            return scores.expand(-1, self.num_heads, -1, -1).flatten(0, 1), v.flatten(0, 1)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         heads, weights, row_sums = attend(
             q,
@@ -371,36 +339,20 @@ class Attention(FairseqIncrementalState, nn.Module):
             weights = weights if need_head_weights else weights.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
 
-    def _projected_together(
-        self, query: Tensor, memory: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """All projections, by one product for each input.
+    def _projected_together(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """(T, B, C), (S, B, kdim) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
 
-        On a GPU a small model's training takes as long as its kernels take to start.
-
-        Args:
-            query: (T, B, C).
-            memory: (S, B, kdim), keys and values; the query itself in self-attention.
-
-        Returns:
-            (B, H, T, dk), (B, Hk, S, dk), (B, Hv, S, dv).
+        By one product for each input: on a GPU a small model's training takes as long as its
+        kernels take to start.
         """
-        if memory is None:
-            raise ValueError("attention was called without keys")
-        weights = (
-            self.query_weight(),
-            *((layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)),
-        )
+        own = self.query_weight()
+        shared = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
         if memory is query:
-            q, k, v = _products(query, weights)
+            products = _one_product(query, [own, *shared])
         else:
-            (q,), (k, v) = _products(query, weights[:1]), _products(memory, weights[1:])
-        heads = q.size(2) // self.head_dim
-        return (
-            split_heads(q, heads),
-            split_heads(k, self.key_heads),
-            split_heads(v, self.value_heads),
-        )
+            products = [linear(query, *own), *_one_product(memory, shared)]
+        q, k, v = (split_heads(x, x.size(2) // self.head_dim) for x in products)
+        return q, k, v
 
     def _keys_values_and_padding(
         self,
@@ -412,7 +364,7 @@ class Attention(FairseqIncrementalState, nn.Module):
         static_kv: bool,
     ) -> tuple[Tensor, Tensor, Tensor | None]:
         """The keys (B', Hk, S, dk), values (B', Hv, S, dv) and padding (B', S), cached ones too."""
-        cache = self._cache(incremental_state)
+        cache = self._get_input_buffer(incremental_state)
         if cache is None or not (static_kv and cache.filled):
             if self.self_attention:
                 key = value = query
@@ -443,55 +395,19 @@ class Attention(FairseqIncrementalState, nn.Module):
         self, incremental_state: IncrementalState, new_order: Tensor
     ) -> IncrementalState:
         """Row i of the cache becomes what row ``new_order[i]`` was, for hypotheses (new B,)."""
-        cache = self._cache(incremental_state)
+        cache = self._get_input_buffer(incremental_state)
         if cache is not None and cache.filled:
             cache.reorder(new_order)
         return incremental_state
 
-    def _cache(self, incremental_state: IncrementalState | None) -> KeyValueCache | None:
-        """This module's cache, made empty on first use; None outside incremental decoding."""
+    def _get_input_buffer(self, incremental_state: IncrementalState | None) -> KeyValueCache | None:
+        """This sublayer's cache, empty on first use; None outside incremental decoding.
+
+        fairseq's layers ask for it by this name.
+        """
         if incremental_state is None:
             return None
-        buffer = self._get_input_buffer(incremental_state)
-        if not isinstance(buffer, KeyValueCache):
-            buffer = KeyValueCache(buffer)
-            self._set_input_buffer(incremental_state, buffer)
-        return buffer
-
-    def _get_input_buffer(
-        self, incremental_state: IncrementalState | None
-    ) -> dict[str, Tensor | None]:
-        """fairseq's name for this module's cached tensors; {} where there are none."""
-        state = FairseqIncrementalState.get_incremental_state(self, incremental_state, "attn_state")
-        return state or {}
-
-    def _set_input_buffer(
-        self, incremental_state: IncrementalState, buffer: dict[str, Tensor | None]
-    ) -> Any:
-        """fairseq's name for replacing this module's cached tensors."""
-        return FairseqIncrementalState.set_incremental_state(
-            self, incremental_state, "attn_state", buffer
-        )
-
-    def extra_repr(self) -> str:
-        """Sizes, for printing a model."""
-        kept = f"{self.key_heads}+{self.value_heads}"
-        return f"heads={self.num_heads}, head_dim={self.head_dim}, kept={kept}"
-
-
-def _checked_head_dim(embed_dim: int, num_heads: int, head_dim: int | None) -> int:
-    if num_heads < 1 or embed_dim < 1:
-        raise ValueError(f"embed_dim {embed_dim} and num_heads {num_heads} must both be positive")
-    if head_dim is None:
-        if embed_dim % num_heads:
-            raise ValueError(
-                f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}: "
-                "change one of them"
-            )
-        return embed_dim // num_heads
-    if head_dim < 1:
-        raise ValueError(f"head_dim must be positive, not {head_dim}")
-    return head_dim
+        return incremental_state.setdefault(self, KeyValueCache())
 
 
 def trains_on_gpu(x: Tensor) -> bool:
@@ -499,14 +415,12 @@ def trains_on_gpu(x: Tensor) -> bool:
     return x.is_cuda and torch.is_grad_enabled()
 
 
-def _products(x: Tensor, weights: Sequence[tuple[Tensor, Tensor | None]]) -> tuple[Tensor, ...]:
+def _one_product(x: Tensor, layers: Sequence[tuple[Tensor, Tensor | None]]) -> list[Tensor]:
     """(T, B, C) by each weight (out, C) and bias (out,): views (T, B, out) of one product."""
-    if len(weights) == 1:
-        return (linear(x, *weights[0]),)
-    biases = [bias for _, bias in weights if bias is not None]
-    bias = torch.cat(biases) if biases else None
-    product = linear(x, torch.cat([weight for weight, _ in weights]), bias)
-    return product.split([len(weight) for weight, _ in weights], dim=2)
+    weights, biases = zip(*layers, strict=True)
+    bias = None if biases[0] is None else torch.cat(biases)
+    product = linear(x, torch.cat(weights), bias)
+    return [*product.split([len(weight) for weight in weights], dim=2)]
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -1,75 +1,53 @@
 """What incremental decoding keeps of one sublayer: keys, values, padding; appended, reordered."""
 
 import functools
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 
-class KeyValueCache(dict[str, Tensor | None]):
-    """Keys (B, Hk, S, dk), values (B, Hv, S, dv) and padding (B, S) under fairseq's own names.
+class KeyValueCache:
+    """Keys (B, Hk, S, dk), values (B, Hv, S, dv) and padding (B, S).
 
-    It is a dictionary because fairseq's layers look into it ("prev_key" in buffer). Where keys are
-    values, both names hold one tensor. B counts sentences in cross-attention (kept once, whatever
-    the beam) and hypotheses elsewhere; ``beam`` is the number of query rows that share one row of
-    the cache.
+    Where keys are values, both are one tensor. B counts sentences in cross-attention (kept once,
+    whatever the beam) and hypotheses elsewhere; ``beam`` is the number of query rows that share one
+    row of the cache.
     """
 
-    def __init__(self, entries: Mapping[str, Tensor | None] | None = None) -> None:
-        super().__init__(entries or {})
-        self.beam = 1
-
-    @property
-    def filled(self) -> bool:
-        """Whether anything is cached yet."""
-        return self.get("prev_key") is not None
-
-    @property
-    def key(self) -> Tensor:
-        """(B, Hk, S, dk)."""
-        key = self["prev_key"]
-        assert key is not None  # noqa: S101 - callers ask `filled` first; tells mypy so
-        return key
-
-    @property
-    def value(self) -> Tensor:
-        """(B, Hv, S, dv)."""
-        value = self["prev_value"]
-        assert value is not None  # noqa: S101 - as above
-        return value
-
-    @property
-    def padding(self) -> Tensor | None:
-        """(B, S), true where a key is padding; None where none is."""
-        return self.get("prev_key_padding_mask")
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of key/value storage held (a tensor that serves as both counts once)."""
-        if not self.filled:
-            return 0
-        return self.key.nbytes + (0 if self.value is self.key else self.value.nbytes)
+    key: Tensor
+    value: Tensor
+    #: True where a key is padding; None where none is.
+    padding: Tensor | None = None
+    filled = False
+    beam = 1
 
     def append(self, key: Tensor, value: Tensor, padding: Tensor | None) -> None:
         """Add new positions: key (B, Hk, T, dk), value (B, Hv, T, dv), padding (B, T) or None."""
         if self.filled:
-            padding = _joined_padding(self.padding, padding, self.key.size(2), key)
+            if padding is not None or self.padding is not None:
+                both = (_hidden(self.padding, self.key), _hidden(padding, key))
+                padding = torch.cat(both, dim=1)
             same = value is key
             key = torch.cat((self.key, key), dim=2)
             value = key if same else torch.cat((self.value, value), dim=2)
-        self.update(prev_key=key, prev_value=value, prev_key_padding_mask=padding)
+        self.key, self.value, self.padding, self.filled = key, value, padding, True
 
     def reorder(self, new_order: Tensor) -> None:
         """Select rows by ``new_order`` (new B * beam,) of query rows; free where nothing moves."""
         rows, _ = sentence_order(new_order, self.key.size(0), self.beam)
         if rows is None:
             return
-        key, value, padding = self.key, self.value, self.padding
-        new_key = key.index_select(0, rows)
-        new_value = new_key if value is key else value.index_select(0, rows)
-        new_padding = None if padding is None else padding.index_select(0, rows)
-        self.update(prev_key=new_key, prev_value=new_value, prev_key_padding_mask=new_padding)
+        same = self.value is self.key
+        self.key = self.key.index_select(0, rows)
+        self.value = self.key if same else self.value.index_select(0, rows)
+        self.padding = None if self.padding is None else self.padding.index_select(0, rows)
+
+
+def _hidden(padding: Tensor | None, key: Tensor) -> Tensor:
+    """(B, S), true where a key (B, Hk, S, dk) is padding."""
+    if padding is not None:
+        return padding.bool()
+    return torch.zeros(key.size(0), key.size(2), dtype=torch.bool, device=key.device)
 
 
 def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor | None, int]:
@@ -91,9 +69,12 @@ def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor
     """
     if sentences == 1 and len(new_order) == beam:
         return None, beam
-    # A tensor of inference mode does not count its changes, so nothing is remembered of it.
-    version = object() if new_order.is_inference() else new_order._version
-    return _translated(new_order, version, sentences, beam)
+    return _translated(new_order, version(new_order), sentences, beam)
+
+
+def version(tensor: Tensor) -> object:
+    """What changes when a tensor is written to; tensors of inference mode do not count that."""
+    return object() if tensor.is_inference() else tensor._version
 
 
 #: Two orders a step: of hypotheses in self-attention, of sentences elsewhere.
@@ -115,16 +96,3 @@ def _translated(
 def _listed(new_order: Tensor, version: object) -> list[int]:
     """The step's one question to the device."""
     return new_order.tolist()
-
-
-def _joined_padding(
-    old: Tensor | None, new: Tensor | None, old_length: int, key: Tensor
-) -> Tensor | None:
-    """(B, S) and (B, T) -> (B, S + T); None is no padding; ``key`` is the new (B, Hk, T, dk)."""
-    if old is None and new is None:
-        return None
-    if old is None:
-        old = torch.zeros(key.size(0), old_length, dtype=torch.bool, device=key.device)
-    if new is None:
-        new = torch.zeros(key.size(0), key.size(2), dtype=torch.bool, device=key.device)
-    return torch.cat((old.bool(), new.bool()), dim=1)

@@ -37,10 +37,6 @@ class CollaborativeAttention(Attention):
             "width of the shared queries and keys (default: embedding dimension / 4)",
         ),
     )
-    folds = (
-        "collaborative attention folds only where no head mixes more shared dimensions than a "
-        "stock head is wide (with biases, one less)"
-    )
     linear_heads = False
     collaborative_dim: int
 
@@ -49,8 +45,6 @@ class CollaborativeAttention(Attention):
         if self.collaborative_dim is None:
             self.collaborative_dim = max(1, self.embed_dim // 4)
         width = self.collaborative_dim
-        if width < 1:
-            raise ValueError(f"collaborative_dim must be positive, not {width}")
         self.key_heads = 1
         self.k_proj = nn.Linear(self.kdim, width, bias=False)
         self.q_proj = nn.Linear(self.embed_dim, width, bias=False)
@@ -80,7 +74,8 @@ class CollaborativeAttention(Attention):
 
     def picks(self) -> Tensor:
         """(n, 1, n): head i of the query reads number i of the content terms, unscaled."""
-        return (torch.eye(self.num_heads).to(self.mixing) / self.scaling).unsqueeze(1)
+        one_each = torch.eye(self.num_heads, dtype=self.mixing.dtype, device=self.mixing.device)
+        return (one_each / self.scaling).unsqueeze(1)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """(S, B, kdim), (S, B, vdim) -> (B, 1, S, D), (B, n, S, d); with biases D + n for D."""

@@ -26,19 +26,22 @@ from fairseq_mhe.attention.written_out import WrittenOut
 TAPS = 3
 
 
-class _FilteredKeys(Attention):
-    """A filter for every head."""
+class MHAConv(Attention):
+    """Projections and a filter for every head."""
 
     no_heads = "it reads keys together with those before them"
     linear_heads = False
     projects_together = True
-    taps: nn.Parameter  # (n, 3, d), e_ij
+    #: One query, key and value head serves all filters.
+    one_projection = False
 
-    def add_taps(self) -> None:
-        """Signs, so that heads start with truly different filters, of size 1 together."""
+    def build(self) -> None:
+        """The projections, and the filters: random signs, so that heads differ, of norm 1."""
+        heads = 1 if self.one_projection else self.num_heads
+        self.project(heads, kept=heads)
         ones = torch.randint(0, 2, (self.num_heads, TAPS, self.head_dim))  # (n, 3, d), each 0 or 1
         signs = ones.to(torch.get_default_dtype()) * 2 - 1
-        self.taps = nn.Parameter(signs * TAPS**-0.5)
+        self.taps = nn.Parameter(signs * TAPS**-0.5)  # (n, 3, d), e_ij
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap, for `neighbours`."""
@@ -59,27 +62,14 @@ class _FilteredKeys(Attention):
     def written_out(self) -> WrittenOut:
         """Heads that read no key before their own, as after a conversion, are ordinary ones."""
         if self.taps[:, 1:].any():
-            raise self.not_written_out()
+            return super().written_out()  # the error
         heads, factors = WrittenOut.of_projections(self), self.taps[:, 0].detach().double()
         query, bias = heads.query * factors.unsqueeze(2), heads.query_bias * factors
         return replace(heads, query=query, query_bias=bias)
 
 
-class MHAConv(_FilteredKeys):
-    """Projections and a filter for every head."""
-
-    def build(self) -> None:
-        """n query, key and value heads, and the filters."""
-        self.project(self.num_heads, kept=self.num_heads)
-        self.add_taps()
-
-
-class MHEConv(_FilteredKeys):
+class MHEConv(MHAConv):
     """One query, key and value head; filters are all that tells heads apart."""
 
     OPTIONS = (*Attention.OPTIONS, shared_projection_init("head"))
-
-    def build(self) -> None:
-        """One query, key and value head, and the filters."""
-        self.project(1, kept=1)
-        self.add_taps()
+    one_projection = True

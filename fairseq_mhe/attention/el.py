@@ -9,7 +9,7 @@ of MHA for decoding.
 import torch
 from torch import Tensor
 
-from fairseq_mhe.attention.base import PACKED_GAIN, Attention, split_heads
+from fairseq_mhe.attention.base import Attention, split_heads
 from fairseq_mhe.attention.written_out import WrittenOut, projected
 
 
@@ -17,16 +17,17 @@ class ELAttention(Attention):
     """Slices of the input are keys and values, so the input itself is what is cached."""
 
     keys_are_values = True
+    shared_projection_init = "packed"
 
     def build(self) -> None:
         """Projections of the query and the output alone."""
         width = self.num_heads * self.head_dim
-        if not self.kdim == self.vdim == width:
+        if self.kdim != width:
             raise ValueError(
                 f"el slices its input into heads: num_heads {self.num_heads} x head_dim "
-                f"{self.head_dim} = {width} must equal kdim {self.kdim} and vdim {self.vdim}"
+                f"{self.head_dim} = {width} must equal kdim {self.kdim}"
             )
-        self.q_proj = self.linear(self.embed_dim, width, PACKED_GAIN)
+        self.q_proj = self.input_linear(self.embed_dim, width)
         self.out_proj = self.output_linear()
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:

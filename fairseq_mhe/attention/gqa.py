@@ -8,7 +8,6 @@ C d.
 import math
 
 from fairseq_mhe.attention.base import Attention, Option
-from fairseq_mhe.attention.written_out import WrittenOut
 
 
 class MultiQueryAttention(Attention):
@@ -19,10 +18,6 @@ class MultiQueryAttention(Attention):
     def build(self) -> None:
         """n query heads; one key and one value head."""
         self.project(self.num_heads, kept=1)
-
-    def written_out(self) -> WrittenOut:
-        """The kept key and value head stands in each head that reads it."""
-        return WrittenOut.of_projections(self)
 
 
 class GroupedQueryAttention(MultiQueryAttention):
@@ -45,10 +40,11 @@ class GroupedQueryAttention(MultiQueryAttention):
 
     def build(self) -> None:
         """n query heads; g key and g value heads."""
-        groups = math.gcd(2, self.num_heads) if self.kv_heads is None else self.kv_heads
-        if groups < 1 or self.num_heads % groups:
+        if self.kv_heads is None:
+            self.kv_heads = math.gcd(2, self.num_heads)
+        if self.num_heads % self.kv_heads:
             raise ValueError(
-                f"kv_heads {groups} does not divide num_heads {self.num_heads}: choose a divisor"
+                f"kv_heads {self.kv_heads} does not divide num_heads {self.num_heads}: "
+                "choose a divisor"
             )
-        self.kv_heads = groups
-        self.project(self.num_heads, kept=groups)
+        self.project(self.num_heads, kept=self.kv_heads)

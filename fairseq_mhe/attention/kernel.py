@@ -1,4 +1,4 @@
-"""The attention product itself: a reference to test against, and the fast paths that equal it."""
+"""The attention product itself, by torch's fused kernels or by separate steps."""
 
 import functools
 import os
@@ -9,11 +9,21 @@ from torch import Tensor
 from torch.backends import cuda
 from torch.nn import functional as F
 
+from fairseq_mhe.attention.cache import version
 from fairseq_mhe.attention.dropout import drop
 from fairseq_mhe.attention.neighbours import added_up, parts_after_each_other, side_by_side
 
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
 # queries, S keys.
+
+#: Numbers of float32 in the longest vector register, AVX-512's.
+_VECTOR = 16
+#: Keys from which the CPU's fused kernel trains in bfloat16 no slower than separate steps.
+_LONG = 512
+#: The widest heads of which flash attention is able.
+_FLASH_WIDTH = 256
+#: Strides of this many numbers spare the memory-efficient kernel a copy of its mask.
+_MASK_STRIDE = 16
 
 
 class CausalMask:
@@ -33,7 +43,7 @@ class CausalMask:
         return torch.ones(self.length, self.length, dtype=torch.bool, device=self.device).triu(1)
 
     def hides_padding(self, key_padding_mask: Tensor) -> bool:
-        """Whether it hides all padding (B, S) from every real query, since none stands before one.
+        """True if padding (B, S) is only on the right, so that the causal mask already hides it.
 
         All layers of a step ask about the same tensor; the device is asked once.
         """
@@ -45,50 +55,8 @@ class CausalMask:
         return self._hides_padding
 
 
-#: Numbers of float32 in the longest vector register, AVX-512's.
-_VECTOR = 16
-#: Keys from which the CPU's fused kernel trains in bfloat16 no slower than separate steps.
-_LONG = 512
-#: Keys from which values that are narrower than keys are padded for it. In float32 that is as fast
-#: as separate steps then, in bfloat16 a quarter slower; those hold all weights (N, H, T, S).
-_LONG_OF_NARROW_VALUES = 1024
-#: The widest heads of which flash attention is able.
-_FLASH_WIDTH = 256
-#: Strides of this many numbers spare the memory-efficient kernel a copy of its mask.
-_MASK_STRIDE = 16
-
 #: (T, S), boolean (true: must not look) or additive; or the causal one.
 Mask = Tensor | CausalMask
-
-
-def attend_reference(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    scale: float,
-    key_padding_mask: Tensor | None = None,
-    attn_mask: Mask | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The plain equation, H_i = softmax(Q_i K_i^T * scale) V_i, every head and row written out.
-
-    Args: as :func:`attend`. Returns: heads (N, H, T, dv) and weights (N, H, T, S).
-    """
-    if query.size(3) > key.size(3):
-        key = side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
-    beam = query.size(0) // key.size(0)
-    key, value = (
-        x.repeat_interleave(beam, 0).repeat_interleave(query.size(1) // x.size(1), 1)
-        for x in (key, value)
-    )
-    scores = query @ key.transpose(-2, -1) * scale  # (N, H, T, S)
-    if attn_mask is not None:
-        scores = scores + as_additive(attn_mask, scores.dtype)
-    if key_padding_mask is not None:
-        hidden = key_padding_mask.bool().repeat_interleave(beam, 0)  # (N, S)
-        scores = scores.masked_fill(hidden[:, None, None, :], float("-inf"))
-    weights = scores.softmax(dim=-1)
-    return weights @ value, weights
 
 
 def attend(
@@ -105,12 +73,13 @@ def attend(
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Attend to kept heads without ever writing them out H times.
 
-    Queries that read the same key head (its group of heads, and the hypotheses of its sentence) are
-    laid one after another along query time, so that each key and value is read once for all of
-    them. Wider queries read keys with their `neighbours`.
+    H_i = softmax(Q_i K_i^T * scale) V_i. Queries that read the same key head (its group of heads,
+    and the hypotheses of its sentence) are laid one after another along query time, so that each
+    key and value is read once for all of them.
 
     Args:
-        query: (N, H, T, dk) or (N, H, T, j * dk), the hypotheses of a sentence next to each other.
+        query: (N, H, T, dk), the hypotheses of a sentence next to each other; or (N, H, T, j * dk),
+            which reads keys with their `neighbours`.
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
         scale: factor on the scores.
         key_padding_mask: (B, S), true where a key is padding.
@@ -122,24 +91,36 @@ def attend(
     Returns:
         heads (N, H, T, dv), the weights or None, the row sums or None.
     """
-    wide = query.size(3) > key.size(3)
-    if wide and query.size(2) > 1:
+    if query.size(3) > key.size(3) and query.size(2) > 1:
         key = side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
-        wide = False
-    if not (wide or need_weights or need_row_sums) and _fusible(query, key, value, dropout):
-        width = value.size(3)
-        if width < key.size(3):
-            value = F.pad(value, (0, key.size(3) - width))
-        if key.size(1) != value.size(1):
-            key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
+    if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
         heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
-        return heads[..., :width], None, None
-    scores = raw_scores(query, key, scale, key_padding_mask, attn_mask)  # (N, H, T, S)
-    weights = softmax(scores)
+        return heads[..., : value.size(3)], None, None
+    weights = softmax(masked_scores(query, key, scale, key_padding_mask, attn_mask))  # (N, H, T, S)
     dropped = drop(weights, dropout) if dropout else weights
     heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
     row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
     return _unfold(heads, query.shape), weights if need_weights else None, row_sums
+
+
+def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
+    """Whether a fused kernel serves this call best.
+
+    It wants queries, keys and values alike. On a GPU one key head is expanded, and narrower values
+    are padded, but for a step of decoding: that would copy the whole cache. The CPU's has no
+    dropout, and takes 1.1 to 3 times as long as separate steps where a step of decoding has one
+    query a hypothesis (torch 2.13, 25 to 400 keys); in bfloat16 with gradients, 1.5 to 8 times (10
+    to 256 keys; as long with 512).
+    """
+    step = query.size(2) == 1
+    widths = query.size(3), key.size(3), value.size(3)
+    same_width, same_heads = len(set(widths)) == 1, key.size(1) == value.size(1)
+    if query.is_cuda:
+        fits = same_width or (not step and widths[0] == widths[1] > widths[2])
+        return fits and (same_heads or key.size(1) == 1)
+    trained = torch.is_grad_enabled() and query.dtype == torch.bfloat16
+    slow = step or (trained and key.size(2) < _LONG)
+    return same_width and same_heads and dropout == 0 and not slow
 
 
 def _attend_fused(
@@ -151,10 +132,12 @@ def _attend_fused(
     attn_mask: Mask | None,
     dropout: float,
 ) -> Tensor:
-    """:func:`attend` by torch's fused kernels: heads (N, H, T, dv)."""
+    """:func:`attend` by torch's fused kernels: heads (N, H, T, dv), or wider by padding."""
+    if value.size(3) < key.size(3):
+        value = F.pad(value, (0, key.size(3) - value.size(3)))
+    key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
     sentences, kept = key.shape[:2]
-    causal = False
-    grouped = query.size(1) != kept
+    causal, grouped = False, query.size(1) != kept
     if isinstance(attn_mask, CausalMask):
         if key_padding_mask is not None and attn_mask.hides_padding(key_padding_mask):
             key_padding_mask = None
@@ -196,17 +179,14 @@ def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> 
         cuda.enable_cudnn_sdp(allowed)
 
 
-def raw_scores(
+def masked_scores(
     query: Tensor,
     key: Tensor,
     scale: float,
     key_padding_mask: Tensor | None,
     attn_mask: Mask | None,
 ) -> Tensor:
-    """Masked scores before the softmax: query (N, H, T, dk), key (B, Hk, S, dk) -> (N, H, T, S).
-
-    A query of (N, H, T, j * dk) reads keys with their `neighbours`.
-    """
+    """query (N, H, T, dk or j * dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
     sentences, kept, keys, width = key.shape
     together = query.size(3) // width
     if together > 1:
@@ -238,26 +218,6 @@ def softmax(scores: Tensor) -> Tensor:
     return weights[..., :keys].to(dtype)
 
 
-def _fusible(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
-    """Whether a fused kernel serves this call best.
-
-    It wants kept keys and values alike, for which narrower values can be padded. The CPU's has no
-    dropout, and takes 1.1 to 3 times as long as separate steps where a step of decoding has one
-    query a hypothesis (torch 2.13, 25 to 400 keys); in bfloat16 with gradients, 1.5 to 8 times (10
-    to 256 keys; as long with 512).
-    """
-    narrower = key.size(3) - value.size(3)
-    alike = key.size(1) == value.size(1)
-    if query.is_cuda:
-        # A step of decoding would copy the whole cache to pad it.
-        padded = narrower > 0 and query.size(2) > 1
-        return (alike or key.size(1) == 1) and (narrower == 0 or padded)
-    if not alike or narrower < 0 or (narrower and key.size(2) < _LONG_OF_NARROW_VALUES):
-        return False
-    trained = torch.is_grad_enabled() and query.dtype == torch.bfloat16
-    return dropout == 0 and query.size(2) > 1 and not (trained and key.size(2) < _LONG)
-
-
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
     """(N, H, T, d) -> (B, K, R, d): rows that read the same of K kept heads, in one line.
 
@@ -266,10 +226,8 @@ def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
     """
     rows, heads, length, width = x.shape
     beam, group = rows // sentences, heads // kept
-    if beam == 1 or kept == 1:
-        return x.reshape(sentences, kept, beam * group * length, width)
-    x = x.reshape(sentences, beam, kept, group * length, width)
-    x = x.transpose(1, 2)  # (B, K, beam, group * T, d)
+    if beam > 1 and kept > 1:
+        x = x.reshape(sentences, beam, kept, group * length, width).transpose(1, 2)
     return x.reshape(sentences, kept, beam * group * length, width)
 
 
@@ -277,9 +235,8 @@ def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
     """(B, K, R, e) -> (N, H, T, e): undoes :func:`_fold` of queries of ``shape`` (N, H, T, ...)."""
     rows, heads, length = shape[:3]
     sentences, kept, _, width = x.shape
-    if rows == sentences or kept == 1:
-        return x.reshape(rows, heads, length, width)
-    x = x.unflatten(2, (rows // sentences, -1)).transpose(1, 2)  # (B, beam, K, group * T, e)
+    if rows > sentences and kept > 1:
+        x = x.unflatten(2, (rows // sentences, -1)).transpose(1, 2)  # (B, beam, K, group * T, e)
     return x.reshape(rows, heads, length, width)
 
 
@@ -288,20 +245,13 @@ def _fused_mask(
 ) -> Tensor | None:
     """The fused kernel's mask for folded queries (B, Hk, R, dk) of T = ``length``.
 
-    Additive, as kernels want it; on a GPU one for all layers of a step, where to make it is a
-    kernel, on a CPU one a call, where to keep it is memory.
+    On a GPU one for all layers of a step, where to make it is a kernel; on a CPU one a call, where
+    to keep it is memory.
     """
-    repeats = folded.size(2) // length
-    versions = tuple(_version(mask) for mask in (key_padding_mask, attn_mask))
+    masks = key_padding_mask, attn_mask
+    versions = tuple(version(mask) for mask in masks if isinstance(mask, Tensor))
     make = _additive_mask if folded.is_cuda else _additive_mask.__wrapped__
-    return make(key_padding_mask, attn_mask, versions, repeats, folded.dtype)
-
-
-def _version(mask: Mask | None) -> object:
-    """What changes when a tensor is written to; tensors of inference mode do not count that."""
-    if not isinstance(mask, Tensor):
-        return None
-    return object() if mask.is_inference() else mask._version
+    return make(*masks, versions, folded.size(2) // length, folded.dtype)
 
 
 #: A training has two, the encoder's and the decoder's; a search has one in each layer.
@@ -321,7 +271,7 @@ def _additive_mask(
     if attn_mask is not None:
         mask = as_additive(attn_mask, dtype).repeat(repeats, 1)[None, None]  # (1, 1, R, S)
     if key_padding_mask is not None:
-        padding = as_additive(key_padding_mask.bool(), dtype)[:, None, None]  # (B, 1, 1, S)
+        padding = as_additive(key_padding_mask, dtype)[:, None, None]  # (B, 1, 1, S)
         mask = padding if mask is None else mask + padding
     if mask is None:
         return None
@@ -330,9 +280,10 @@ def _additive_mask(
 
 
 def as_additive(mask: Mask, dtype: torch.dtype) -> Tensor:
-    """A mask of any form as one to add to scores."""
+    """A mask of any form as one to add to scores (T, S)."""
     if isinstance(mask, CausalMask):
         mask = mask.hidden
-    if mask.dtype != torch.bool:
+    if mask.is_floating_point():
         return mask.to(dtype)
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))
+    nothing = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
+    return nothing.masked_fill(mask.bool(), float("-inf"))

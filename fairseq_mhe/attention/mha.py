@@ -5,14 +5,9 @@ Parameters without biases: 2 C n d + kdim n d + vdim n d, that is 4 C^2.
 """
 
 from fairseq_mhe.attention.base import Attention
-from fairseq_mhe.attention.written_out import WrittenOut
 
 
 class MultiheadAttention(Attention):
     """Every head has projections of its own; weights are named and initialised as fairseq's."""
 
     projects_together = True
-
-    def written_out(self) -> WrittenOut:
-        """The heads as they are."""
-        return WrittenOut.of_projections(self)

@@ -11,7 +11,6 @@ what it does to the values moves behind the weighted sum. The equation as the pa
 ``mhe_mul`` and ``mhe_add`` in tests/attention/equations.py, which this code is tested against.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,19 +29,20 @@ from fairseq_mhe.attention.base import (
 from fairseq_mhe.attention.scaled_linear import ScaledLinear
 from fairseq_mhe.attention.written_out import WrittenOut
 
-_STD = Option(
-    "head_embedding_std", float, 0.02, "spread of the head embeddings' initial values N(0, std)"
-)
-
-_OFFSET = Option(
-    "head_embedding_offset", float, 1.0, "what is added to a head embedding before multiplying"
-)
-
 
 class _HeadEmbeddingAttention(Attention):
-    """What both share: projections to one head, three embeddings a head, one cached head each."""
+    """Projections to one head, three embeddings a head, one cached key and value head."""
 
-    OPTIONS: tuple[Option, ...] = (*Attention.OPTIONS, shared_projection_init("packed"), _STD)
+    OPTIONS: tuple[Option, ...] = (
+        *Attention.OPTIONS,
+        shared_projection_init("packed"),
+        Option(
+            "head_embedding_std",
+            float,
+            0.02,
+            "spread of the head embeddings' initial values N(0, std)",
+        ),
+    )
     head_embeddings = True
     head_embedding_std: float
     query_embedding: nn.Parameter  # (n, d), the paper's e^Q
@@ -52,7 +52,7 @@ class _HeadEmbeddingAttention(Attention):
     def build(self) -> None:
         """One query, key and value head, and the embeddings, from N(0, std)."""
         std = self.head_embedding_std
-        if not 0 <= std < math.inf:
+        if std < 0:
             raise ValueError(f"head_embedding_std must be 0 or more, but is {std}")
         self.project(1, kept=1)
         for name in ("query_embedding", "key_embedding", "value_embedding"):
@@ -72,24 +72,23 @@ class _HeadEmbeddingAttention(Attention):
 class MHEMul(_HeadEmbeddingAttention):
     """MHE-Mul: psi(A, b) = A * (1 + b).
 
-    ``head_embedding_offset`` is the 1 in (1 + b), which keeps heads from vanishing where b is near
-    0.
+    ``head_embedding_offset`` is the 1 in (1 + b): without it heads vanish where b is near 0.
     """
 
-    OPTIONS = (*_HeadEmbeddingAttention.OPTIONS, _OFFSET)
+    OPTIONS = (
+        *_HeadEmbeddingAttention.OPTIONS,
+        Option(
+            "head_embedding_offset",
+            float,
+            1.0,
+            "what is added to a head embedding before multiplying",
+        ),
+    )
     linear_heads = False
     projects_together = True
     head_embedding_offset: float
-
-    def build(self) -> None:
-        """As MHE-Add's."""
-        if not math.isfinite(self.head_embedding_offset):
-            raise ValueError(
-                f"head_embedding_offset must be a number, not {self.head_embedding_offset}"
-            )
-        super().build()
-        #: W_Q (n d, C), its bias (n d,) and W_O (C, n d) with factors, for one forward pass.
-        self._folded: Any = None
+    #: W_Q (n d, C), its bias (n d,) and W_O (C, n d) with factors, for one forward pass.
+    _folded: Any = None
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, d): (X W_Q) * (1 + e_i^Q) * (1 + e_i^K).
@@ -106,8 +105,9 @@ class MHEMul(_HeadEmbeddingAttention):
         return factors if self._kept is None else factors * self.scaling
 
     def query_weight(self) -> tuple[Tensor, Tensor | None]:
-        """W_Q, times the factors of each head: (n d, C), for GPUs, on which n d columns more of a
-        product are cheaper than the kernels of a product with the queries.
+        """W_Q, times the factors of each head: (n d, C).
+
+        On a GPU n d columns more of a product are cheaper than a product with the queries.
         """
         if self._folded is None:
             self.fold_together([self])
@@ -116,9 +116,7 @@ class MHEMul(_HeadEmbeddingAttention):
 
     @classmethod
     def fold_together(cls, sublayers: Sequence["MHEMul"]) -> None:
-        """Multiply the factors of sublayers of one size (L of them) into their weights for one
-        forward pass: for all in as few kernels as for one.
-        """
+        """Fold the factors of L sublayers into weights, for one forward pass, by few kernels."""
         offset = sublayers[0].head_embedding_offset
         query, key, value = (
             offset + torch.stack([one.get_parameter(f"{name}_embedding") for one in sublayers])
@@ -144,11 +142,11 @@ class MHEMul(_HeadEmbeddingAttention):
         if self._kept is not None:
             return self.out_proj(join_heads(heads))
         factors = self.head_embedding_offset + self.value_embedding  # (n, d)
-        if torch.is_grad_enabled():
-            # In W_O they take no product as large as the heads, nor the backward pass two.
-            weight = self.out_proj.weight * factors.flatten()  # (C, n d)
-            return linear(join_heads(heads), weight, self.out_proj.bias)
-        return self.out_proj(join_heads(heads * factors.unsqueeze(1)))
+        if not torch.is_grad_enabled():
+            return self.out_proj(join_heads(heads * factors.unsqueeze(1)))
+        # In W_O they take no product as large as the heads, nor the backward pass two.
+        weight = self.out_proj.weight * factors.flatten()  # (C, n d)
+        return linear(join_heads(heads), weight, self.out_proj.bias)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """The scores' factors with their scale, and W_O with the values' factors, are kept."""
@@ -159,7 +157,7 @@ class MHEMul(_HeadEmbeddingAttention):
 
     def written_out(self) -> WrittenOut:
         """Both factors of the scores in the query, the value's in W_O."""
-        heads = WrittenOut.of_projections(self)
+        heads = super().written_out()
         embeddings = (self.query_embedding, self.key_embedding, self.value_embedding)
         of_query, of_key, of_value = (
             self.head_embedding_offset + e.detach().double() for e in embeddings
@@ -200,7 +198,7 @@ class MHEAdd(_HeadEmbeddingAttention):
 
     def written_out(self) -> WrittenOut:
         """e^Q and e^V are biases of a head; e^K changes nothing."""
-        heads = WrittenOut.of_projections(self)
+        heads = super().written_out()
         return replace(
             heads,
             query_bias=heads.query_bias + self.query_embedding.detach().double(),

@@ -42,11 +42,8 @@ class LatentAttention(Attention):
 
     def build(self) -> None:
         """W_D, W_UK, W_UV, W_Q and W_O."""
-        self.check_one_input()
         if self.latent_dim is None:
             self.latent_dim = 2 * self.head_dim
-        if self.latent_dim < 1:
-            raise ValueError(f"latent_dim must be positive, not {self.latent_dim}")
         width = self.num_heads * self.head_dim
         self.key_heads = self.value_heads = 1
         self.key_head_dim = self.value_head_dim = self.latent_dim

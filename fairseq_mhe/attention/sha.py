@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from fairseq_mhe.attention.base import Attention
-from fairseq_mhe.attention.written_out import WrittenOut
 
 
 class SingleHeadAttention(Attention):
@@ -29,7 +28,3 @@ class SingleHeadAttention(Attention):
     def summed_output(self) -> Tensor:
         """(C, d): the sum of what W_O has for each copy."""
         return self.out_proj.weight.unflatten(1, (self.num_heads, self.head_dim)).sum(dim=1)
-
-    def written_out(self) -> WrittenOut:
-        """The one head n times."""
-        return WrittenOut.of_projections(self)

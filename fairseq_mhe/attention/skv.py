@@ -17,7 +17,6 @@ class SharedKeyValueAttention(Attention):
 
     def build(self) -> None:
         """One projection of keys and values together."""
-        self.check_one_input()
         width = self.num_heads * self.head_dim
         self.kv_proj = self.input_linear(self.kdim, width)
         self.q_proj = self.input_linear(self.embed_dim, width)

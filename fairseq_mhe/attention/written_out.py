@@ -1,15 +1,10 @@
 """A sublayer written out as ordinary heads: exact, in float64, with all that follows from them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
-
-if TYPE_CHECKING:
-    from fairseq_mhe.attention.base import Attention
 
 #: Weights (n, d, in) and biases (n, d) of n heads.
 Projection = tuple[Tensor, Tensor]
@@ -38,25 +33,19 @@ class WrittenOut:
     scale: float
 
     @classmethod
-    def of(
-        cls, attention: Attention, query: Projection, key: Projection, value: Projection
-    ) -> WrittenOut:
+    def of(cls, attention: Any, query: Projection, key: Projection, value: Projection) -> Self:
         """The heads of a sublayer with these projections, its output projection and its scale."""
-        layer: Any = attention.out_proj
+        layer = attention.out_proj
         output = layer.weight.detach().double()
         output = output.unflatten(1, (attention.num_heads, -1)).transpose(0, 1)  # (n, C, d)
         return cls(*query, *key, *value, output, _bias(layer), attention.scaling)
 
     @classmethod
-    def of_projections(cls, attention: Attention) -> WrittenOut:
+    def of_projections(cls, a: Any) -> Self:
         """The heads of ``q_proj``, ``k_proj``, ``v_proj``, copied for the heads that share them."""
-        a: Any = attention
-        return cls.of(
-            attention,
-            projected(a.q_proj, a.num_heads, a.query_heads),
-            projected(a.k_proj, a.num_heads, a.key_heads),
-            projected(a.v_proj, a.num_heads, a.value_heads),
-        )
+        query = projected(a.q_proj, a.num_heads, a.query_heads)
+        key = projected(a.k_proj, a.num_heads, a.key_heads)
+        return cls.of(a, query, key, projected(a.v_proj, a.num_heads, a.value_heads))
 
     @property
     def count(self) -> int:
@@ -85,14 +74,14 @@ class WrittenOut:
         """(C,): what is added whatever the input: value biases through the output, and its own."""
         return (self.output @ self.value_bias.unsqueeze(2)).sum(dim=0).squeeze(1) + self.output_bias
 
-    def scaled(self, scale: float) -> WrittenOut:
+    def scaled(self, scale: float) -> Self:
         """The same heads with another factor on the scores, made up for in the queries."""
         factor = self.scale / scale
         return replace(
             self, query=self.query * factor, query_bias=self.query_bias * factor, scale=scale
         )
 
-    def of_width(self, width: int) -> WrittenOut:
+    def of_width(self, width: int) -> Self:
         """The same heads, filled up to ``width`` by zeros and scaled by width ** -0.5.
 
         Raises:

@@ -10,6 +10,7 @@ from typing import Any
 from fairseq import utils
 from torch import Tensor, nn
 
+from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import benchmark, models
 from fairseq_mhe.bench.benchmark import BF16, DTYPES, INT8, STOCK, Benchmark, Cell, Floor
 from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
@@ -211,6 +212,8 @@ def storage_bytes(value: Any) -> int:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, KeyValueCache):
+        value = vars(value)
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (dict, list, tuple)):

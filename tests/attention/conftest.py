@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention
 
@@ -35,6 +39,32 @@ def random(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Te
     return torch.randn(
         *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     ).to(dtype)
+
+
+class Operators(TorchDispatchMode):
+    """Remembers every operator that is no view, with what it wrote to new memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Names and results.
+        self.seen: list[tuple[str, Any]] = []
+        #: Bytes, one number an operator with one result.
+        self.written: list[int] = []
+        #: What attention kernels were given.
+        self.kernel_inputs: list[Tensor] = []
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = function(*args, **(kwargs or {}))
+        name = function.overloadpacket.__name__
+        if name in ("bmm", "baddbmm") or "scaled_dot_product" in name:
+            self.kernel_inputs += [x for x in args if isinstance(x, Tensor)]
+        if not function.is_view:
+            self.seen.append((name, out))
+            made = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
+            self.written += [x.untyped_storage().nbytes() for x in made]
+        return out
 
 
 def right_padding(batch: int, length: int) -> Tensor:

@@ -1,6 +1,4 @@
-"""The cache: appending, reordering, what it counts, and what an order means where rows are kept
-once a sentence.
-"""
+"""The cache: appending, reordering, and what an order means where rows are kept once a sentence."""
 
 from __future__ import annotations
 
@@ -11,56 +9,48 @@ from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
 from tests.attention.conftest import random
 
 
-def filled(rows: int = 2, length: int = 3, same: bool = False) -> KeyValueCache:
-    cache = KeyValueCache()
-    key = random(rows, 1, length, 4, dtype=torch.float32)
-    cache.append(
-        key, key if same else random(rows, 1, length, 4, dtype=torch.float32, seed=1), None
-    )
-    return cache
-
-
-def test_appending_keeps_order() -> None:
+def test_appending_and_reordering() -> None:
     cache = KeyValueCache()
     assert not cache.filled
-    assert cache.nbytes == 0
     parts = [random(2, 3, n, 4, seed=n) for n in (2, 1, 3)]
     for part in parts:
         cache.append(part, -part, None)
-    assert torch.equal(cache.key, torch.cat(parts, 2))
-    assert torch.equal(cache.value, -torch.cat(parts, 2))
+    together = torch.cat(parts, 2)
+    assert torch.equal(cache.key, together)
+    assert torch.equal(cache.value, -together)
     assert cache.padding is None
+    cache.reorder(torch.tensor([1, 1, 0]))
+    assert torch.equal(cache.key, together[[1, 1, 0]])
+    assert torch.equal(cache.value, -together[[1, 1, 0]])
 
 
 def test_one_tensor_for_keys_and_values_stays_one() -> None:
-    cache = filled(same=True)
-    extra = random(2, 1, 1, 4, dtype=torch.float32)
-    cache.append(extra, extra, None)
+    cache = KeyValueCache()
+    for seed in (1, 2):
+        part = random(2, 1, 3, 4, seed=seed)
+        cache.append(part, part, None)
+        assert cache.key is cache.value
     cache.reorder(torch.tensor([1, 1, 0]))
     assert cache.key is cache.value
-    assert cache.nbytes == 3 * 4 * 4 * 4
-    assert filled().nbytes == 2 * filled(same=True).nbytes
 
 
 def test_padding_that_comes_and_goes() -> None:
-    new = random(2, 1, 1, 4, dtype=torch.float32)
-    padded = torch.tensor([[False], [True]])
-    cache = filled()
-    cache.append(new, new, padded)
-    cache.append(new, new, None)
-    assert torch.equal(cache.padding, torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, 1, 0]]).bool())
+    cache, new = KeyValueCache(), random(2, 1, 1, 4)
+    for padding in (None, torch.tensor([[False], [True]]), None):
+        cache.append(new, new, padding)
+    assert cache.padding is not None
+    assert torch.equal(cache.padding, torch.tensor([[0, 0, 0], [0, 1, 0]]).bool())
     cache.reorder(torch.tensor([1, 0]))
-    assert cache.padding[0, 3]
+    assert torch.equal(cache.padding, torch.tensor([[0, 1, 0], [0, 0, 0]]).bool())
 
 
 def test_an_order_that_moves_nothing_copies_nothing() -> None:
-    cache = filled()
-    before = cache.key.data_ptr()
+    cache, key = KeyValueCache(), random(2, 1, 3, 4)
+    cache.append(key, -key, None)
     cache.reorder(torch.tensor([0, 1]))
-    assert cache.key.data_ptr() == before
     cache.beam = 3
     cache.reorder(torch.tensor([2, 0, 1, 3, 3, 4]))
-    assert cache.key.data_ptr() == before
+    assert cache.key is key
 
 
 def test_sentence_order() -> None:
@@ -72,6 +62,8 @@ def test_sentence_order() -> None:
     assert (rows, beam) == (None, 1)
     rows, beam = sentence_order(torch.tensor([3]), 2, 2)
     assert (rows.tolist(), beam) == ([1], 1)
+    unknown = torch.empty(4, dtype=torch.long, device="meta")  # which cannot be looked at
+    assert sentence_order(unknown, 1, 4) == (None, 4)
 
 
 @pytest.mark.parametrize("inference", [False, True])
@@ -83,16 +75,3 @@ def test_an_order_that_changed_in_place_is_asked_again(inference: bool) -> None:
         order.view(-1, 2).add_(2)
         rows, beam = sentence_order(order, 3, 2)
     assert (rows.tolist(), beam) == ([1, 2], 2)
-
-
-def test_one_row_needs_no_look_at_the_order() -> None:
-    unknown = torch.empty(4, dtype=torch.long, device="meta")  # which cannot be looked at
-    assert sentence_order(unknown, 1, 4) == (None, 4)
-
-
-def test_a_plain_dictionary_is_adopted() -> None:
-    """fairseq's layers may hand over their own (prev_self_attn_state)."""
-    key = random(2, 1, 3, 4)
-    cache = KeyValueCache({"prev_key": key, "prev_value": key + 1})
-    assert cache.filled
-    assert torch.equal(cache.value, key + 1)

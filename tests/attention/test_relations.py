@@ -73,21 +73,6 @@ def gqa_of_one_head(mqa: Attention, sizes: dict) -> Attention:
     return layer
 
 
-def mha_from_gqa(gqa: Attention, sizes: dict) -> Attention:
-    """Every head of a group has its group's key and value projection."""
-    layer = make_layer("mha", **sizes)
-    copy_shared(layer, gqa)
-    repeats = gqa.num_heads // gqa.key_heads
-    for name in ("k_proj", "v_proj"):
-        for own, shared in zip(
-            getattr(layer, name).parameters(), getattr(gqa, name).parameters(), strict=True
-        ):
-            own.copy_(
-                heads_of(shared, gqa.key_heads).repeat_interleave(repeats, dim=0).flatten(0, 1)
-            )
-    return layer
-
-
 def mha_from_skv(skv: Attention, sizes: dict) -> Attention:
     """Keys and values from copies of one projection."""
     layer = make_layer("mha", **sizes)
@@ -104,18 +89,6 @@ def skv_from_el(el: Attention, sizes: dict) -> Attention:
     layer.kv_proj.weight.copy_(torch.eye(el.embed_dim))
     if layer.kv_proj.bias is not None:
         layer.kv_proj.bias.zero_()
-    return layer
-
-
-def mha_from_sha(sha: Attention, sizes: dict) -> Attention:
-    """Every head is the one."""
-    layer = make_layer("mha", **sizes)
-    copy_shared(layer, sha)
-    for name in ("q_proj", "k_proj", "v_proj"):
-        for own, shared in zip(
-            getattr(layer, name).parameters(), getattr(sha, name).parameters(), strict=True
-        ):
-            own.copy_(torch.cat([shared] * sha.num_heads))
     return layer
 
 
@@ -179,12 +152,10 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "mhe_add with zero embeddings is sha": ("sha", mhe_without_embeddings("mhe_add")),
     "gqa with g = n is mha": ("mha", gqa_of_all_heads),
     "gqa with g = 1 is mqa": ("mqa", gqa_of_one_head),
-    "mha with projections shared in groups is gqa": ("gqa", mha_from_gqa),
     "mha with equal key and value projections is skv": ("skv", mha_from_skv),
     "skv with the identity as projection is el": ("el", skv_from_el),
     "mla with r = C and no compression is mha": ("mha", mla_of_everything),
     "mla with r = 2 d and key and value in it is mqa": ("mqa", mla_of_one_key_and_value),
-    "mha with equal heads is sha": ("sha", mha_from_sha),
     "mhe_conv without neighbours is mhe_mul": ("mhe_mul", conv_without_neighbours),
     "mha_conv without neighbours is mha": ("mha", mha_conv_without_neighbours),
 }

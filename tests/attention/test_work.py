@@ -1,6 +1,4 @@
-"""How much a sublayer writes, in bytes and operators rather than seconds, so that no loss of speed
-hides.
-"""
+"""How much a sublayer writes, in bytes and operators instead of seconds."""
 
 from __future__ import annotations
 
@@ -9,129 +7,75 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_mhe.attention import Attention
-from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.attention.kernel import CausalMask
-from tests.attention.conftest import EMBED_DIM, make_layer, random
+from fairseq_mhe.bench.generation import storage_bytes
+from tests.attention.conftest import EMBED_DIM, Operators, make_layer, random
 
 WIDTH, HEADS, SENTENCES, BEAM, PAST = 256, 8, 2, 3, 60
 ROWS = SENTENCES * BEAM
 FLOAT = 4
 
 
-class Work(TorchDispatchMode):
-    """Counts operators that are no views, the bytes they write to new memory, and what attention
-    kernels were given.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.operators = 0
-        self.written: list[int] = []
-        self.kernel_inputs: list[Tensor] = []
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        out = function(*args, **(kwargs or {}))
-        name = function.overloadpacket.__name__
-        if name in ("bmm", "baddbmm") or "scaled_dot_product" in name:
-            self.kernel_inputs += [x for x in args if isinstance(x, Tensor)]
-        if not function.is_view:
-            self.operators += 1
-            self.written += [x.untyped_storage().nbytes() for x in _tensors(out)]
-        return out
-
-
-def _tensors(out: Any) -> list[Tensor]:
-    return [x for x in (out if isinstance(out, (tuple, list)) else (out,)) if isinstance(x, Tensor)]
-
-
-def _layer(kind: str, place: str) -> Attention:
-    return make_layer(kind, place, dtype=torch.float32, embed_dim=WIDTH, num_heads=HEADS)
+def numbers(*shape: int) -> Tensor:
+    return random(*shape, dtype=torch.float32)
 
 
 @torch.no_grad()
-def _after_many_steps(kind: str, place: str) -> tuple[Attention, dict, dict[str, Any]]:
-    """A sublayer with ``PAST`` positions cached, and what its next step is called with besides the
-    query.
-    """
-    layer, state = _layer(kind, place), {}
+def after_many_steps(kind: str, place: str) -> tuple[Attention, dict[str, Any]]:
+    """A sublayer with ``PAST`` positions cached, and its next step's arguments but the query."""
+    layer = make_layer(kind, place, dtype=torch.float32, embed_dim=WIDTH, num_heads=HEADS)
+    rest: dict[str, Any] = {"incremental_state": {}, "need_weights": False}
     if place == "cross":
-        memory = random(PAST, SENTENCES, WIDTH, dtype=torch.float32)
-        rest = {
-            "key": memory,
-            "value": memory,
-            "static_kv": True,
-            "incremental_state": state,
-            "need_weights": False,
-        }
-        layer(random(1, ROWS, WIDTH, dtype=torch.float32), **rest)
-        return layer, state, rest
-    rest = {"incremental_state": state, "need_weights": False}
-    layer(random(PAST, ROWS, WIDTH, dtype=torch.float32), attn_mask=CausalMask(PAST), **rest)
-    return layer, state, rest
+        memory = numbers(PAST, SENTENCES, WIDTH)
+        rest |= {"key": memory, "value": memory, "static_kv": True}
+        layer(numbers(1, ROWS, WIDTH), **rest)
+    else:
+        layer(numbers(PAST, ROWS, WIDTH), attn_mask=CausalMask(PAST), **rest)
+    return layer, rest
 
 
-def _work_of_a_step(layer: Attention, rest: dict[str, Any]) -> Work:
-    query = random(1, ROWS, WIDTH, dtype=torch.float32)
-    with torch.no_grad(), Work() as work:
+@torch.no_grad()
+def work_of_a_step(layer: Attention, rest: dict[str, Any]) -> Operators:
+    query = numbers(1, ROWS, WIDTH)
+    with Operators() as work:
         layer(query, **rest)
     return work
-
-
-def _cache(layer: Attention, state: dict) -> KeyValueCache:
-    cache = layer._get_input_buffer(state)
-    assert isinstance(cache, KeyValueCache)
-    return cache
 
 
 @pytest.mark.parametrize("place", ["decoder", "cross"])
 def test_a_decoding_step_writes_the_longer_cache_and_the_scores_but_no_heads(
     kind: str, place: str
 ) -> None:
-    layer, state, rest = _after_many_steps(kind, place)
-    work = _work_of_a_step(layer, rest)
-    cache = _cache(layer, state)
-    scores = ROWS * HEADS * cache.key.size(2) * FLOAT
-    vectors = (
-        ROWS * HEADS * max(layer.key_head_dim, layer.value_head_dim) * FLOAT
-    )  # queries or heads of one position
-    one_tensor = max(cache.key.numel(), cache.value.numel()) * FLOAT
-    summed_output = (
-        WIDTH * layer.head_dim * FLOAT if kind == "sha" else 0
-    )  # its W_O, summed over equal heads
-    bound = max(scores, vectors, summed_output, one_tensor if place == "decoder" else 0)
-    if kind in ("mhe_conv", "mha_conv"):  # each key beside the two before it
-        bound = max(bound, 3 * cache.key.numel() * FLOAT)
-    assert max(work.written) <= bound
-    kept = layer.key_heads + layer.value_heads
-    if kept < 2 * HEADS:
-        expanded = (
-            HEADS
-            * max(layer.key_head_dim, layer.value_head_dim)
-            * cache.key.size(0)
-            * cache.key.size(2)
-            * FLOAT
-        )
-        assert layer.value_heads == HEADS or max(work.written) < expanded
+    layer, rest = after_many_steps(kind, place)
+    work = work_of_a_step(layer, rest)
+    cache = layer._get_input_buffer(rest["incremental_state"])
+    rows, keys, widest = *cache.key.shape[:3:2], max(layer.key_head_dim, layer.value_head_dim)
+    together = layer.queries(numbers(1, 1, WIDTH)).size(3) // layer.key_head_dim
+    bound = ROWS * HEADS * together * max(keys, widest)  # scores; queries or heads
+    if place == "decoder":
+        bound = max(bound, cache.key.numel(), cache.value.numel())
+    if kind == "sha":  # its W_O, summed over equal heads
+        bound = max(bound, WIDTH * layer.head_dim)
+    assert max(work.written) <= bound * FLOAT
+    if layer.value_heads == 1:
+        assert max(work.written) < HEADS * widest * rows * keys * FLOAT
     weights = {p.untyped_storage().data_ptr() for p in layer.parameters()}
     for given in work.kernel_inputs:  # each stored number is read once: nothing was repeated
         storage = given.untyped_storage()
-        assert storage.data_ptr() in weights or storage.nbytes() <= max(bound, cache.nbytes)
+        most = max(bound * FLOAT, storage_bytes(cache))
+        assert storage.data_ptr() in weights or storage.nbytes() <= most
 
 
 def test_a_reorder_writes_exactly_the_cache(kind: str) -> None:
-    layer, state, _ = _after_many_steps(kind, "decoder")
-    before = _cache(layer, state).nbytes
+    layer, rest = after_many_steps(kind, "decoder")
     order = torch.tensor([0, 0, 1, 4, 3, 3])
-    with Work() as work:
-        layer.reorder_incremental_state(state, order)
-    cache = _cache(layer, state)
-    assert cache.nbytes == before == cache.key.size(0) * PAST * layer.cached_values * FLOAT
-    assert sum(n for n in work.written if n > order.numel() * order.element_size()) == before
+    with Operators() as work:
+        layer.reorder_incremental_state(rest["incremental_state"], order)
+    size = storage_bytes(layer._get_input_buffer(rest["incremental_state"]))
+    assert size == ROWS * PAST * layer.cached_values * FLOAT
+    assert sum(n for n in work.written if n > order.numel() * order.element_size()) == size
 
 
 @pytest.mark.parametrize("place", ["decoder", "cross"])
@@ -142,10 +86,10 @@ def test_generation_computes_nothing_anew_that_depends_on_weights_alone(place: s
     """
     counts = {}
     for kind in ("mqa", "mhe_mul", "mhe_add"):
-        layer, _, rest = _after_many_steps(kind, place)
+        layer, rest = after_many_steps(kind, place)
         layer.make_generation_fast_()
-        _work_of_a_step(layer, rest)  # what is kept is computed
-        counts[kind] = _work_of_a_step(layer, rest).operators
+        work_of_a_step(layer, rest)  # what is kept is computed
+        counts[kind] = len(work_of_a_step(layer, rest).written)
     assert counts["mhe_mul"] == counts["mqa"]
     assert counts["mhe_add"] == counts["mqa"] + 2
 

@@ -50,9 +50,7 @@ def test_steps_are_one_call_a_token_with_a_cache(variant: str, place: str) -> No
 
     def spy(*args, **kwargs):
         out = forward(*args, **kwargs)
-        lengths.append(
-            workload._layer._get_input_buffer(kwargs["incremental_state"])["prev_key"].size(2)
-        )
+        lengths.append(workload._layer._get_input_buffer(kwargs["incremental_state"]).key.size(2))
         return out
 
     workload._layer.forward = spy

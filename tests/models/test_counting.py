@@ -5,6 +5,7 @@ forward pass makes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from fairseq_mhe.attention import KINDS
+from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.models.counting import Cost, attention_work, cache_bytes, costs
 from tests.attention.conftest import make_layer
 from tests.fixtures.models import make_dictionary, make_model, search
@@ -50,7 +52,7 @@ def state_after_each_step(model: nn.Module) -> list[dict[str, Any]]:
 
     def spy(*args: Any, **kwargs: Any) -> Any:
         out = decode(*args, **kwargs)
-        states.append({name: dict(buffer) for name, buffer in kwargs["incremental_state"].items()})
+        states.append({name: copy(held) for name, held in kwargs["incremental_state"].items()})
         return out
 
     model.decoder.forward = spy
@@ -58,11 +60,11 @@ def state_after_each_step(model: nn.Module) -> list[dict[str, Any]]:
     return states
 
 
-def bytes_held(buffers: list[dict[str, Tensor | None]]) -> int:
+def bytes_held(buffers: list[KeyValueCache]) -> int:
     """Bytes behind all keys and values; a storage that a sublayer uses twice counts once."""
     total = 0
     for buffer in buffers:
-        held = [buffer[name].untyped_storage() for name in ("prev_key", "prev_value")]
+        held = [x.untyped_storage() for x in (buffer.key, buffer.value)]
         total += sum({storage.data_ptr(): storage.nbytes() for storage in held}.values())
     return total
 
@@ -75,7 +77,7 @@ def test_cache_is_what_a_beam_search_holds(options: dict) -> None:
     steps = state_after_each_step(model)
     assert len(steps) == TARGET
     for step, state in enumerate(steps, start=1):
-        buffers = [buffer for buffer in state.values() if "prev_key" in buffer]
+        buffers = [buffer for buffer in state.values() if isinstance(buffer, KeyValueCache)]
         assert len(buffers) == 4
         assert bytes_held(buffers) == SENTENCES * stated.per_sentence(SOURCE, step, BEAM)
 
