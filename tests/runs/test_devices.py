@@ -144,17 +144,6 @@ def test_several_gpus_a_model_and_the_users_own_choice_of_them(
     assert "tcp://127.0.0.1:1234" in words
 
 
-@pytest.mark.parametrize(
-    "words", [("--gpus", "0"), ("--processes", "-1"), ("--gpus", "1", "--processes", "2")]
-)
-def test_what_makes_no_sense_is_refused(
-    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        ask(*words)
-    assert "error: argument" in capsys.readouterr().err
-
-
 def train(data: Path, folder: Path, device: Device, start: Path | None = None) -> Job:
     """Six updates of two mini-batches, without dropout, whose masks would depend on the process."""
     tiny = recipe("tiny")

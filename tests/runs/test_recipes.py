@@ -129,12 +129,7 @@ def test_a_shorter_training_keeps_the_warm_ups_share() -> None:
     assert (short.updates, short.options["warmup_updates"], short.interval) == (20, 2, 5)
     assert short.options["total_num_update"] == 20
     assert TRAINING.shortened(40) == TRAINING
-    assert TRAINING.shortened(1).options["warmup_updates"] == 1
-
-
-@pytest.mark.parametrize("updates", [1, 3, 20, 4000])
-def test_every_length_has_a_checkpoint_at_its_end(updates: int) -> None:
-    assert 1 <= RECIPES["tiny"].training.shortened(updates).interval <= updates
+    assert TRAINING.shortened(1).options["warmup_updates"] == TRAINING.shortened(1).interval == 1
 
 
 @pytest.mark.parametrize(
