@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import write_json
-from fairseq_mhe.common.steps import only_one
+from fairseq_mhe.common.steps import WORK_PREFIX, only_one
 from fairseq_mhe.runs.job import kind_name, plan_job, read_job, run_name, settings_of
 from tests.fixtures.runs import DECODING, TRAINING, open_run, settings
 
@@ -75,15 +75,14 @@ def _hold(folder: Path, locked: Event) -> None:
 
 
 def test_a_second_process_is_kept_out_until_the_first_is_killed(tmp_path: Path) -> None:
-    leftover = tmp_path / "run" / ".model.pt.4711.part"
-    leftover.parent.mkdir()
+    leftover = tmp_path / f"{WORK_PREFIX}x"
     context = multiprocessing.get_context("fork")  # a new Python would load torch
     locked = context.Event()
     other = context.Process(target=_hold, args=(tmp_path, locked))
     other.start()
     try:
         assert locked.wait(timeout=60)
-        leftover.touch()
+        leftover.mkdir()
         with pytest.raises(UserError, match="another fairseq-mhe is at work"), only_one(tmp_path):
             pass
         assert leftover.exists()
