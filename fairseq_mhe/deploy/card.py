@@ -9,7 +9,7 @@ from typing import Any
 from fairseq_mhe.checkpoints.safe_load import provenance, updates_made
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.system import installed
+from fairseq_mhe.common.system import versions
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
 from fairseq_mhe.models.rows import nearest_row
@@ -17,7 +17,6 @@ from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.scoring import described
 
 _TEMPLATE = Path(__file__).with_name("card.md")
-_PACKAGES = ("fairseq-mhe", "torch", "ve-fairseq", "fairseq", "ctranslate2", "safetensors")
 _SUBSET = "test"
 _UNKNOWN = "not known"
 
@@ -42,7 +41,7 @@ def facts(trained: Trained, data_name: str | None, licence: str | None) -> dict[
         "licence": licence,
         "pairs": manifest.get("lines"),
         "fingerprint": trained.data.fingerprint if trained.data else None,
-        "versions": installed(_PACKAGES),
+        "versions": versions(),
         "command": provenance(source.state).get("made_by"),
         "training": None,
         "scores": [],

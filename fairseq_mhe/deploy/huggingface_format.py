@@ -5,9 +5,7 @@ take a table of positions as weights, where fairseq's sinusoids are written, and
 logits, with which tokens that fairseq does not know are never chosen. Their attention is ordinary
 multi-head attention (the exact fold), which caches the keys and values of all heads again.
 
-Not taken: FSMT, whose tokenizer splits hyphens and escapes punctuation, as our data do not, and
-whose class is post-norm only; M2M100, which is pre-norm too, but has no bias of logits and computes
-its positions.
+Neither FSMT (post-norm only, another tokenizer) nor M2M100 (no bias of logits) holds both.
 """
 
 from pathlib import Path
@@ -35,6 +33,7 @@ _CLASSES = {
 _HELD = {
     "share_all_embeddings": (True,),
     "activation_fn": ("relu", "gelu", "tanh"),
+    "no_token_positional_embeddings": (False,),
     "adaptive_input": (False,),
     "adaptive_softmax_cutoff": (None,),
     "layernorm_embedding": (False,),
@@ -110,11 +109,10 @@ def _weights(trained: Trained, rows: list[int | None]) -> dict[str, Tensor]:
 def _positions(side: Any, longest: int) -> Tensor:
     """(``longest``, C): what is added at each place of a sentence."""
     table = torch.zeros(longest, side.embed_tokens.embedding_dim)
-    if side.embed_positions is not None:
-        most = min(longest, side.max_positions())
-        words = torch.full((1, most), side.padding_idx + 1)  # any that are no padding
-        with torch.no_grad():
-            table[:most] = side.embed_positions(words)[0]
+    most = min(longest, side.max_positions())
+    words = torch.full((1, most), side.padding_idx + 1)  # any that are no padding
+    with torch.no_grad():
+        table[:most] = side.embed_positions(words)[0]
     return table
 
 

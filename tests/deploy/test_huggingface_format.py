@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 import torch
-from fairseq.data import data_utils
-from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.export import export
+from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
 from fairseq_mhe.deploy.huggingface_format import _generation
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
 from fairseq_mhe.deploy.trained import Trained
@@ -59,24 +58,6 @@ def make_trained(folder: Path, sample: Sample, **options: Any) -> Trained:
         model.decoder.embed_tokens.weight[words.eos()] += 30 * norm.bias
     source = open_source(save(folder / "model.pt", model, **options))
     return Trained(source, sample.text, (words, words), folder, DECODING)
-
-
-def by_fairseq(trained: Trained, lines: list[str], beam: int) -> list[str]:
-    words = trained.dictionaries[0]
-    numbers = [
-        words.encode_line(line, add_if_not_exist=False).long()
-        for line in trained.text.segment(lines)
-    ]
-    source = data_utils.collate_tokens(numbers, words.pad(), left_pad=True)  # (B, S)
-    model = trained.source.model
-    search = SequenceGenerator(
-        [model], words, beam_size=beam, max_len_a=0, max_len_b=LONGEST, len_penalty=DECODING.lenpen
-    )
-    lengths = torch.tensor([len(line) for line in numbers])
-    net_input = {"src_tokens": source, "src_lengths": lengths}
-    found = search.generate([model], {"net_input": net_input, "id": torch.arange(len(lines))})
-    best = [hypotheses[0]["tokens"].tolist()[:-1] for hypotheses in found]
-    return trained.text.plain(" ".join(words[number] for number in line) for line in best)
 
 
 def by_transformers(
@@ -145,23 +126,24 @@ def test_it_translates_as_fairseq_does(
     )
     assert not any(told.values())  # no weight is missing, and none is left
     lines = [pair[0] for pair in corpus["test"][:500]]
+    same_logits(trained, tokenizer, model, lines)
+    by_fairseq = Translator(trained, FairseqEngine(trained, cpu=True)).translate
     greedy = {"num_beams": 1, "early_stopping": False}
-    expected = in_batches(lines, lambda batch: by_fairseq(trained, batch, 1))
+    expected = by_fairseq(lines, beam=1)
     found = in_batches(lines, lambda batch: by_transformers(tokenizer, model, batch, greedy))
     assert [text for text, _ in found] == expected
     some = lines[:100]
-    expected = in_batches(some, lambda batch: by_fairseq(trained, batch, DECODING.beam))
+    expected = by_fairseq(some)
     found = in_batches(some, lambda batch: by_transformers(tokenizer, model, batch, {}))
     ended = [place for place, (_, has_ended) in enumerate(found) if has_ended]
     assert len(ended) >= 25
     assert [found[place][0] for place in ended] == [expected[place] for place in ended]
-    same_logits(trained, tokenizer, model, lines)
     # The program in the bundle does the same.
     line = lines[ended[0]]
     monkeypatch.setattr(sys, "argv", ["example.py", line])
     capsys.readouterr()
     runpy.run_path(str(bundle / "example.py"))
-    assert capsys.readouterr().out.splitlines() == by_fairseq(trained, [line], DECODING.beam)
+    assert capsys.readouterr().out.splitlines() == by_fairseq([line])
 
 
 @pytest.mark.parametrize(
