@@ -38,8 +38,10 @@ def quickstart(loss: float) -> Callable[..., None]:
 def test_a_dry_run_measures_each_model_beside_stock_fairseq(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_check, "EMBED_DIM", 32)  # a CPU takes long over fp16
-    monkeypatch.setattr(gpu_check, "CPU", dataclasses.replace(gpu_check.CPU, vocabulary=1000))
+    for name, value in {"EMBED_DIM": 32, "B": 2, "T": 7, "S": 9}.items():
+        monkeypatch.setattr(gpu_check, name, value)  # a CPU takes long over fp16
+    small = {"vocabulary": 1000, "updates": 1, "sentences": 2, "longest": 4}
+    monkeypatch.setattr(gpu_check, "CPU", dataclasses.replace(gpu_check.CPU, **small))
     monkeypatch.setattr("subprocess.check_call", quickstart(5.0))
     line = ["--cpu", "--data", str(MADE / "data"), "--out", str(tmp_path)]
     assert gpu_check.main(line) == 0
