@@ -13,15 +13,12 @@ from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output
 
-#: Options of fairseq's Transformer and ours that change what the weights mean, by how their names
-#: begin.
+#: How the names of options begin that change what weights mean.
 _MEANING = (
-    *("_name", "arch", "encoder", "decoder", "share", "activation_fn"),
-    *("attention", "cross", "head_", "collaborative"),
-    *("no_scale_embedding", "no_token_positional_embeddings"),
+    *("_name", "arch", "encoder", "decoder", "share", "activation_fn", "no_scale_embedding"),
+    *("attention", "cross", "head_", "collaborative", "no_token_positional_embeddings"),
 )
-#: Those of them that only say how a model was trained or started: dropout, layer-drop, pretrained
-#: embeddings.
+#: Parts of the names of options among them that only say how a model was trained or started.
 _HARMLESS = ("drop", "_path")
 
 
@@ -59,10 +56,8 @@ def saved_checkpoints(folder: Path) -> list[Path]:
     last) and so are averages.
 
     Raises:
-        UserError: it is no folder, has no checkpoint, or one that cannot be read.
+        UserError: the folder has no checkpoint, or one that cannot be read.
     """
-    if not folder.is_dir():
-        raise UserError(f"{folder} is no folder: give the --save-dir of a fairseq training")
     by_updates: dict[int, Path] = {}
     # In falling order, so that numbered names replace checkpoint_last.
     for path in sorted(folder.glob("checkpoint*.pt"), reverse=True):
@@ -96,7 +91,7 @@ def _check_linear(state: dict[str, Any], path: Path) -> None:
     """Refuse a fold whose weights are products: their mean is not the product of the means."""
     made = provenance(state)
     if made.get("made_by") == "fold" and not made.get("linear"):
-        kinds = sorted(set((made.get("source") or {}).get("attention", {}).values()))
+        kinds = sorted(set(made["source"]["attention"].values()))
         raise UserError(
             f"{path} was folded from {', '.join(kinds)}, whose folded weights are products of "
             "parameters, and the mean of products is not the product of means: average the "
@@ -127,19 +122,12 @@ def _with_sharing(averaged: dict[str, Tensor], like: dict[str, Tensor]) -> dict[
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe average``."""
-    parser.add_argument(
-        "checkpoints",
-        nargs="+",
-        type=Path,
-        metavar="CKPT",
-        help="checkpoints, or with --last a folder",
-    )
-    parser.add_argument(
-        "--output", required=True, type=Path, metavar="OUT", help="the averaged checkpoint"
-    )
-    parser.add_argument(
-        "--last", type=int, metavar="N", help="average the last N checkpoints of the folder CKPT"
-    )
+    add = parser.add_argument
+    help_ = "checkpoints, or with --last a folder"
+    add("checkpoints", nargs="+", type=Path, metavar="CKPT", help=help_)
+    add("--output", required=True, type=Path, metavar="OUT", help="the averaged checkpoint")
+    help_ = "average the last N checkpoints of the folder CKPT"
+    add("--last", type=int, metavar="N", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:

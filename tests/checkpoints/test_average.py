@@ -117,7 +117,7 @@ def test_the_command_averages_the_last(tmp_path: Path, capsys: pytest.CaptureFix
     [
         (["--last", "9", "{folder}"], "different updates"),
         (["--last", "0", "{folder}"], "1 or more"),
-        (["--last", "2", "{folder}/checkpoint_1_8.pt"], "is no folder"),
+        (["--last", "2", "{folder}/checkpoint_1_8.pt"], "has no checkpoint"),
         (["--last", "2", "{folder}/empty"], "has no checkpoint"),
         (["{folder}/none.pt"], "does not exist"),
     ],
