@@ -89,7 +89,8 @@ def prepare(
         counts = _clean(manifest, config, files)
         lines = {split: counts[split]["kept"] for split in SPLITS}
         texts = pair_texts(config.langs, config.model_folder)
-        make_subwords(manifest, config, texts, _dictionaries(config.langs), lines)
+        dictionaries = [f"dict.{lang}.txt" for lang in config.langs]
+        make_subwords(manifest, config, texts, dictionaries, lines)
         manifest.complete(lines=lines)
     _say_dropped(counts)
     if config.tokenizer == "moses":
@@ -104,10 +105,6 @@ def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
         for lang in langs
         for split in SPLITS
     }
-
-
-def _dictionaries(langs: tuple[str, str]) -> list[str]:
-    return [f"dict.{lang}.txt" for lang in langs]
 
 
 def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
@@ -268,7 +265,8 @@ def prepare_segmented(
     with open_manifest(out, top, cores(), report) as manifest:
         action = partial(_take, files, langs)
         manifest.run("segment", made_from, action, total=2 * sum(lines.values()))
-        make_binary(manifest, pair_texts(langs, "subword"), _dictionaries(langs))
+        dictionaries = [f"dict.{lang}.txt" for lang in langs]
+        make_binary(manifest, pair_texts(langs, "subword"), dictionaries)
         manifest.complete(lines=lines)
     return out
 
