@@ -139,12 +139,13 @@ def open_data(folder: Path) -> DataFolder:
     """
     if (folder / MANIFEST).exists():
         return open_prepared(folder)
-    for path in folder.glob("*.*-*.*.idx"):  # train.en-de.en.idx
-        source, _, target = path.name.split(".")[1].partition("-")
-        return DataFolder(folder, (source, target))
-    raise UserError(
-        f"{folder} is no data folder: give one of fairseq-mhe prepare or fairseq-preprocess"
-    )
+    example = next(folder.glob("*.*-*.*.idx"), None)  # train.en-de.en.idx
+    if example is None:
+        raise UserError(
+            f"{folder} is no data folder: give one of fairseq-mhe prepare or fairseq-preprocess"
+        )
+    source, _, target = example.name.split(".")[1].partition("-")
+    return DataFolder(folder, (source, target))
 
 
 def model_dictionary(path: Path, masked: bool) -> Dictionary:
