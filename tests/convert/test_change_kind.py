@@ -107,7 +107,7 @@ def test_bad_options_are_one_line(
 
 
 @pytest.mark.parametrize(
-    ("output", "message"), [("out", "it is a folder"), ("./a.pt", "is the input")]
+    ("output", "message"), [("out", "it is no file"), ("./a.pt", "is the input")]
 )
 def test_an_output_that_cannot_be_is_refused_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str, message: str
