@@ -1,5 +1,6 @@
 """The tables of language models: benchmarks beside the paper's, tasks, and perplexity."""
 
+import functools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -84,24 +85,34 @@ def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, An
     """The rows with "score", the mean of tasks for each seed, and "prr" and "peop" of it."""
     scores, parameters = {}, {}
     for row in rows:
-        seeds = zip(*(row["scores"][task] for task in tasks), strict=True)
-        scores[row["attention"]] = [statistics.mean(of_seed) for of_seed in seeds]
-        parameters[row["attention"]] = row["attention_parameters"]
+        kind = row["attention"]
+        by_task = [row["scores"][task] for task in tasks]
+        scores[kind] = [statistics.mean(of_seed) for of_seed in zip(*by_task, strict=True)]
+        parameters[kind] = row["attention_parameters"]
     means = {kind: statistics.mean(values) for kind, values in scores.items()}
-    more = ({"score": scores[kind], **_merits(kind, means, parameters)} for kind in scores)
-    return [{**row, **added} for row, added in zip(rows, more, strict=True)]
+    more = []
+    for row in rows:
+        kind = row["attention"]
+        more.append({**row, "score": scores[kind], **_merits(kind, means, parameters)})
+    return more
 
 
 def _beside_paper(rows: Sequence[dict[str, Any]], benchmark: int) -> list[dict[str, Any]]:
     """The rows with the paper's figures; ``benchmark``: its place in the paper's table."""
     scores = {kind: printed[benchmark] for kind, printed in SCORES.items()}
-    sizes = {kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in scores}
     compared = []
     for row in rows:
         kind = row["attention"]
-        merits = {f"paper_{n}": value for n, value in _merits(kind, scores, sizes).items()}
-        compared.append({**row, "paper": scores.get(kind), **merits})
+        merits = _merits(kind, scores, _sizes_of_paper())
+        printed = {f"paper_{name}": value for name, value in merits.items()}
+        compared.append({**row, "paper": scores.get(kind), **printed})
     return compared
+
+
+@functools.cache
+def _sizes_of_paper() -> dict[str, int]:
+    """Kind -> attention parameters of the paper's models."""
+    return {kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES}
 
 
 def _merits(
