@@ -6,7 +6,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -65,14 +65,15 @@ def run(args: argparse.Namespace) -> None:
         out = out.with_suffix("") if out.suffix in (".json", ".md") else out
         check_writable(out.absolute().parent)
     names = {field.name for field in fields(Settings)}
-    given = {name: value for name, value in vars(args).items() if name in names}
-    settings = Settings(vocabulary=args.vocab_size, **given)
+    fixed = {name: value for name, value in vars(args).items() if name in names}
+    fixed["vocabulary"] = args.vocab_size
+    settings = Settings(**fixed)
     header = {
         "benchmark": args.bench,
         "command": shlex.join(["fairseq-mhe", *args.typed]),
         "machine": machine(args.device),
         "software": software(),
-        "settings": {**asdict(settings), "repetitions": args.repetitions},
+        "settings": {**fixed, "repetitions": args.repetitions},
     }
     partial = Path(f"{out}.partial.json")
     entries = _measured_before(partial, header) if out else []

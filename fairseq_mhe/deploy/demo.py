@@ -80,7 +80,8 @@ def run(args: argparse.Namespace) -> None:
         if open_bundle(path).format != FAIRSEQ:
             raise UserError(f"{path} is no bundle for fairseq: export one with --format fairseq")
     options = ["--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]
-    options += [f"--server.port={args.port}", f"--server.headless={not args.open}".lower()]
+    options += ["--server.fileWatcherType=none", f"--server.port={args.port}"]
+    options.append(f"--server.headless={not args.open}".lower())
     line = [sys.executable, "-m", "streamlit", "run", __file__, *options, "--", *args.bundles]
     os.execv(sys.executable, [str(word) for word in line])  # noqa: S606 - Ctrl-C ends the server
 
