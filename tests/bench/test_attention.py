@@ -50,7 +50,9 @@ def test_steps_are_one_call_a_token_with_a_cache(variant: str, place: str) -> No
 
     def spy(*args, **kwargs):
         out = forward(*args, **kwargs)
-        lengths.append(workload._layer._get_input_buffer(kwargs["incremental_state"]).key.size(2))
+        cache = workload._layer._get_input_buffer(kwargs["incremental_state"])
+        key = cache["prev_key"] if variant == "stock" else cache.key
+        lengths.append(key.size(2))
         return out
 
     workload._layer.forward = spy
