@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     table = _open_table(args)
     if slurm.asked_for(args):
         args.precision = devices.precision(args)
-        words = json.loads(json.dumps(vars(args), default=str))
+        words = json.loads(json.dumps(vars(args), default=str))  # paths as text
         waiting = [kind for kind in args.kinds if not table.finished(kind)]
         slurm.submit({kind: {**words, "kinds": [kind]} for kind in waiting}, len(args.kinds), args)
         return
