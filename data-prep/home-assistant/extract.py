@@ -100,7 +100,8 @@ def segments(en: str, de: str) -> list[tuple[str, str]] | None:
     for whole in zip(*lines, strict=True):
         cut = [sentences(line) for line in whole]
         matched = list(zip(*cut, strict=False))
-        if len(cut[0]) == len(cut[1]) and all(similar_length(*pair, 2.2) for pair in matched):
+        same_count = len(cut[0]) == len(cut[1])
+        if same_count and all(similar_length(*pair, 2.2) for pair in matched):
             pairs += matched
         else:
             pairs.append(whole)

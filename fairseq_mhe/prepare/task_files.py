@@ -128,8 +128,10 @@ def _choice(task: Task, row: Row) -> Iterator[Example]:
 
 def _word_in_context(task: Task, row: Row) -> Iterator[Example]:
     """WiC: two sentences, and the place of the word in each, in characters."""
-    spans = ((0, row["start1"], row["end1"]), (1, row["start2"], row["end2"]))
-    yield Example((row["sentence1"], row["sentence2"]), _label(task, row), spans=spans)
+    texts = row["sentence1"], row["sentence2"]
+    first = 0, row["start1"], row["end1"]
+    second = 1, row["start2"], row["end2"]
+    yield Example(texts, _label(task, row), spans=(first, second))
 
 
 def _coreference(task: Task, row: Row) -> Iterator[Example]:
@@ -139,7 +141,8 @@ def _coreference(task: Task, row: Row) -> Iterator[Example]:
     spans = []
     for name in ("span1", "span2"):
         phrase, first = target[f"{name}_text"], target[f"{name}_index"]
-        begin, end = words[first].start(), words[first + len(phrase.split()) - 1].end()
+        last = first + len(phrase.split()) - 1
+        begin, end = words[first].start(), words[last].end()
         # The last word without a comma. Official files name other words at times: then the place.
         if line[begin:].lower().startswith(phrase.lower()):
             end = begin + len(phrase)
@@ -153,10 +156,10 @@ def _gap(task: Task, row: Row) -> Iterator[Example]:
     An entity that occurs twice is one candidate; it is right if its text is an answer's.
     """
     passage = row["passage"]["text"]
-    entities = (
-        passage[entity["start"] : entity["end"] + 1] for entity in row["passage"]["entities"]
-    )
-    candidates = dict.fromkeys(entities)  # each once, in their order
+    candidates: dict[str, None] = {}  # each once, in their order
+    for entity in row["passage"]["entities"]:
+        begin, last = entity["start"], entity["end"]
+        candidates[passage[begin : last + 1]] = None
     for query in row["qas"]:
         right = {answer["text"] for answer in query["answers"]}
         for candidate in candidates:

@@ -80,8 +80,15 @@ def open_task(folder: Path) -> TaskFolder:
     task = TASKS[manifest["task"]]
     train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
     scored = key({name: value for name, value in files.items() if name not in train})
-    block, text, training = manifest["block"], manifest["text"], manifest["lines"][TRAIN]
-    return TaskFolder(place, task, block, text, training, key(train), scored)
+    return TaskFolder(
+        folder=place,
+        task=task,
+        block=manifest["block"],
+        text=manifest["text"],
+        training=manifest["lines"][TRAIN],
+        fingerprint=key(train),
+        scored=scored,
+    )
 
 
 def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
@@ -139,7 +146,8 @@ def prepare_task(
         counts = manifest.run("binarise", made_from, action)
         manifest.complete(lines={name: count["examples"] for name, count in counts.items()})
     for name, count in counts.items():
-        say(f"{task.name} {name}: " + ", ".join(f"{n:,} {what}" for what, n in count.items() if n))
+        parts = [f"{number:,} {what}" for what, number in count.items() if number]
+        say(f"{task.name} {name}: {', '.join(parts)}")
     return out
 
 

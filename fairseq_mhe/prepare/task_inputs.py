@@ -14,6 +14,8 @@ from fairseq_mhe.prepare.task_files import read_task
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Example, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
+Subwords = list[str]
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -52,15 +54,17 @@ def read_inputs(
     examples, dropped = read_task(task, path, drop=train)
     columns = zip(*(example.texts for example in examples), strict=True)
     segmented = [map(str.split, processing.segment(list(column))) for column in columns]
-    whole = list(zip(*segmented, strict=True))  # an example's texts in subwords
-    cut = [_fitting(texts, block, task.form == CHOICE) for texts in whole]
+    counts = {"examples": len(examples), "dropped": dropped, "truncated": 0}
+    cut = []
+    for texts in zip(*segmented, strict=True):
+        parts = _fitting(texts, block, task.form == CHOICE)
+        counts["truncated"] += parts != list(texts)
+        cut.append(parts)
     labels = [example.label for example in examples]
     facts = {"labels": labels, "groups": [example.group for example in examples]}
     if task.form == CANDIDATES:
         facts["candidates"] = [example.candidate for example in examples]
-    truncated = sum(list(texts) != parts for texts, parts in zip(whole, cut, strict=True))
-    counts = {"examples": len(examples), "dropped": dropped, "truncated": truncated}
-    lines = [[" ".join(part) for part in parts] for parts in zip(*cut, strict=True)]
+    lines = [list(map(" ".join, parts)) for parts in zip(*cut, strict=True)]
     spans = []
     if task.form == WORDS:
         pairs = zip(examples, cut, strict=True)
@@ -68,7 +72,7 @@ def read_inputs(
     return Inputs(lines, labels, facts, counts, spans)
 
 
-def _marked(example: Example, parts: Sequence[list[str]], processing: TextProcessing) -> str:
+def _marked(example: Example, parts: Sequence[Subwords], processing: TextProcessing) -> str:
     """The first and last token of both spans; a span that is cut off is its text's last subword."""
     places = []
     for index, begin, end in example.spans:
@@ -79,17 +83,18 @@ def _marked(example: Example, parts: Sequence[list[str]], processing: TextProces
     return " ".join(places)
 
 
-def _fitting(parts: Sequence[list[str]], block: int, choice: bool) -> list[list[str]]:
+def _fitting(parts: Sequence[Subwords], block: int, choice: bool) -> list[Subwords]:
     """One or two texts cut to a block; or a text that goes before each of several others."""
     if not choice:
         # <s> first </s>, and </s> second </s>.
         return shortened(parts, block - (2 if len(parts) == 1 else 4))
     context, *options = parts
     pairs = [shortened([context, option], block - 4) for option in options]
-    return [min((pair[0] for pair in pairs), key=len), *(pair[1] for pair in pairs)]
+    shortest = min((context for context, _ in pairs), key=len)
+    return [shortest, *(option for _, option in pairs)]
 
 
-def shortened(parts: Sequence[list[str]], most: int) -> list[list[str]]:
+def shortened(parts: Sequence[Subwords], most: int) -> list[Subwords]:
     """Subwords of one or two texts, cut at the longer one's end to ``most`` subwords in all."""
     left, *right = parts
     if not right:

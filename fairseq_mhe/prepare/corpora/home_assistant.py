@@ -13,6 +13,7 @@ from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import write_lines
 
 CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"
+Pairs = list[tuple[str, str]]
 _HELD_OUT_PART = 10  # --limit's train pairs for each pair of valid and of test
 
 
@@ -43,9 +44,9 @@ class HomeAssistant(Corpus):
             return self.make(files, report, max_ratio=None)
 
 
-def read_corpus(path: Path = CORPUS) -> dict[str, list[tuple[str, str]]]:
+def read_corpus(path: Path = CORPUS) -> dict[str, Pairs]:
     """Split -> its (English, German) pairs."""
-    splits: dict[str, list[tuple[str, str]]] = {split: [] for split in SPLITS}
+    splits: dict[str, Pairs] = {split: [] for split in SPLITS}
     for split, _, english, german in read_rows(path):
         splits[split].append((english, german))
     return splits

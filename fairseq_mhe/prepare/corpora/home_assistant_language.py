@@ -8,13 +8,11 @@ in the text either.
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.config import SPLITS
-from fairseq_mhe.prepare.corpora.home_assistant import read_rows
+from fairseq_mhe.prepare.corpora.home_assistant import Pairs, read_rows
 from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import prepare_task
@@ -35,7 +33,7 @@ def read_messages() -> list[Row]:
     ]
 
 
-def examples(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
+def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
     """Train and dev: (message, integration), each message once in one of them."""
     owners: dict[str, set[str]] = defaultdict(set)
     written: dict[str, str] = {}
@@ -43,7 +41,7 @@ def examples(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
         if split == "train":
             owners[message.lower()].add(integration)
             written.setdefault(message.lower(), message)
-    sets: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
+    sets: dict[str, Pairs] = {"train": [], "dev": []}
     number = 0
     for key, integrations in owners.items():
         (integration, *others) = sorted(integrations)
@@ -56,10 +54,14 @@ def examples(rows: Iterable[Row]) -> dict[str, list[tuple[str, str]]]:
 
 def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
     """The lines of a split without some messages, and an empty line before each integration."""
-    kept = (row for row in rows if row[0] == split and row[2].lower() not in held_out)
     lines: list[str] = []
-    for _, messages in groupby(kept, key=itemgetter(1)):
-        lines += ["", *(message for _, _, message in messages)]
+    before = None
+    for where, integration, message in rows:
+        if where == split and message.lower() not in held_out:
+            if integration != before:
+                lines.append("")
+            before = integration
+            lines.append(message)
     return lines
 
 
