@@ -20,7 +20,7 @@ RTE = TaskFolder(Path("rte"), TASKS["rte"], 128, "its text", 10, "its training",
 
 def tuned(folder: Path, start: str = "mha", **scored: Any) -> Path:
     """A finished run's folder."""
-    data = {"text": "its text", "train": "its training", "block": 128}
+    data = {"text": "its text", "fingerprint": "its training", "block": 128}
     settings = {"task": "rte", "seed": 1, "start": start, "data": data}
     config = {"folder_version": FOLDER_VERSION, "settings": settings}
     write_json(folder / "config.json", config)
