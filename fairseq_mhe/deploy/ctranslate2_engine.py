@@ -24,14 +24,9 @@ class CTranslate2Engine:
         cpu: bool = False,
         threads: int | None = None,
     ) -> None:
-        """Load the model in ``folder``.
+        """Load the model in ``folder``, whose translations have at most ``longest`` tokens.
 
-        Args:
-            folder: with CTranslate2's files.
-            longest: tokens of a translation at most, its end included.
-            precision: ``int8`` rounds the weights to 8-bit integers.
-            cpu: no GPU even where there is one.
-            threads: None: as OMP_NUM_THREADS says, else all cores.
+        Their ends count too. Other options as of `Translator.load`.
 
         Raises:
             UserError: CTranslate2 is not installed, or cannot read the model.

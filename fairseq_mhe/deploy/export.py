@@ -31,13 +31,9 @@ def export(
     data_name: str | None = None,
     licence: str | None = None,
 ) -> None:
-    """Write the bundle ``output``, whole or not at all.
+    """Write the bundle ``output``, whole or not at all, in a ``format`` of `FORMATS`.
 
-    Args:
-        trained: the model.
-        format: a key of `FORMATS`.
-        output: the folder to make.
-        data_name, licence: of the data, for the model card.
+    ``data_name`` and ``licence`` are of the data, for the model card.
 
     Raises:
         UserError: ``output`` exists or cannot be written, or the format cannot hold the model.

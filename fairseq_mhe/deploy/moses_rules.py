@@ -50,10 +50,9 @@ def tokenising(lang: str) -> list[Rule]:
 
 
 def _commas(digit: str, other: str) -> list[Rule]:
-    """Commas apart but for those within numbers.
+    """Commas apart but for those within numbers; of several in a row every second one.
 
-    sacremoses' first rule takes a comma and what stands before it, so that of several commas in a
-    row every second one is taken.
+    For sacremoses' first rule takes a comma and the character before it.
     """
     before = other.replace("[^", "[^,")
     return [

@@ -105,16 +105,11 @@ class Translator:
                 direction is another one, or a package is not installed.
         """
         path = Path(model)
-        for name, value, known in (
-            ("engine", engine, ENGINES),
-            ("precision", precision, PRECISIONS),
-        ):
+        for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
             if value not in known:
-                raise UserError(f"unknown {name} {value!r}; choose one of: {', '.join(known)}")
+                raise UserError(f"{value!r} is unknown: choose one of {', '.join(known)}")
         if precision == BF16 and engine == CTRANSLATE2:
-            raise UserError(
-                "CTranslate2 has no bf16 on a CPU: choose the engine fairseq, or float32"
-            )
+            raise UserError("CTranslate2 has no bf16 on a CPU: choose fairseq, or float32")
         numbers = INT8 if int8 else precision
         bundle = open_bundle(path) if is_bundle(path) else None
         if bundle and bundle.format != FAIRSEQ:
@@ -123,8 +118,8 @@ class Translator:
                     f"{path} is a bundle for {bundle.format}, which --engine {engine} does not "
                     "read: run its example.py, or export the model with --format fairseq"
                 )
-            options = numbers, cpu, threads
-            translator = cls(bundle, CTranslate2Engine(path, bundle.positions[1], *options))
+            longest = bundle.positions[1]
+            translator = cls(bundle, CTranslate2Engine(path, longest, numbers, cpu, threads))
         else:
             fairseq_mhe.register()
             from fairseq_mhe.deploy.fairseq_engine import load

@@ -40,7 +40,7 @@ def test_a_written_description_is_read(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         *(({key: None}, rf"bundle\.json is damaged \(KeyError\('{key}'") for key in CONTENT),
-        ({"decoding": {"beam": 5}}, r"damaged \(TypeError\(.*lenpen.*get the bundle again"),
+        ({"decoding": {"beams": 5}}, r"damaged \(TypeError\(.*beams.*get the bundle again"),
         ({"positions": [64]}, r"damaged \(ValueError"),
     ],
 )

@@ -152,7 +152,7 @@ def test_bf16_is_an_approximation_by_fairseq(
     assert one != two
     assert one == pytest.approx(two, rel=0.02)
     for precision, engine in [("bf16", "ctranslate2"), ("fp16", "fairseq")]:
-        with pytest.raises(UserError, match=r"CTranslate2 has no bf16|unknown precision 'fp16'"):
+        with pytest.raises(UserError, match=r"CTranslate2 has no bf16|'fp16' is unknown"):
             Translator.load(exported, engine=engine, precision=precision)
 
 
@@ -274,7 +274,7 @@ def test_several_threads_may_translate(narrow: Translator) -> None:
     ("words", "message"),
     [
         ({"direction": "de-en"}, "translates en-de, not de-en"),
-        ({"engine": "onnx"}, "unknown engine 'onnx'; choose one of: auto, fairseq, ctranslate2"),
+        ({"engine": "onnx"}, "'onnx' is unknown: choose one of auto, fairseq, ctranslate2"),
     ],
 )
 def test_what_does_not_fit_is_refused(exported: Path, words: dict[str, str], message: str) -> None:
