@@ -189,7 +189,7 @@ def _draw_variants(axes: Axes, summaries: Sequence[Row], measure: str, name: str
         if summary["variant"] == summary["reference"]:
             axes.axvline(mean, color="#BBBBBB", linewidth=2, zorder=0)
     axes.set_ylim(len(summaries) - 0.5, -0.5)
-    name_axes(axes, "dots: seeds; bars: standard deviation; grey: reference", name, "")
+    name_axes(axes, "dots: seeds; bars: sd; grey: reference", name, "")
 
 
 def _draw_curves(axes: Axes, summaries: Sequence[Row]) -> None:
