@@ -17,7 +17,7 @@ NO_DATA = "/no such folder/bin"
 
 BAD = [
     ("--attention gqa --attention-kv-heads 3", "kv_heads 3 does not divide num_heads 8"),
-    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads -2 does not divide num_heads 8"),
+    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads must be positive, not -2"),
     ("--attention collaborative --collaborative-dim 0", "collaborative_dim must be positive"),
     (
         "--attention mha --decoder-attention skv --collaborative-dim 8",
