@@ -14,7 +14,6 @@ from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
-from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
@@ -123,10 +122,10 @@ def open_translator(folder: Path, device: str, precision: str, threads: int) -> 
 
 
 def agreement(
-    source: Source, task: TranslationTask, model: Path, subset: str, sentences: int, threads: int
+    source: Source, task: TranslationTask, model: Path, subset: str, sentences: int
 ) -> Agreement:
     """Translate a split's first ``sentences`` by fairseq and by CTranslate2."""
-    translator = open_translator(model, "cpu", "default", threads)
+    translator = open_translator(model, "cpu", "default", threads=1)
     ours: Any = source.model
     limit = min(_LONGEST, ours.max_positions()[1] - 1)
     pairs = sentence_pairs(task, subset, sentences, ours)
@@ -210,9 +209,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="store keys and values that heads share once (CTranslate2's multi-query layout): a "
         "smaller model",
     )
-    parser.add_argument(
-        "--threads", type=positive, default=1, metavar="N", help="CPU threads of CTranslate2"
-    )
     add_json(parser)
 
 
@@ -226,7 +222,7 @@ def run(args: argparse.Namespace) -> None:
         with new_folder(args.out) as folder:
             how = (args.quantization, args.shared_heads)
             convert(source, data.binary, data.languages, folder, *how)
-            same = agreement(source, task, folder, args.subset, args.sentences, args.threads)
+            same = agreement(source, task, folder, args.subset, args.sentences)
             if args.quantization == "float32":
                 same.check()
     if args.json:

@@ -45,7 +45,7 @@ def write_ctranslate2(trained: Trained, folder: Path) -> None:
     convert(trained.source, trained.dictionary_folder, languages, folder, "float32", True)
     if trained.data is not None:
         task = task_of(trained.data, trained.source)
-        result = agreement(trained.source, task, folder, "test", _COMPARED, threads=1)
+        result = agreement(trained.source, task, folder, "test", _COMPARED)
         result.check()
         say(
             f"CTranslate2 translates {result.greedy} of {result.sentences} sentences as fairseq "

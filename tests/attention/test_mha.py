@@ -9,7 +9,7 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqAttention
 
 from fairseq_mhe.attention import build_attention
-from fairseq_mhe.attention.kernel import CausalMask
+from fairseq_mhe.attention.kernel import CausalMask, as_additive
 from tests.attention.conftest import EMBED_DIM, HEADS, make_layer, random, right_padding
 
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -51,28 +51,13 @@ def test_equals_fairseqs_forward_and_backward(
     y = random(S, B, EMBED_DIM, seed=1).requires_grad_() if place == "cross" else x
     padding = right_padding(B, y.size(0)) if padded else None
     mask = CausalMask(T) if causal else None
-    theirs_mask = (
-        None
-        if mask is None
-        else torch.zeros(T, T, dtype=torch.float64).masked_fill(mask.hidden, float("-inf"))
-    )
+    theirs_mask = as_additive(mask, torch.float64) if mask else None
     real = ~padding.t() if padded and place != "cross" else torch.ones(T, B, dtype=torch.bool)
 
-    out, weights = ours(
-        x, y, y, key_padding_mask=padding, attn_mask=mask, need_weights=True, static_kv=static_kv
-    )
-    fused, _ = ours(
-        x, y, y, key_padding_mask=padding, attn_mask=mask, need_weights=False, static_kv=static_kv
-    )
-    expected, expected_weights = theirs(
-        x,
-        y,
-        y,
-        key_padding_mask=padding,
-        attn_mask=theirs_mask,
-        need_weights=True,
-        static_kv=static_kv,
-    )
+    given = {"key_padding_mask": padding, "static_kv": static_kv}
+    out, weights = ours(x, y, y, attn_mask=mask, need_weights=True, **given)
+    fused, _ = ours(x, y, y, attn_mask=mask, need_weights=False, **given)
+    expected, expected_weights = theirs(x, y, y, attn_mask=theirs_mask, **given)
     tolerance = FLOAT32_SOFTMAX if static_kv else EXACT
     torch.testing.assert_close(out[real], expected[real], **tolerance)
     torch.testing.assert_close(fused[real], expected[real], **tolerance)
