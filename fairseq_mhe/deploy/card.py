@@ -78,7 +78,7 @@ def card(config: Mapping[str, Any]) -> str:
         "pairs": ", ".join(pairs) or _UNKNOWN,
         "fingerprint": _cell(known["fingerprint"]),
         "command": f"`fairseq-mhe {known['command']}`" if known["command"] else _UNKNOWN,
-        "training": json.dumps(known["training"]),
+        "training": json.dumps(known["training"]) if known["training"] else _UNKNOWN,
         "scores": f"On {_SUBSET}, detokenised, by fairseq:\n\n{scores}"
         if scores
         else "Not scored.",
