@@ -114,7 +114,6 @@ def test_a_model_that_translates_otherwise_is_not_kept(
     [
         {"activation_fn": "tanh"},
         {"decoder_output_dim": 8, "share_all_embeddings": False},
-        {"adaptive_softmax_cutoff": [6, 9]},
         {"no_cross_attention": True},
     ],
     ids=str,
