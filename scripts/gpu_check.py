@@ -13,14 +13,11 @@ Exit status: 0 where all holds, 1 where something does not, 2 where there is no 
 import argparse
 import contextlib
 import itertools
-import os
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,32 +28,30 @@ import fairseq_mhe  # imports fairseq without its messages
 # isort: split
 import numpy as np
 import torch
-from fairseq.trainer import Trainer
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairseq_mhe.attention import KINDS, Attention, build_attention
 from fairseq_mhe.attention.kernel import CausalMask
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Settings
-from fairseq_mhe.bench.generation import GenerationBenchmark
+from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Settings, Workload
+from fairseq_mhe.bench.generation import CTranslate2Workload, GenerationBenchmark
 from fairseq_mhe.bench.meters import attention_kernel
-from fairseq_mhe.bench.sentences import translation_batch
+from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError, exit_status
-from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
+from fairseq_mhe.common.files import output_folder, read_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import machine, software
-from fairseq_mhe.common.tables import align
-from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.convert.to_ctranslate2 import convert_stock, open_translator
 from fairseq_mhe.models.families import make_task
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.report.table import Block, Table
 
 Row = dict[str, Any]
-Batches = Sequence[dict[str, Any]]
+Batches = list[dict[str, Any]]
 
 #: The greatest difference from float32, relative to the greatest number there: fp16 keeps 11 bits,
 #: bf16 8.
@@ -66,12 +61,12 @@ EMBED_DIM, HEADS, B, T, S = 256, 4, 8, 33, 40
 SEARCH: Row = {"batch": 8, "beam": 5, "length": 20, "source_length": 20, "dtype": "fp16"}
 #: Bits a target token of a model that knows nothing: 4,000 words, all as probable.
 UNTRAINED = 12.0
-#: Models, and whether torch may choose cuDNN's attention for them; ours never take it.
-MODELS = ((STOCK, "allowed"), (STOCK, "off"), ("mha", "never"), ("mhe_mul", "never"))
-IN_CTRANSLATE2 = ((STOCK, "never"), *MODELS[2:])
-#: The column that compares a row with stock fairseq's, by cuDNN's part in that.
-BESIDE = {"allowed": "times stock", "off": "without cuDNN"}
-BEAM = 5
+#: Stock fairseq where torch may not choose cuDNN's attention, which ours never take.
+WITHOUT = "stock without cuDNN"
+NOT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+MODELS = (STOCK, WITHOUT, "mha", "mhe_mul")
+#: The column that compares a row with a model of the same settings.
+BESIDE = {STOCK: "times stock", WITHOUT: "without cuDNN"}
 #: Translated together: so many sentences, or so many tokens.
 SENTENCES, TOKENS = 32, 4096
 #: Updates that the profiler watches.
@@ -80,39 +75,39 @@ PROFILED = 10
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured: on a GPU, unless other values are given."""
+    """How much is measured.
 
-    device: str = "cuda"
-    row: str = "base"
-    vocabulary: int = 32_768
-    #: Options of the quickstarts, and their precisions.
-    quickstart: tuple[str, ...] = ("--limit", "3000", "--updates", "200")
-    learned_in: tuple[str, ...] = ("bf16", "fp16")
-    #: Tokens of a training's batches, and precision.
-    trained: tuple[tuple[int, str], ...] = ((4096, "bf16"), (4096, "fp16"), (16_384, "bf16"))
-    warm_up: int = 20
-    updates: int = 100
-    #: Sentences that are translated, their greatest length, and precision.
-    sentences: int = 256
-    longest: int = 100
-    translated_in: str = "fp16"
+    ``quickstart``: options of the quickstarts, and ``learned_in`` their precisions; ``trained``:
+    tokens of a training's batches, and precision; ``sentences``: how many are translated, their
+    tokens at most ``longest``.
+    """
 
-    @property
-    def settings(self) -> Settings:
-        """Those that all models share."""
-        return Settings(row=self.row, device=self.device, threads=1, vocabulary=self.vocabulary)
-
-    def wait(self) -> None:
-        """Until the GPU has done its work."""
-        if self.device == "cuda":
-            torch.cuda.synchronize()
+    settings: Settings
+    quickstart: tuple[str, ...]
+    learned_in: tuple[str, ...]
+    trained: tuple[tuple[int, str], ...]
+    warm_up: int
+    updates: int
+    sentences: int
+    longest: int
+    translated_in: str
+    in_ctranslate2: str
 
 
-GPU = Size()
+GPU = Size(
+    settings=Settings(row="base", device="cuda", threads=1, vocabulary=32_768),
+    quickstart=("--limit", "3000", "--updates", "200"),
+    learned_in=("bf16", "fp16"),
+    trained=((4096, "bf16"), (4096, "fp16"), (16_384, "bf16")),
+    warm_up=20,
+    updates=100,
+    sentences=256,
+    longest=100,
+    translated_in="fp16",
+    in_ctranslate2="float16",
+)
 CPU = Size(
-    device="cpu",
-    row="tiny",
-    vocabulary=10_000,
+    settings=Settings(row="tiny", device="cpu", threads=1, vocabulary=10_000),
     quickstart=("--limit", "200", "--updates", "20", "--cpu"),
     learned_in=("float32",),
     trained=((256, "float32"),),
@@ -121,6 +116,7 @@ CPU = Size(
     sentences=6,
     longest=8,
     translated_in="float32",
+    in_ctranslate2="float32",
 )
 
 
@@ -138,23 +134,33 @@ class Results:
         except Exception as error:  # of CUDA, a compiler or a library
             note = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
             row = {**what, "note": note, "holds": "NO"}
-        for stock in self.parts.setdefault(part, []):
+        rows = self.parts.setdefault(part, [])
+        for stock in rows:
             alike = all(stock.get(name) == row.get(name) for name in ("tokens", "dtype", "batch"))
-            if alike and stock.get("cuDNN") in BESIDE and "rate" in stock and "rate" in row:
-                row[BESIDE[stock["cuDNN"]]] = row["rate"] / stock["rate"]
-        self.parts[part].append(row)
+            if alike and stock.get("model") in BESIDE and "rate" in stock and "rate" in row:
+                row.setdefault(BESIDE[stock["model"]], row["rate"] / stock["rate"])
+        rows.append(row)
         say(f"{part}: " + ", ".join(f"{name} {cell(value)}" for name, value in row.items()))
+        self.write()
+
+    def write(self) -> None:
+        """Write gpu_check.md and gpu_check.json."""
+        device = self.size.settings.device
         date = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        facts = {"date": date, **machine(self.size.device), **software()}
-        write_json(self.out / "gpu_check.json", {"facts": facts, **self.parts})
-        lines = [f"- {name}: {value}" for name, value in facts.items()]
-        device = "GPU" if self.size.device == "cuda" else "CPU"
-        text = [f"# Check on a {device}", "", *lines]
+        facts = {"date": date, **machine(device), **software()}
+        blocks = []
         for part, rows in self.parts.items():
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            cells = [[cell(row.get(name, "")) for name in names] for row in rows]
-            text += ["", f"## {part.capitalize()}", "", align(names, cells)]
-        write_text(self.out / "gpu_check.md", "\n".join(text) + "\n")
+            names = dict.fromkeys(name for row in rows for name in row)
+            columns = [(name, partial(shown, name)) for name in names]
+            blocks.append(Block(columns, rows, part.capitalize()))
+        notes = [f"{name}: {value}" for name, value in facts.items()]
+        table = Table(f"Check on a {'GPU' if device == 'cuda' else 'CPU'}", blocks, notes)
+        table.write(self.out / "gpu_check.md", {"facts": facts, **self.parts})
+
+
+def shown(name: str, row: Row) -> str:
+    """A value of a row, empty where it has none."""
+    return cell(row.get(name, ""))
 
 
 def cell(value: str | float) -> str:
@@ -261,15 +267,14 @@ def learn(what: Row, results: Results) -> Row:
     return {**losses, "holds": "yes" if learned else "NO"}
 
 
-@contextlib.contextmanager
-def cudnn(allowed: bool) -> Iterator[None]:
-    """torch may choose cuDNN's attention inside, as it does by itself, or not."""
-    before = torch.backends.cuda.cudnn_sdp_enabled()
-    torch.backends.cuda.enable_cudnn_sdp(allowed)
-    try:
-        yield
-    finally:
-        torch.backends.cuda.enable_cudnn_sdp(before)
+def variant_of(model: str) -> str:
+    """The variant of ``fairseq-mhe bench`` that a model is."""
+    return STOCK if model == WITHOUT else model
+
+
+def kernels_of(model: str) -> contextlib.AbstractContextManager[None]:
+    """The attention that torch may choose for a model."""
+    return sdpa_kernel(NOT_CUDNN) if model == WITHOUT else contextlib.nullcontext()
 
 
 def read_batches(folder: Path, tokens: int, size: Size) -> Batches:
@@ -277,7 +282,7 @@ def read_batches(folder: Path, tokens: int, size: Size) -> Batches:
     data = open_data(folder)
     cfg = models.configuration("mha", size.settings, "float32").task
     cfg.data, (cfg.source_lang, cfg.target_lang) = str(data.binary), data.languages
-    task = make_task(size.vocabulary, config=cfg)
+    task = make_task(size.settings.vocabulary, config=cfg)
     task.load_dataset("train")
     epoch = task.get_batch_iterator(
         task.dataset("train"), max_tokens=tokens, required_batch_size_multiple=8, seed=1
@@ -287,53 +292,36 @@ def read_batches(folder: Path, tokens: int, size: Size) -> Batches:
 
 
 def train(what: Row, batches: Batches, size: Size, compiled: bool) -> Row:
-    """Milliseconds of an update, kernels that it starts, and how long the GPU computes in it."""
-    words = ["--max-tokens", str(what["tokens"]), "--save-dir", os.devnull]
-    measured = batches[size.warm_up :]
-    with cudnn(what["cuDNN"] != "off"):
-        cfg = models.configuration(what["model"], size.settings, what["dtype"], words)
-        task, model = models.build(cfg, size.vocabulary)
+    """Tokens a second; of an update its milliseconds, kernels, and how long the GPU computes."""
+    training = TrainingBenchmark(variant_of(what["model"]), size.settings)
+    with kernels_of(what["model"]):
+        training.prepare({"max_tokens": what["tokens"], "dtype": what["dtype"]})
         if compiled:
             # A layer is one of the cases of its class's code, of which there may be 8 otherwise.
             torch._dynamo.config.recompile_limit = 128
+            model = training.trainer.model
             for layer in (*model.encoder.layers, *model.decoder.layers):
                 layer.compile(dynamic=True)
-        trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
-        update_times(trainer, batches[: size.warm_up], size)
-        times = update_times(trainer, measured, size)
-        row = profile(trainer, measured[:PROFILED], size)
-    if row:
-        row["waiting"] = 1 - row["busy ms"] / statistics.mean(times[:PROFILED])
-    tokens = sum(batch["ntokens"] for batch in measured)
-    row |= {"ms": statistics.mean(times), "median": statistics.median(times)}
-    return {**row, "rate": 1000 * tokens / sum(times)}
+        training.batches = batches[: size.warm_up]
+        training.repetition()
+        training.batches = batches[size.warm_up :]
+        seconds = training.repetition()["total"]
+        row = {"rate": training.facts()["units"] / seconds, "ms": 1000 * seconds / size.updates}
+        if size.settings.device == "cpu":
+            return row
+        training.batches = training.batches[:PROFILED]
+        return {**row, **profile(training)}
 
 
-def update_times(trainer: Trainer, batches: Batches, size: Size) -> list[float]:
-    """Milliseconds of an update on each batch; the last waits until the GPU is done with all."""
-    times = []
-    size.wait()
-    start = time.perf_counter()
-    for number, batch in enumerate(batches, 1):
-        trainer.train_step([batch])
-        if number == len(batches):
-            size.wait()
-        now = time.perf_counter()
-        times.append(1000 * (now - start))
-        start = now
-    return times
-
-
-def profile(trainer: Trainer, batches: Batches, size: Size) -> Row:
+def profile(training: TrainingBenchmark) -> Row:
     """Of an update: kernels that run on the GPU, and milliseconds in which it computes."""
-    if size.device == "cpu":
-        return {}
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-        update_times(trainer, batches, size)
+        training.repetition()
     cuda = torch.autograd.DeviceType.CUDA
     events = [event for event in profiler.events() or () if event.device_type == cuda]
     busy = sum(event.time_range.elapsed_us() for event in events) / 1000
-    return {"kernels": len(events) / len(batches), "busy ms": busy / len(batches)}
+    updates = len(training.batches)
+    return {"kernels": len(events) / updates, "busy ms": busy / updates}
 
 
 def sentences(size: Size) -> dict[str, list[Row]]:
@@ -347,62 +335,30 @@ def sentences(size: Size) -> dict[str, list[Row]]:
             length = lengths[start]
             batch = min(most, len(lengths) - start, max(1, TOKENS // length))
             shape = {"batch": batch, "length": length, "source_length": length}
-            found[name].append({**shape, "beam": BEAM, "dtype": size.translated_in})
+            found[name].append({**shape, "beam": 5, "dtype": size.translated_in})
             start += batch
     return found
 
 
-def by_fairseq(what: Row, batches: list[Row], size: Size) -> Row:
-    """Sentences a second of fairseq's beam search; outputs are as long as their sources."""
-    search = GenerationBenchmark(what["model"], size.settings)
-
-    def seconds(batch: Row) -> float:
-        search.prepare(batch)
-        return search.repetition()["total"]
-
-    with cudnn(what["cuDNN"] != "off"), torch.no_grad():
-        return rates(seconds, batches)
-
-
-def by_ctranslate2(what: Row, batches: list[Row], size: Size) -> Row:
-    """Sentences a second of CTranslate2 with the model of an export, shared heads kept once."""
-    stock = models.configuration(STOCK, size.settings, "float32")
-    cfg = models.configuration(what["model"], size.settings, "float32")
-    task, model = models.build(cfg, size.vocabulary)
-    ours = what["model"] != STOCK
-    parameters = folded_parameters(model.eval()) if ours else model.state_dict()
-    precision = "float16" if size.device == "cuda" else "float32"
-    words, languages = task.source_dictionary, models.LANGUAGES
-
-    def seconds(batch: Row) -> float:
-        length = batch["length"]
-        made = translation_batch(words, batch["batch"], length, seed=1)
-        tokens = made["net_input"]["src_tokens"].tolist()  # (B, S)
-        texts = [[words[i] for i in row if i >= words.nspecial] for row in tokens]
-        limits = {"min_decoding_length": length, "max_decoding_length": length}
-        start = time.perf_counter()
-        translator.translate_batch(texts, beam_size=BEAM, **limits)
-        return time.perf_counter() - start
-
-    with tempfile.TemporaryDirectory() as name:
-        for language in languages:
-            words.save(f"{name}/dict.{language}.txt")
-        place, options = Path(name), vars(stock.model)
-        convert_stock(options, parameters, place, languages, place / "model", precision, ours)
-        translator = open_translator(place / "model", size.device, precision, 1)
-        return rates(seconds, batches)
-
-
-def rates(seconds: Callable[[Row], float], batches: list[Row]) -> Row:
-    """Sentences a second, first with nearly every shape new, then again."""
-    seconds(batches[-1])
-    count = sum(batch["batch"] for batch in batches)
-    return {name: count / sum(map(seconds, batches)) for name in ("rate", "again")}
+def translate(what: Row, batches: list[Row], size: Size) -> Row:
+    """Sentences a second, with nearly every shape new; outputs are as long as their sources."""
+    variant = variant_of(what["model"])
+    search: Workload = GenerationBenchmark(variant, size.settings)
+    if what["engine"] == "CTranslate2":
+        search = CTranslate2Workload(variant, size.settings, size.in_ctranslate2)
+    seconds = 0.0
+    with kernels_of(what["model"]), torch.no_grad():
+        search.prepare(batches[-1])
+        search.repetition()
+        for batch in batches:
+            search.prepare(batch)
+            seconds += search.repetition()["total"]
+    return {"rate": size.sentences / seconds}
 
 
 def check(results: Results) -> None:
     """Whether fairseq-mhe is right."""
-    device = results.size.device
+    device = results.size.settings.device
     for kind in KINDS:
         results.measure("parity", partial(parity, device=device), kind=kind)
     for kind in KINDS if device == "cuda" else ():
@@ -415,19 +371,18 @@ def compare(results: Results, data: Path | None, compiled: bool) -> None:
     """How fast fairseq-mhe is; stock fairseq comes before what is compared with it."""
     size = results.size
     folder = data or HomeAssistant(out=results.out / "data").prepare()
-    for tokens, precision in size.trained:
+    for tokens, dtype in size.trained:
         batches = read_batches(folder, tokens, size)
         by = partial(train, batches=batches, size=size, compiled=compiled)
-        for model, allowed in (*MODELS, ("mhe_conv", "never")):
-            what = {"tokens": tokens, "dtype": precision, "model": model, "cuDNN": allowed}
-            results.measure("training, tokens/s", by, **what)
-    engines = (("fairseq", by_fairseq, MODELS), ("CTranslate2", by_ctranslate2, IN_CTRANSLATE2))
-    for engine, translate, compared in engines:
-        for name, batches in sentences(size).items():
-            by = partial(translate, batches=batches, size=size)
-            for model, allowed in compared:
-                what = {"batch": name, "engine": engine, "model": model, "cuDNN": allowed}
-                results.measure("translation, sentences/s", by, **what)
+        for model in (*MODELS, "mhe_conv"):
+            results.measure("training, tokens/s", by, tokens=tokens, dtype=dtype, model=model)
+    for engine in ("fairseq", "CTranslate2"):
+        for name, shapes in sentences(size).items():
+            by = partial(translate, batches=shapes, size=size)
+            for model in MODELS:
+                if engine == "fairseq" or model != WITHOUT:
+                    what = {"batch": name, "engine": engine, "model": model}
+                    results.measure("translation, sentences/s", by, **what)
 
 
 def run(args: argparse.Namespace) -> int:

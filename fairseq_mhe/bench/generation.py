@@ -10,6 +10,7 @@ from typing import Any
 from fairseq import utils
 from torch import Tensor, nn
 
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import benchmark, models
 from fairseq_mhe.bench.benchmark import BF16, DTYPES, INT8, STOCK, Benchmark, Cell, Floor
@@ -20,6 +21,7 @@ from fairseq_mhe.bench.sentences import translation_batch
 from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
+from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert_stock, open_translator
 from fairseq_mhe.models.counting import attention_work, cache_bytes, costs, total_parameters
 
@@ -170,17 +172,24 @@ class GenerationBenchmark(Benchmark):
 class CTranslate2Workload(benchmark.Workload):
     """Cells as ``GenerationBenchmark``'s; the dtype makes no difference."""
 
-    def __init__(self, variant: str, settings: benchmark.Settings) -> None:
-        """Write the stock model as fairseq does, and let CTranslate2's own converter read it."""
+    def __init__(self, variant: str, settings: benchmark.Settings, precision: str = "int8") -> None:
+        """Write a model as fairseq does, and let CTranslate2's converter read it.
+
+        ``variant``: a kind of attention, whose shared heads are kept once, or else the stock model.
+        """
         super().__init__(variant, settings)
-        cfg = models.configuration(STOCK, settings, "float32")
+        stock = models.configuration(STOCK, settings, "float32")
+        is_ours = variant in KINDS
+        cfg = models.configuration(variant, settings, "float32") if is_ours else stock
         self._task, model = models.build(cfg, settings.vocabulary)
+        parameters = folded_parameters(model.eval()) if is_ours else model.state_dict()
         with tempfile.TemporaryDirectory() as name:
+            place, options = Path(name), vars(stock.model)
             for language in LANGUAGES:
-                self._task.source_dictionary.save(f"{name}/dict.{language}.txt")
-            folder, options = Path(name) / "int8", vars(cfg.model)
-            convert_stock(options, model.state_dict(), Path(name), LANGUAGES, folder, "int8")
-            self._translator = open_translator(folder, settings.device, "int8", settings.threads)
+                self._task.source_dictionary.save(str(place / f"dict.{language}.txt"))
+            folder = place / "model"
+            convert_stock(options, parameters, place, LANGUAGES, folder, precision, is_ours)
+            self._translator = open_translator(folder, settings.device, precision, settings.threads)
             self._weight_bytes = (folder / "model.bin").stat().st_size
 
     def prepare(self, cell: Cell) -> None:

@@ -61,29 +61,29 @@ class TrainingBenchmark(Benchmark):
         words = ["--max-tokens", str(cell["max_tokens"]), "--save-dir", os.devnull]
         cfg = models.configuration(self.variant, self.settings, cell["dtype"], words)
         task, model = models.build(cfg, self.settings.vocabulary)
-        self._trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
+        self.trainer = Trainer(cfg, task, model, task.build_criterion(cfg.criterion))
         self._weight_bytes = models.weight_bytes(model)
         count, seed = self.settings.batches, self.settings.seed
-        self._batches = training_batches(task.source_dictionary, cell["max_tokens"], count, seed)
+        self.batches = training_batches(task.source_dictionary, cell["max_tokens"], count, seed)
 
     def repetition(self) -> dict[str, float]:
         """Seconds of all updates."""
         watch = Stopwatch(self.device)
         with watch.part("total"):
-            for batch in self._batches:
-                self._trainer.train_step([batch], raise_oom=True)
+            for batch in self.batches:
+                self.trainer.train_step([batch], raise_oom=True)
         return watch.seconds()
 
     def facts(self) -> dict[str, Any]:
         """What the batches hold; ``units``: the tokens that fairseq's words per second count."""
-        positions = sum(batch["target"].numel() for batch in self._batches)
-        tokens = sum(batch["ntokens"] for batch in self._batches)
-        sources = sum(int(batch["net_input"]["src_lengths"].sum()) for batch in self._batches)
+        positions = sum(batch["target"].numel() for batch in self.batches)
+        tokens = sum(batch["ntokens"] for batch in self.batches)
+        sources = sum(int(batch["net_input"]["src_lengths"].sum()) for batch in self.batches)
         return {
             "units": tokens,
             "source_tokens": sources,
-            "sentences": sum(batch["nsentences"] for batch in self._batches),
-            "updates": len(self._batches),
+            "sentences": sum(batch["nsentences"] for batch in self.batches),
+            "updates": len(self.batches),
             "padding": 1 - tokens / positions,
             "weight_bytes": self._weight_bytes,
         }

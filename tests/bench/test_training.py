@@ -20,7 +20,7 @@ def prepared(variant: str, dtype: str = "float32") -> TrainingBenchmark:
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
 def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
     workload = prepared(variant, dtype)
-    trainer = workload._trainer
+    trainer = workload.trainer
     assert type(trainer) is Trainer
     assert trainer.criterion.eps == 0.1
     before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
@@ -36,9 +36,9 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
 
 def test_facts_count_the_real_tokens() -> None:
     workload = prepared("mha")
-    pad = workload._trainer.task.source_dictionary.pad()
+    pad = workload.trainer.task.source_dictionary.pad()
     facts = workload.facts()
-    batches = workload._batches
+    batches = workload.batches
     assert facts["units"] == sum(int(b["target"].ne(pad).sum()) for b in batches)
     assert facts["source_tokens"] == sum(
         int(b["net_input"]["src_tokens"].ne(pad).sum()) for b in batches
