@@ -1,6 +1,7 @@
 """fairseq's commands as child processes: a log, real warnings on the screen, no orphans."""
 
 import ctypes
+import errno
 import os
 import re
 import shutil
@@ -117,9 +118,11 @@ class Child:
         text = self.log.read_text(encoding="utf-8", errors="replace")
         lines = [line.strip() for line in reversed(text.split("\n")) if line.strip()]
         errors = [line for line in lines if _ERROR_LINE.match(line)]
-        if not errors and shutil.disk_usage(self.log.parent).free < _LEAST_FREE:
+        reason = (errors or lines)[0].removeprefix(ERROR_PREFIX)
+        is_full = not errors and shutil.disk_usage(self.log.parent).free < _LEAST_FREE
+        if is_full or reason.endswith(os.strerror(errno.ENOSPC)):
             return "No space left on device: make room and give the same command again"
-        return (errors or lines)[0].removeprefix(ERROR_PREFIX)
+        return reason
 
 
 def real_warnings(lines: Iterable[str]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import _bootstrap_resample
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.languages import bleu_tokeniser_of, has_spaces
@@ -55,8 +56,11 @@ def _score(
 ) -> dict[str, Any]:
     result = metric.corpus_score(hypotheses, [references])
     signature = str(metric.get_signature())
-    resampled: Any = metric.corpus_score(hypotheses, [references], n_bootstrap=RESAMPLES)
-    confidence = round(float(resampled._ci), 4)
+    # sacreBLEU's own estimate_ci fails where a resample has no match: it mixes types of numbers.
+    statistics = metric._extract_corpus_statistics(hypotheses, [references])
+    _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
+    ordered, cut = sorted(float(each.score) for each in resampled), RESAMPLES // 40
+    confidence = round((ordered[-cut - 1] - ordered[cut]) / 2, 4)
     return {"score": round(result.score, 4), "confidence": confidence, "signature": signature}
 
 

@@ -14,9 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairseq_mhe import cli
+from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError, one_line
-from studies.__main__ import build_parser
+from studies.__main__ import STUDIES
 
 
 @given(st.text(st.characters(exclude_categories=())))
@@ -51,9 +52,10 @@ def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         parser = cli.build_parser(name)
         commands = next(a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
         yield name, commands.choices[name]
-    of_studies = build_parser()
-    (commands,) = (a for a in of_studies._actions if isinstance(a, argparse._SubParsersAction))
-    yield from commands.choices.items()
+    for name, study in STUDIES.items():
+        parser = Parser()
+        study.add_arguments(parser)
+        yield name, parser
 
 
 PARSERS = dict(_parsers())

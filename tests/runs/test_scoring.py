@@ -207,3 +207,11 @@ def test_an_unknown_word_of_a_reference_matches_nothing() -> None:
     """fairseq's own scorer has this BLEU for the line against itself."""
     line = ["a <unk> b c d e <unk> f g"]
     assert bleu4(line, line)["score"] == pytest.approx(36.89, abs=0.01)
+
+
+def test_resamples_without_any_match_have_an_interval() -> None:
+    """sacreBLEU's own estimate of chrF's mixes float and float32 there, and fails."""
+    found = score(["abcdefgh", "x"], ["abcdefgh", "y"])
+    assert found["chrf"]["confidence"] > 0
+    nothing = score(["x", "y"], ["v", "w"])
+    assert nothing["chrf"] == {**nothing["chrf"], "score": 0.0, "confidence": 0.0}
