@@ -34,8 +34,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fairseq_mhe.attention import KINDS, Attention, build_attention
 from fairseq_mhe.attention.kernel import CausalMask
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Settings, Workload
-from fairseq_mhe.bench.generation import CTranslate2Workload, GenerationBenchmark
+from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Settings
+from fairseq_mhe.bench.generation import CTranslate2Benchmark, GenerationBenchmark
 from fairseq_mhe.bench.meters import attention_kernel
 from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.common.arguments import Parser
@@ -343,9 +343,9 @@ def sentences(size: Size) -> dict[str, list[Row]]:
 def translate(what: Row, batches: list[Row], size: Size) -> Row:
     """Sentences a second, with nearly every shape new; outputs are as long as their sources."""
     variant = variant_of(what["model"])
-    search: Workload = GenerationBenchmark(variant, size.settings)
+    search = GenerationBenchmark(variant, size.settings)
     if what["engine"] == "CTranslate2":
-        search = CTranslate2Workload(variant, size.settings, size.in_ctranslate2)
+        search = CTranslate2Benchmark(variant, size.settings, size.in_ctranslate2)
     seconds = 0.0
     with kernels_of(what["model"]), torch.no_grad():
         search.prepare(batches[-1])

@@ -42,8 +42,27 @@ class Settings:
     batches: int = 0
 
 
-class Workload(ABC):
-    """What one variant does over and over, in a process of its own."""
+@dataclass(frozen=True)
+class Floor:
+    """The least work there is: multiply-adds of matrix products, and bytes that must be read."""
+
+    multiply_adds: float
+    bytes: float
+
+
+class Benchmark(ABC):
+    """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
+
+    Its class methods belong to the command, its others to the process that measures a variant.
+    ``title``: for ``--help``; ``legend``: how its columns are to be read; ``parts``: of the time,
+    for a table of their own; ``saves_memory``: whether its memory is compared too.
+    """
+
+    title: ClassVar[str]
+    legend: ClassVar[str]
+    columns: ClassVar[tuple[Column, ...]]
+    parts: ClassVar[tuple[str, ...]] = ()
+    saves_memory: ClassVar[bool] = False
 
     def __init__(self, variant: str, settings: Settings) -> None:
         self.variant, self.settings = variant, settings
@@ -61,28 +80,6 @@ class Workload(ABC):
     def facts(self) -> dict[str, Any]:
         """What is known besides time, after at least one repetition; plain values."""
 
-
-@dataclass(frozen=True)
-class Floor:
-    """The least work there is: multiply-adds of matrix products, and bytes that must be read."""
-
-    multiply_adds: float
-    bytes: float
-
-
-class Benchmark(Workload):
-    """One subcommand of ``fairseq-mhe bench``; a variant is ``STOCK`` or a kind of attention.
-
-    ``title``: for ``--help``; ``legend``: how its columns are to be read; ``parts``: of the time,
-    for a table of their own; ``saves_memory``: whether its memory is compared too.
-    """
-
-    title: ClassVar[str]
-    legend: ClassVar[str]
-    columns: ClassVar[tuple[Column, ...]]
-    parts: ClassVar[tuple[str, ...]] = ()
-    saves_memory: ClassVar[bool] = False
-
     @classmethod
     @abstractmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
@@ -94,7 +91,7 @@ class Benchmark(Workload):
         """What to compare, one after another; raises UserError for lengths that cannot work."""
 
     @classmethod
-    def variants(cls, args: argparse.Namespace) -> dict[str, type[Workload]]:
+    def variants(cls, args: argparse.Namespace) -> dict[str, "type[Benchmark]"]:
         """What is compared in each cell, and who does its work."""
         return dict.fromkeys([STOCK, *args.attention], cls)
 

@@ -12,8 +12,18 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.cache import KeyValueCache
-from fairseq_mhe.bench import benchmark, models
-from fairseq_mhe.bench.benchmark import BF16, DTYPES, INT8, STOCK, Benchmark, Cell, Floor
+from fairseq_mhe.bench import models
+from fairseq_mhe.bench.benchmark import (
+    BF16,
+    DTYPES,
+    INT8,
+    STOCK,
+    Benchmark,
+    Cell,
+    Floor,
+    Settings,
+    check_lengths,
+)
 from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.models import LANGUAGES
@@ -81,7 +91,7 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
         """By dtype, beam, length and batch."""
-        benchmark.check_lengths([*args.lengths, *filter(None, [args.source_length])])
+        check_lengths([*args.lengths, *filter(None, [args.source_length])])
         for dtype, beam, length, batch in itertools.product(
             args.dtype, args.beams, args.lengths, args.batch_sizes
         ):
@@ -90,7 +100,7 @@ class GenerationBenchmark(Benchmark):
             yield {**sizes, "dtype": dtype}
 
     @classmethod
-    def variants(cls, args: argparse.Namespace) -> dict[str, type[benchmark.Workload]]:
+    def variants(cls, args: argparse.Namespace) -> dict[str, type[Benchmark]]:
         """Those that all benchmarks have, in 8-bit integers and bf16 too, and CTranslate2."""
         variants = super().variants(args)
         if (args.int8 or args.bf16) and (args.device != "cpu" or args.dtype != ["float32"]):
@@ -100,7 +110,7 @@ class GenerationBenchmark(Benchmark):
                 variants |= {f"{kind}{suffix}": cls for kind in args.attention}
         if args.ctranslate2:
             require("ctranslate2")
-            variants[CTRANSLATE2] = CTranslate2Workload
+            variants[CTRANSLATE2] = CTranslate2Benchmark
         return variants
 
     @classmethod
@@ -169,10 +179,10 @@ class GenerationBenchmark(Benchmark):
         self._model.prepare_for_inference_(self._cfg)
 
 
-class CTranslate2Workload(benchmark.Workload):
-    """Cells as ``GenerationBenchmark``'s; the dtype makes no difference."""
+class CTranslate2Benchmark(GenerationBenchmark):
+    """The same by CTranslate2; the dtype makes no difference."""
 
-    def __init__(self, variant: str, settings: benchmark.Settings, precision: str = "int8") -> None:
+    def __init__(self, variant: str, settings: Settings, precision: str = "int8") -> None:
         """Write a model as fairseq does, and let CTranslate2's converter read it.
 
         ``variant``: a kind of attention, whose shared heads are kept once, or else the stock model.

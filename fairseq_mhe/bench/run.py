@@ -66,7 +66,6 @@ def run(args: argparse.Namespace) -> None:
         check_writable(out.absolute().parent)
     names = {field.name for field in fields(Settings)}
     fixed = {name: value for name, value in vars(args).items() if name in names}
-    fixed["vocabulary"] = args.vocab_size
     settings = Settings(**fixed)
     header = {
         "benchmark": args.bench,
@@ -104,16 +103,11 @@ def _entry(
     name, date, load = label(cell), time.strftime("%Y-%m-%dT%H:%M:%S%z"), os.getloadavg()[0]
     board.add(name, len(started) * repetitions)
     results = measure(started, cell, repetitions, lambda: board.advance(name))
-    ratios = []
     for variant, result in results.items():
-        if result["status"] != OK:
-            continue
-        if not variant.endswith(APPROXIMATE):  # nobody knows the bytes of smaller numbers
+        # Nobody knows the bytes of smaller numbers.
+        if result["status"] == OK and not variant.endswith(APPROXIMATE):
             floors = (benchmark.floor(of, settings, cell, result) for of in (variant, STOCK))
             result.update(limits(*floors))
-        if result["relative"]:
-            ratios.append(f"{variant} {result['relative']['median']:.2f}")
-    board.say(f"{name}: {', '.join(ratios)}")
     return {"cell": dict(cell), "date": date, "load_average": round(load, 2), "variants": results}
 
 
@@ -138,7 +132,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     text = "rounds (default: %(default)s)"
     add("--repetitions", type=positive, default=5, metavar="N", help=text)
     text = "joined vocabulary (default: %(default)s)"
-    add("--vocab-size", type=at_least(16), default=VOCABULARY, metavar="N", help=text)
+    least = at_least(16)
+    add("--vocab-size", dest="vocabulary", type=least, default=VOCABULARY, metavar="N", help=text)
     text = "of weights and data (default: %(default)s)"
     add("--seed", type=seed, default=1, metavar="N", help=text)
     text = "write FILE.json and FILE.md; stopped, the same command goes on from there"

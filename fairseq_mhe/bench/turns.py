@@ -17,18 +17,18 @@ from typing import Any
 
 import torch
 
-from fairseq_mhe.bench.benchmark import STOCK, Cell, Settings, Workload
+from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Cell, Settings
 from fairseq_mhe.bench.meters import PeakMemory
 from fairseq_mhe.common.errors import ErrorExit, UserError
 
-OK, OUT_OF_MEMORY, DIED = "ok", "out of memory", "died"
+OK, OUT_OF_MEMORY = "ok", "out of memory"
 _NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
 
 
 class Session:
     """What happens inside a worker's process, with one workload."""
 
-    def __init__(self, make: type[Workload], variant: str, settings: Settings) -> None:
+    def __init__(self, make: type[Benchmark], variant: str, settings: Settings) -> None:
         self.workload = make(variant, settings)
         self._cuda = settings.device == "cuda"
         self._memory = PeakMemory(torch.device(settings.device))
@@ -85,7 +85,7 @@ def plain_errors(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @functools.cache
-def _session(make: type[Workload], variant: str, settings: Settings) -> Session:
+def _session(make: type[Benchmark], variant: str, settings: Settings) -> Session:
     """The one session of a worker's process."""
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
@@ -93,75 +93,43 @@ def _session(make: type[Workload], variant: str, settings: Settings) -> Session:
     return plain_errors(Session, make, variant, settings)
 
 
-def _call(made_of: tuple[type[Workload], str, Settings], method: str, *arguments: Any) -> Any:
+def _call(made_of: tuple[type[Benchmark], str, Settings], method: str, *arguments: Any) -> Any:
     return plain_errors(getattr(_session(*made_of), method), *arguments)
 
 
 class Worker:
-    """A `Session` in a process of its own, which starts again after it died."""
+    """A `Session` in a process of its own."""
 
-    def __init__(self, make: type[Workload], variant: str, settings: Settings) -> None:
+    def __init__(self, make: type[Benchmark], variant: str, settings: Settings) -> None:
         self._session = make, variant, settings
-        self._pool: ProcessPoolExecutor | None = None
+        # Forked from a server that has imported everything but never computed: quick, and safe with
+        # threads and CUDA.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([__name__, make.__module__])
+        self._pool = ProcessPoolExecutor(1, context)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the session.
-
-        Raises:
-            BrokenProcessPool: the process ended.
-        """
-        if self._pool is None:
-            # Forked from a server that has imported everything but never computed: quick, and safe
-            # with threads and CUDA.
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload([__name__, self._session[0].__module__])
-            self._pool = ProcessPoolExecutor(1, context)
+        """Call a method of the session; raises what it raises, and UserError if it was killed."""
         try:
             return self._pool.submit(_call, self._session, method, *arguments).result()
         except BrokenProcessPool:
-            self._pool = None
-            raise
+            _, variant, _ = self._session
+            raise UserError(
+                f"the process of {variant} was killed, perhaps because memory ran out: leave it "
+                "out, or choose smaller batches"
+            ) from None
 
 
 @contextlib.contextmanager
-def workers(makes: Mapping[str, type[Workload]], settings: Settings) -> Iterator[dict[str, Worker]]:
+def workers(
+    makes: Mapping[str, type[Benchmark]], settings: Settings
+) -> Iterator[dict[str, Worker]]:
     """A worker for each variant while the block runs."""
     try:
         yield {variant: Worker(make, variant, settings) for variant, make in makes.items()}
     finally:
         for process in multiprocessing.active_children():
             process.kill()
-
-
-class Turns:
-    """The turns of all variants on one cell, and what came of each.
-
-    ``results``: by variant the ``status``; where that is `OK` what `_summary` says, else a
-    ``reason``.
-    """
-
-    def __init__(self, workers: Mapping[str, Worker]) -> None:
-        self._workers = workers
-        self.results: dict[str, dict[str, Any]] = {
-            name: {"status": OK, "seconds": {}} for name in workers
-        }
-
-    def call(self, name: str, method: str, *arguments: Any) -> dict[str, Any]:
-        """What the variant's session returns; nothing if its memory or process has ended."""
-        try:
-            if self.results[name]["status"] == OK:
-                return self._workers[name].call(method, *arguments) or {}
-        except MemoryError as error:
-            self.results[name] = {"status": OUT_OF_MEMORY, "reason": str(error)}
-        except BrokenProcessPool:
-            reason = "its process ended, perhaps because memory ran out"
-            self.results[name] = {"status": DIED, "reason": reason}
-        return {}
-
-    def take(self, name: str) -> None:
-        """A repetition by one variant."""
-        for part, value in self.call(name, "repetition").items():
-            self.results[name]["seconds"].setdefault(part, []).append(value)
 
 
 def measure(
@@ -175,27 +143,42 @@ def measure(
     ``progress`` is called after every turn.
 
     Returns:
-        `Turns.results`.
+        By variant the ``status``, `OK` or `OUT_OF_MEMORY`; where that is `OK` its ``seconds`` by
+        part, its facts and what `_summary` says, else the ``reason``.
 
     Raises:
-        UserError: a variant cannot be built.
+        UserError: a variant cannot be built, or its process was killed.
     """
-    turns, names = Turns(workers), list(workers)
+    names = list(workers)
+    results: dict[str, dict[str, Any]] = {name: {"status": OK, "seconds": {}} for name in names}
     for name in names:
-        turns.call(name, "prepare", dict(cell))
+        _try(results[name], workers[name], "prepare", dict(cell))
     for number in range(repetitions):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            turns.take(name)
+            parts = _try(results[name], workers[name], "repetition")
+            for part, seconds in parts.items():
+                results[name]["seconds"].setdefault(part, []).append(seconds)
             progress()
     for name in names:
-        facts = turns.call(name, "facts")
-        turns.results[name].update(facts)
-    stock = turns.results[STOCK].get("seconds", {}).get("total")
-    for result in turns.results.values():
+        facts = _try(results[name], workers[name], "facts")
+        results[name].update(facts)
+    stock = results[STOCK].get("seconds", {}).get("total")
+    for result in results.values():
         if result["status"] == OK:
             result.update(_summary(result, stock))
-    return turns.results
+    return results
+
+
+def _try(result: dict[str, Any], worker: Worker, method: str, *arguments: Any) -> dict[str, Any]:
+    """What the worker's session returns; if memory runs out, nothing from then on."""
+    try:
+        if result["status"] == OK:
+            return worker.call(method, *arguments) or {}
+    except MemoryError as error:
+        result.clear()
+        result.update(status=OUT_OF_MEMORY, reason=str(error))
+    return {}
 
 
 def _summary(result: Mapping[str, Any], stock: list[float] | None) -> dict[str, Any]:

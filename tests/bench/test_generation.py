@@ -10,7 +10,7 @@ import pytest
 from fairseq_mhe.bench.generation import (
     CTRANSLATE2,
     PARTS,
-    CTranslate2Workload,
+    CTranslate2Benchmark,
     GenerationBenchmark,
 )
 from fairseq_mhe.models.counting import cache_bytes
@@ -68,7 +68,7 @@ def test_nothing_is_kept_from_a_repetition_but_numbers() -> None:
     importlib.util.find_spec("ctranslate2") is None, reason="ctranslate2 is not installed"
 )
 def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for() -> None:
-    workload = CTranslate2Workload(CTRANSLATE2, make_settings())
+    workload = CTranslate2Benchmark(CTRANSLATE2, make_settings())
     workload.prepare({"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"})
     assert [len(sentence) for sentence in workload._sentences] == [8, 8, 7]
     workload._translator = Mock(wraps=workload._translator)
