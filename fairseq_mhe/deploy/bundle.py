@@ -11,10 +11,8 @@ Whatever its format, a bundle has
 - the weights and dictionaries of its format. There is no pickle among them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
@@ -29,7 +27,7 @@ class Bundle:
     """What bundle.json says.
 
     ``decoding``: how the model was decoded when it was scored; ``positions``: the most tokens of a
-    source and of a target, their ends included; ``facts``: about the model, for its card.
+    source and of a target, their ends included.
     """
 
     folder: Path
@@ -37,7 +35,6 @@ class Bundle:
     text: TextProcessing
     decoding: Decoding
     positions: tuple[int, int]
-    facts: Mapping[str, Any]
 
 
 def is_bundle(folder: Path) -> bool:
@@ -58,6 +55,6 @@ def open_bundle(folder: Path) -> Bundle:
         text = processing_of(config["text"], folder)
         decoding = Decoding(**config["decoding"])
         source, target = config["positions"]
-        return Bundle(folder, config["format"], text, decoding, (source, target), config["facts"])
+        return Bundle(folder, config["format"], text, decoding, (source, target))
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{folder / CONFIG} is damaged ({error!r}): get the bundle again") from None

@@ -9,11 +9,9 @@ from typing import Any
 from fairseq_mhe.checkpoints.safe_load import provenance, updates_made
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.common.system import versions
 from fairseq_mhe.deploy.trained import Trained
-from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
+from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.models.rows import nearest_row
-from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.scoring import described
 
 _TEMPLATE = Path(__file__).with_name("card.md")
@@ -26,37 +24,28 @@ def facts(trained: Trained, data_name: str | None, licence: str | None) -> dict[
 
     ``data_name`` and ``licence`` (its SPDX name) are what only a person can say of the data.
     """
-    model, source, run = trained.source.model, trained.source, trained.run
-    cache = cache_bytes(model)
+    source, run = trained.source, trained.run
     manifest = trained.data.manifest if trained.data else {}
-    return {
+    known = {
         "row": run.row if run else nearest_row(source.options).name,
         "attention": source.attention_words,
-        "parameters": total_parameters(model),
-        "attention_parameters": attention_parameters(model),
-        "cache_bytes_per_target_token": cache.per_target_token,
-        "cache_bytes_per_source_token": cache.per_source_token,
+        "parameters": total_parameters(source.model),
+        "attention_parameters": attention_parameters(source.model),
         "updates": updates_made(source.state),
         "data": data_name or manifest.get("source", {}).get("corpus"),
         "licence": licence,
         "pairs": manifest.get("lines"),
         "fingerprint": trained.data.fingerprint if trained.data else None,
-        "versions": versions(),
         "command": provenance(source.state).get("made_by"),
         "training": None,
         "scores": [],
-        **(_run_facts(run) if run else {}),
     }
-
-
-def _run_facts(run: Job) -> dict[str, Any]:
-    """The command and settings of a run, and its scores if it has any."""
-    scores = run.subset(_SUBSET) / "scores.json"
-    return {
-        "command": f"train {run.row} {run.kind} --seed {run.seed} --data DATA",
-        "training": run.settings["options"],
-        "scores": described(read_json(scores)) if scores.is_file() else [],
-    }
+    if run:
+        known["command"] = f"train {run.row} {run.kind} --seed {run.seed} --data DATA"
+        known["training"] = run.settings["options"]
+        scores = run.subset(_SUBSET) / "scores.json"
+        known["scores"] = described(read_json(scores)) if scores.is_file() else []
+    return known
 
 
 def card(config: Mapping[str, Any]) -> str:

@@ -22,8 +22,6 @@ from fairseq_mhe.prepare.text import STANDARD_INPUT, read_lines
 
 #: Lines that are sorted by length and translated together, before the first of them is written.
 CHUNK = 4000
-#: Seconds without a new line after which the lines of a pipe that have come are translated.
-_IDLE = 0.1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,27 +109,24 @@ def _translate(
         say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
     lines = chain.from_iterable(map(read_lines, paths))
     chunks = _arriving(lines) if total is None else _of_size(lines)
-    is_shown = total is not None and total > CHUNK // 10 and not stream.isatty()
-    done = 0
-    with Board("lines") if is_shown else contextlib.nullcontext() as board:
+    done, shown = 0, 0 if total is None or total <= CHUNK or stream.isatty() else total
+    with Board("lines") as board:
+        if shown:
+            board.add("translated", shown)
         for chunk in chunks:
             translations = translator.nbest(
                 chunk,
                 args.nbest or 1,
                 beam=args.beam,
                 batch_tokens=args.batch_tokens,
-                on_progress=partial(_show, board, total, done, len(chunk)),
                 on_cut=partial(_warn_of_cut, done),
             )
             for number, best in enumerate(translations, done + 1):
                 stream.writelines(_rows(number, best, args.nbest))
             stream.flush()
             done += len(chunk)
-
-
-def _show(board: Board | None, total: int | None, done: int, lines: int, share: float) -> None:
-    if board and total:
-        board.report("translated", done + int(share * lines), total)
+            if shown:
+                board.update("translated", done)
 
 
 def _warn_of_cut(done: int, number: int) -> None:
@@ -150,7 +145,7 @@ def _of_size(lines: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
-    """The lines of a pipe or terminal: those that have come when the next one is late.
+    """The lines of a pipe or terminal: those that came while the last ones were translated.
 
     Raises:
         UserError: a line is not clean text; the lines before it have been yielded.
@@ -166,19 +161,13 @@ def _arriving(lines: Iterator[str]) -> Iterator[list[str]]:
             arrived.put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    last: str | UserError | None
-    while True:
-        chunk = []
-        with contextlib.suppress(queue.Empty):
-            last = arrived.get()
-            while isinstance(last, str):
-                chunk.append(last)
-                if len(chunk) == CHUNK:
-                    break
-                last = arrived.get(timeout=_IDLE)
-        if chunk:
+    last: str | UserError | None = ""
+    while isinstance(last, str):
+        items = [arrived.get()]
+        while not arrived.empty() and len(items) < CHUNK:
+            items.append(arrived.get())
+        last = items[-1]
+        if chunk := [item for item in items if isinstance(item, str)]:
             yield chunk
-        if isinstance(last, UserError):
-            raise last
-        if last is None:
-            return
+    if last is not None:
+        raise last

@@ -155,7 +155,6 @@ class Translator:
         *,
         beam: int | None = None,
         batch_tokens: int | None = None,
-        on_progress: Callable[[float], None] = lambda share: None,
         on_cut: Callable[[int], None] = _warn_of_cut,
     ) -> list[list[Translation]]:
         """The ``count`` best translations of each line with their scores, best first.
@@ -165,14 +164,13 @@ class Translator:
         Args:
             lines, beam, batch_tokens: as for `translate`.
             count: at most the beam.
-            on_progress: called after each batch with the share of the work that is done.
             on_cut: called with the number of each line, from 1, that was cut inside a sentence.
 
         Raises:
             TypeError: as `translate`.
             UserError: ``count`` is larger than the beam.
         """
-        texts = [lines] if isinstance(lines, str) else list(lines)
+        texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError("lines is not a list of strings: give a list, one sentence a string")
         decoding = replace(
@@ -187,7 +185,7 @@ class Translator:
             )
         with self._lock:
             parts = self._parts(texts, on_cut)
-            hypotheses = iter(self._search(list(chain(*parts)), decoding, count, on_progress))
+            hypotheses = iter(self._search(list(chain(*parts)), decoding, count))
             return [self._joined(list(islice(hypotheses, len(each))), count) for each in parts]
 
     def _segment(self, lines: Sequence[str]) -> list[list[str]]:
@@ -211,11 +209,7 @@ class Translator:
         return parts
 
     def _search(
-        self,
-        sentences: list[list[str]],
-        decoding: Decoding,
-        count: int,
-        on_progress: Callable[[float], None],
+        self, sentences: list[list[str]], decoding: Decoding, count: int
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence."""
         results: dict[int, list[Hypothesis]] = {}
@@ -223,7 +217,6 @@ class Translator:
             subwords = [sentences[index] for index in batch]
             hypotheses = self._engine.translate(subwords, decoding, count)
             results.update(zip(batch, hypotheses, strict=True))
-            on_progress(len(results) / len(sentences))
         return [results[index] for index in range(len(sentences))]
 
     def _joined(self, parts: list[list[Hypothesis]], count: int) -> list[Translation]:

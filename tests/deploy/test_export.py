@@ -75,19 +75,15 @@ def test_weights_are_those_of_the_run_and_tied_ones_stored_once(exported: Path) 
     assert numbers < (exported / "model.safetensors").stat().st_size < numbers + 20_000
 
 
-def test_a_bundle_for_ctranslate2_translates_as_fairseq_does(for_ctranslate2: Path) -> None:
+def test_a_bundle_for_ctranslate2_needs_nothing_of_ours(for_ctranslate2: Path) -> None:
     translator = Translator.load(for_ctranslate2, cpu=True, threads=1)
     assert translator.engine == "ctranslate2"
     assert translator.translate(SOURCES) == hypotheses("mhe_mul")
-
-
-def test_the_example_for_ctranslate2_needs_nothing_of_ours(for_ctranslate2: Path) -> None:
     example = for_ctranslate2 / "example.py"
     assert "fairseq" not in example.read_text(encoding="utf-8")
     line = [PYTHON, example, "A lamp."]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
-    expected = Translator.load(for_ctranslate2, cpu=True, threads=1).translate(["A lamp."])
-    assert done.stdout.splitlines() == expected
+    assert done.stdout.splitlines() == translator.translate(["A lamp."])
 
 
 def test_the_example_for_fairseq(exported: Path, translator: Translator) -> None:

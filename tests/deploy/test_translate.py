@@ -41,21 +41,14 @@ def command(*words: str | Path) -> list[str]:
     return [*line, *BY_FAIRSEQ, "--threads", "1"]
 
 
-def test_options_may_come_before_the_files(
-    brief: Path, expected: list[str], text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["translate", str(brief), *BY_FAIRSEQ, str(text)]) == 0
-    assert capsys.readouterr().out.splitlines() == expected
-
-
-def test_a_pipe_is_read_once(
+def test_a_pipe_after_options_is_read_once(
     brief: Path, expected: list[str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_bytes(text.read_bytes()))
     writer.start()
-    assert cli.main(["translate", str(brief), str(pipe), *BY_FAIRSEQ]) == 0
+    assert cli.main(["translate", str(brief), *BY_FAIRSEQ, str(pipe)]) == 0
     writer.join()
     assert capsys.readouterr().out.splitlines() == expected
 

@@ -270,18 +270,6 @@ def test_several_threads_may_translate(narrow: Translator) -> None:
     assert results == [expected] * 3
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ({"direction": "de-en"}, "translates en-de, not de-en"),
-        ({"engine": "onnx"}, "'onnx' is unknown: choose one of auto, fairseq, ctranslate2"),
-    ],
-)
-def test_what_does_not_fit_is_refused(exported: Path, words: dict[str, str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        Translator.load(exported, **words)
-
-
 _IMPORT = """
 import logging, sys, warnings
 
