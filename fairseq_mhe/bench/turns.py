@@ -8,13 +8,14 @@ import functools
 import gc
 import logging
 import multiprocessing
-import statistics
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from operator import truediv
 from typing import Any
 
+import numpy as np
 import torch
 
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Cell, Settings
@@ -187,22 +188,20 @@ def _summary(result: Mapping[str, Any], stock: list[float] | None) -> dict[str, 
     ``rate``: the facts' units a second, where they have any; ``relative``: how many times as fast
     as stock fairseq, the median and quartiles of the rounds' ratios.
     """
-    seconds = result["seconds"]
-    median = {part: statistics.median(values) for part, values in seconds.items()}
-    summary: dict[str, Any] = {"median": median, "relative": None}
-    summary["quartiles"] = {part: quartiles(values) for part, values in seconds.items()}
+    median, ends = {}, {}
+    for part, values in result["seconds"].items():
+        low, median[part], high = _quartiles(values)
+        ends[part] = [low, high]
+    summary: dict[str, Any] = {"median": median, "quartiles": ends, "relative": None}
     if "units" in result:
         summary["rate"] = result["units"] / median["total"]
     if stock:
-        ratios = [theirs / own for theirs, own in zip(stock, seconds["total"], strict=True)]
-        low, high = quartiles(ratios)
-        summary["relative"] = {"median": statistics.median(ratios), "low": low, "high": high}
+        low, middle, high = _quartiles(list(map(truediv, stock, result["seconds"]["total"])))
+        summary["relative"] = {"median": middle, "low": low, "high": high}
     return summary
 
 
-def quartiles(values: list[float]) -> list[float]:
-    """The first and the third quartile; of one value, that value twice."""
-    if len(values) == 1:
-        return values * 2
-    first, _, third = statistics.quantiles(values, n=4, method="inclusive")
-    return [first, third]
+def _quartiles(values: Sequence[float]) -> list[float]:
+    """All three."""
+    quartiles: list[float] = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return quartiles
