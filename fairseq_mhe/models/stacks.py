@@ -174,6 +174,15 @@ class Decoder(TransformerDecoderBase):
         """Called by fairseq's constructor."""
         return _checkpointed(DecoderLayer(cfg, no_encoder_attn), cfg)
 
+    def upgrade_state_dict_named(
+        self, state_dict: dict[str, Tensor], name: str
+    ) -> dict[str, Tensor]:
+        """As fairseq's, but an adaptive softmax is not given the output of a tied table."""
+        super().upgrade_state_dict_named(state_dict, name)
+        if self.adaptive_softmax is not None:
+            state_dict.pop(f"{name}.output_projection.weight", None)
+        return state_dict
+
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
         """The causal mask (T, T) for x (T, B, C), kept from batch to batch; called by fairseq."""
         length, device = tensor.size(0), tensor.device

@@ -172,3 +172,9 @@ def test_weights_are_computed_only_where_asked(attention: str) -> None:
     model.make_generation_fast_(need_attn=False)
     assert model(**batch)[1]["attn"] is None
     assert search([model], batch)[0][0]["attention"].numel() == 0
+
+
+def test_an_adaptive_softmax_beside_tied_embeddings_loads_its_own_checkpoint() -> None:
+    """fairseq adds the output of a tied table to the checkpoint, which such a model lacks."""
+    model = make_model(adaptive_softmax_cutoff="6,9", share_all_embeddings=True)
+    model.load_state_dict(model.state_dict(), strict=True)
