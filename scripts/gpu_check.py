@@ -164,12 +164,9 @@ def shown(name: str, row: Row) -> str:
 
 
 def cell(value: str | float) -> str:
-    """Words as they are, numbers with three digits at least."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int) or value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    """Words as they are, numbers with two decimals where they are not whole."""
+    formats = {str: "", int: ","}
+    return format(value, formats.get(type(value), ",.2f"))
 
 
 def parity(what: Row, device: str) -> Row:

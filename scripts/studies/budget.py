@@ -20,7 +20,7 @@ from fairseq_mhe.models.options import PLACES, build_place
 from fairseq_mhe.runs.job import kind_name
 from fairseq_mhe.runs.recipes import Recipe
 from studies.gap import of_heads
-from studies.study import MHA, MHE, Study, Variant, everywhere, in_order
+from studies.study import MHA, MHE, Study, Variant, everywhere
 
 QUESTIONS = {
     "reference": "the row's MHE-Mul, whose parameters are the budget by default, and the row's MHA",
@@ -65,7 +65,7 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
             f"--budget {budget}: no kind of the row {recipe.row} comes within {args.within:.1%} of "
             "it: give another budget, or a larger --within"
         )
-    return in_order(found, QUESTIONS)
+    return found
 
 
 def _fixed(kind: str) -> dict[str, Any]:

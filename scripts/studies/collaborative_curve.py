@@ -9,7 +9,7 @@ from fairseq_mhe.common.arguments import positive, positive_list
 from fairseq_mhe.convert.change_kind import convert
 from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.runs.recipes import Recipe
-from studies.study import MHA, Start, Study, Variant, everywhere, in_order
+from studies.study import MHA, Start, Study, Variant, everywhere
 from studies.uptraining import add_further
 
 #: D: the width of all shared queries and keys.
@@ -49,7 +49,7 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
         if dim % row.heads == 0 and dim != row.embed_dim:
             options = {"attention_head_dim": dim // row.heads}
             found.append(Variant(f"narrow-D{dim}", "narrow", everywhere(MHA), MHA, options, x=dim))
-    return in_order(found, QUESTIONS)
+    return found
 
 
 def decomposition(dim: int, args: argparse.Namespace) -> Start:

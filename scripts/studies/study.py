@@ -110,10 +110,15 @@ class Study:
         add("--finished-only", action="store_true", help="train nothing: report what is finished")
         cells.add_arguments(parser)
 
+    def ordered(self, args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
+        """The variants by question."""
+        order = list(self.questions)
+        return sorted(self.variants(args, recipe), key=lambda each: order.index(each.question))
+
     def run(self, args: argparse.Namespace) -> None:
         """Train, translate and score what is not done, and report."""
         recipe = cells.chosen_recipe(args.row, args)
-        variants = chosen(self.variants(args, recipe), args.only)
+        variants = chosen(self.ordered(args, recipe), args.only)
         data = open_prepared(args.data)
         cells.check_subset(data, args.subset)
         work = _Work(args, recipe, data, output_folder(args.out))
@@ -133,12 +138,6 @@ class Study:
 def everywhere(kind: str) -> dict[str, str]:
     """One kind of attention at all places."""
     return dict.fromkeys(PLACES, kind)
-
-
-def in_order(variants: Sequence[Variant], questions: Mapping[str, str]) -> list[Variant]:
-    """The variants by question."""
-    order = list(questions)
-    return sorted(variants, key=lambda variant: order.index(variant.question))
 
 
 def add_sentences(parser: argparse.ArgumentParser) -> None:
