@@ -32,8 +32,8 @@ from fairseq_mhe.runs.job import read_job
 DECODING = GenerationConfig(beam=4, lenpen=0.6, max_len_a=1, max_len_b=50)
 FORMATS = (".png", ".pdf", ".svg")
 DPI = 150
-#: Inches: of a token, of the smallest and the largest panel, and between panels.
-TOKEN, SMALLEST, LARGEST, GAP = 0.15, 1.0, 4.0, 0.1
+#: Inches: of a token, of the smallest and the largest panel, and for names at the sides.
+TOKEN, SMALLEST, LARGEST, MARGIN = 0.15, 1.0, 4.0, 1.5
 FONT_SIZE = 8
 
 
@@ -156,9 +156,10 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
     width, height = (
         min(LARGEST, max(SMALLEST, TOKEN * len(tokens))) for tokens in (shown.keys, shown.queries)
     )
-    figure = Figure(figsize=(columns * (width + GAP), rows * (height + GAP)))
+    figure = Figure(
+        figsize=(columns * width + MARGIN, rows * height + MARGIN), layout="constrained"
+    )
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    figure.subplots_adjust(0, 0, 1, 1, wspace=GAP / width, hspace=GAP / height)
     style: dict[str, Any] = {"fontsize": FONT_SIZE, "parse_math": False}
     for layer, weights in enumerate(shown.layers):
         for head, panel in enumerate(panels[layer]):
@@ -169,13 +170,10 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
     for head in range(columns):
         panels[0][head].set_title(f"head {head + 1}")
         panels[-1][head].set_xticks(*labels(shown.keys, width), rotation=90, **style)
-    bar = figure.colorbar(image, ax=panels, pad=0.01, fraction=0.02)
-    bar.set_label("attention weight")
-    above = 1 + 0.35 / figure.get_figheight()  # in inches, outside the frame
-    figure.suptitle(f"{title}\nqueries downwards, keys across", y=above, va="bottom", **style)
+    figure.colorbar(image, ax=panels, pad=0.01, fraction=0.02, label="attention weight")
+    figure.suptitle(f"{title}\nqueries downwards, keys across", **style)
     with atomic_path(output) as temporary:
-        form = output.suffix[1:]
-        figure.savefig(temporary, dpi=DPI, format=form, bbox_inches="tight", pad_inches=0.15)
+        figure.savefig(temporary, dpi=DPI, format=output.suffix[1:], bbox_inches="tight")
 
 
 def labels(tokens: Sequence[str], size: float) -> tuple[range, Sequence[str]]:
