@@ -1,6 +1,7 @@
 """``fairseq-mhe bench``: stock fairseq's Transformer and ours, measured side by side."""
 
 import argparse
+import itertools
 import json
 import os
 import shlex
@@ -102,7 +103,8 @@ def _entry(
     """Measure a cell."""
     name, date, load = label(cell), time.strftime("%Y-%m-%dT%H:%M:%S%z"), os.getloadavg()[0]
     board.add(name, len(started) * repetitions)
-    results = measure(started, cell, repetitions, lambda: board.advance(name))
+    turns = itertools.count(1)
+    results = measure(started, cell, repetitions, lambda: board.update(name, next(turns)))
     for variant, result in results.items():
         # Nobody knows the bytes of smaller numbers.
         if result["status"] == OK and not variant.endswith(APPROXIMATE):

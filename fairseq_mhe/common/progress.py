@@ -28,21 +28,17 @@ class Board:
     """
 
     def __init__(
-        self,
-        unit: str = "",
-        names: Iterable[str] = (),
-        console: Console | None = None,
-        transient: bool = False,
+        self, unit: str = "", names: Iterable[str] = (), console: Console | None = None
     ) -> None:
         """Args:
         unit: of what is counted ("updates").
         names: of all rows, where they are known beforehand; they are then shown with a state.
         console: where to show it; standard error by default.
-        transient: nothing of it stays on a terminal.
         """
         self.console = console or Console(stderr=True)
         self._unit = unit and f" {unit}"
-        self._state = ""
+        #: What work that is added from now on is ("training").
+        self.state = ""
         self._warned: set[tuple[str, str]] = set()
         # The first picture comes at once, the first lines later.
         self._shown = 0.0 if self.console.is_terminal else time.monotonic()
@@ -54,7 +50,6 @@ class Board:
             TextColumn("{task.fields[note]}", markup=False),
             console=self.console,
             auto_refresh=False,
-            transient=transient,
             redirect_stdout=False,
             redirect_stderr=False,
             speed_estimate_period=_SPEED_OF,
@@ -65,8 +60,6 @@ class Board:
         for name in names:
             self._ids[name] = self._progress.add_task(name, total=0, state=_WAITING, note="")
         self._planned = bool(self._ids)
-        #: When the first work began, and how many rows were finished then.
-        self._begun: tuple[float, int] | None = None
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -75,45 +68,29 @@ class Board:
     def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
-    def begin(self, state: str) -> None:
-        """From now on what is added is in this state ("training")."""
-        self._state = state
-
     def add(self, name: str, total: int, done: int = 0) -> None:
         """Work begins, ``done`` of ``total`` units of which were done before."""
-        if self._begun is None:
-            self._begun = time.monotonic(), self._finished()
-        start: dict[str, Any] = {
-            "total": total,
-            "completed": done,
-            "state": self._state,
-            "note": "",
-        }
+        start: dict[str, Any] = {"total": total, "completed": done, "state": self.state, "note": ""}
         if name in self._ids:
             self._progress.reset(self._ids[name], **start)
         else:
             self._ids[name] = self._progress.add_task(name, **start)
         self.tick()
 
-    def update(self, name: str, done: int, note: str = "") -> None:
-        """It has come so far; where there is no terminal, its end is a line. A note stays."""
-        task = self._task(name)
-        ends = task.completed < (task.total or 0) <= done
-        self._progress.update(task.id, completed=done, note=note or task.fields["note"])
+    def update(self, name: str, done: int, total: int | None = None, note: str = "") -> None:
+        """Work has come so far; where there is no terminal, its end is a line. A note stays.
+
+        ``total``: units in all, of work that was not added.
+        """
+        if name not in self._ids:
+            self.add(name, total or 0)
+        task = self._progress._tasks[self._ids[name]]
+        ends = task.completed < (total or task.total or 0) <= done
+        note = note or task.fields["note"]
+        self._progress.update(task.id, total=total, completed=done, note=note)
         if ends and not self.console.is_terminal:
             self.say(f"{self._line(task)}, took {_clock(task.elapsed or 0)}")
         self.tick()
-
-    def advance(self, name: str) -> None:
-        """One unit more is done."""
-        self.update(name, int(self._task(name).completed) + 1)
-
-    def report(self, name: str, done: int, total: int) -> None:
-        """``add`` at a name's first call, and ``update``: for work that gives both each time."""
-        if name not in self._ids:
-            self.add(name, total)
-        self._progress.update(self._ids[name], total=total)
-        self.update(name, done)
 
     def finish(self, name: str) -> None:
         """All work on one of the ``names`` is over."""
@@ -132,7 +109,8 @@ class Board:
     def lines(self) -> None:
         """Print a line for each row under way, after how many of the ``names`` are done."""
         if self._planned:
-            self.say(f"  {self._finished()} of {len(self._ids)} done{self._time_of_all()}")
+            finished = sum(task.fields["state"] == _DONE for task in self._progress.tasks)
+            self.say(f"  {finished} of {len(self._ids)} done")
         for task in self._progress.tasks:
             if task.fields["state"] != _DONE and task.completed < (task.total or 0):
                 note = task.fields["note"] and f", {task.fields['note']}"
@@ -150,20 +128,6 @@ class Board:
             if (name, warning) not in self._warned:
                 self._warned.add((name, warning))
                 self.say(f"  {name}: warning: {warning}")
-
-    def _finished(self) -> int:
-        return sum(task.fields["state"] == _DONE for task in self._progress.tasks)
-
-    def _time_of_all(self) -> str:
-        """The time that all rows still take, by those that were finished since work began."""
-        if self._begun is None or self._finished() == self._begun[1]:
-            return ""
-        start, before = self._begun
-        each = (time.monotonic() - start) / (self._finished() - before)
-        return f", all of it: about {_clock(each * (len(self._ids) - self._finished()))} left"
-
-    def _task(self, name: str) -> Task:
-        return self._progress._tasks[self._ids[name]]
 
     def _line(self, task: Task) -> str:
         """How a row's line begins."""

@@ -1,4 +1,4 @@
-"""What work is done once: a key of what it was made from, and the lock that keeps others out."""
+"""Folders of work that is done once: their version, the key of their inputs, their lock."""
 
 import contextlib
 import fcntl
@@ -11,6 +11,8 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 
+#: Raised by whoever changes what the files of run and data folders hold.
+FOLDER_VERSION = 3
 #: How the names of temporary folders begin, which a killed process leaves.
 WORK_PREFIX = ".fairseq-mhe-work-"
 
@@ -18,6 +20,16 @@ WORK_PREFIX = ".fairseq-mhe-work-"
 def key(inputs: Mapping[str, Any]) -> str:
     """A hash of JSON values, whatever the order of the names."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+
+
+def check_folder_version(folder: Path, content: Mapping[str, Any], advice: str) -> None:
+    """See that the ``content`` of a folder's config.json or manifest.json is of this version.
+
+    Raises:
+        UserError: it is of another version.
+    """
+    if content.get("folder_version") != FOLDER_VERSION:
+        raise UserError(f"{folder} was made by another version of fairseq-mhe: {advice}")
 
 
 @contextlib.contextmanager

@@ -19,11 +19,6 @@ _PACKAGES = (
     *("fairseq-mhe", "torch", "ve-fairseq", "fairseq"),
     *("sacrebleu", "subword-nmt", "sentencepiece", "sacremoses"),
 )
-#: What has a part in the speed of models.
-_MEASURED = (
-    *("attention/*.py", "models/*.py", "bench/*.py", "fairseq_fixes.py"),
-    *("common/cpu.py", "convert/to_ctranslate2.py"),
-)
 
 
 def cores() -> int:
@@ -67,13 +62,12 @@ def versions() -> dict[str, str]:
 
 
 def machine(device: str) -> dict[str, str]:
-    """The hardware and the system, in words."""
+    """The hardware, in words."""
     import torch  # slow, and not wanted by those who count cores
 
     found = {
         "processor": f"{_processor()}, {cores()} cores",
         "memory": f"{memory() / _GIB:.0f} GiB",
-        "system": platform.platform(),
         "vector instructions": torch.backends.cpu.get_cpu_capability(),
     }
     if device == "cuda":
@@ -88,8 +82,7 @@ def software() -> dict[str, str]:
     import torch
 
     found = {
-        "python": platform.python_version(),
-        **installed(_PACKAGES),
+        **versions(),
         "fairseq_mhe source": source_hash(),
         **installed(("numpy", "ctranslate2")),
     }
@@ -100,9 +93,9 @@ def software() -> dict[str, str]:
 
 
 def source_hash(package: Path = _PACKAGE) -> str:
-    """The first digits of a SHA-256 of names and contents of what has a part in the speed."""
+    """The first digits of a SHA-256 of the names and contents of all modules."""
     digest = hashlib.sha256()
-    for path in sorted(path for part in _MEASURED for path in package.glob(part)):
+    for path in sorted(package.rglob("*.py")):
         digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 

@@ -79,11 +79,10 @@ class Material:
 
 def tracked(items: Sequence[Item], work: str) -> Iterator[Item]:
     """The items, with progress shown meanwhile."""
-    with Board(transient=True) as board:
-        board.add(work, len(items))
-        for item in items:
+    with Board() as board:
+        for done, item in enumerate(items, 1):
             yield item
-            board.advance(work)
+            board.update(work, done, len(items))
 
 
 def open_material(

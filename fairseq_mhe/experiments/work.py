@@ -41,9 +41,9 @@ def work(
                 board.finish(job.name)
         for first in range(0, len(waiting), device.slots):
             wave = waiting[first : first + device.slots]
-            board.begin("training")
+            board.state = "training"
             train(wave, device, board, tensorboard)
-            board.begin("scoring")
+            board.state = "scoring"
             for job in wave:
                 score(job, board)
                 board.finish(job.name)

@@ -10,8 +10,7 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, read_json, sha256_of_all, write_json
-from fairseq_mhe.common.folder_version import FOLDER_VERSION, check_folder_version
-from fairseq_mhe.common.steps import WORK_PREFIX, only_one
+from fairseq_mhe.common.steps import FOLDER_VERSION, WORK_PREFIX, check_folder_version, only_one
 from fairseq_mhe.prepare.progress import Report, silent
 
 MANIFEST = "manifest.json"

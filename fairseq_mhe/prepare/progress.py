@@ -17,4 +17,4 @@ def silent(step: str, done: int, total: int) -> None:
 def shown_progress() -> Iterator[Report]:
     """Progress on stderr, which moves with the yielded `Report`."""
     with Board() as board:
-        yield board.report
+        yield board.update

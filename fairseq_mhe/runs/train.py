@@ -130,7 +130,7 @@ def _show(name: str, lines: Sequence[str], board: Board) -> None:
     for tag, values in _log_entries(lines):
         if tag == "train_inner":
             note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"
-            board.update(name, int(values["num_updates"]), note)
+            board.update(name, int(values["num_updates"]), note=note)
 
 
 def _write_metrics(job: Job) -> None:

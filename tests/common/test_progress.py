@@ -39,7 +39,7 @@ def test_rows_fit_a_narrow_terminal(now: list[float]) -> None:
         board.add("tiny-mhe_mul-seed1", 3000, 1000)
         for updates in (1100, 1200):
             now[0] += 10
-            board.update("tiny-mhe_mul-seed1", updates, "loss 14.31, 12345 tokens/s")
+            board.update("tiny-mhe_mul-seed1", updates, note="loss 14.31, 12345 tokens/s")
     row = text_of(console).splitlines()[-1]
     assert "tiny-mhe_mul-seed1" in row
     assert "1200/3000 0:03:00 loss 14.31, 12345 tokens/s" in row
@@ -50,10 +50,10 @@ def planned(terminal: bool) -> tuple[Board, Console]:
     """A board of four cells whose names are known beforehand."""
     console = screen(terminal, 100)
     with Board(names=["a", "b", "c", "d"], console=console) as board:
-        board.begin("training")
+        board.state = "training"
         board.add("a", 1000, 200)
-        board.update("a", 600, "loss 5.25, 1000 tokens/s")
-        board.begin("translating")
+        board.update("a", 600, note="loss 5.25, 1000 tokens/s")
+        board.state = "translating"
         board.add("b", 30)
         board.finish("c")
         if not terminal:
@@ -73,27 +73,16 @@ def test_on_a_terminal_every_cell_has_a_row() -> None:
 def test_elsewhere_the_cells_at_work_have_lines() -> None:
     _, console = planned(terminal=False)
     lines = text_of(console).splitlines()
-    assert lines[0].startswith("  1 of 4 done, all of it: about ")
+    assert lines[0] == "  1 of 4 done"
     assert lines[1].startswith("  a: training 600/1000, loss 5.25, 1000 tokens/s, left: ")
     assert lines[2:] == ["  b: translating 0/30, left: not known yet"]
-
-
-def test_finished_cells_tell_the_time_of_all(now: list[float]) -> None:
-    console = screen(terminal=False)
-    with Board(names="abcd", console=console) as board:
-        board.finish("a")  # by an earlier process
-        board.add("b", 10)
-        now[0] += 12
-        board.finish("b")
-        board.lines()
-    assert "2 of 4 done, all of it: about 0:00:24 left" in text_of(console)
 
 
 def test_names_and_notes_are_shown_as_they_are() -> None:
     console = screen(terminal=True)
     with Board(console=console) as board:
         board.add("a[/b]", 3)
-        board.update("a[/b]", 1, "[bold]")
+        board.update("a[/b]", 1, note="[bold]")
     assert re.search(r"a\[/b\] .*1/3 .*\[bold\]", text_of(console))
 
 
@@ -102,7 +91,7 @@ def test_it_has_no_thread(terminal: bool) -> None:
     """Worker processes are forked meanwhile."""
     threads = threading.active_count()
     with Board(console=screen(terminal)) as board:
-        board.report("read", 0, 4000)
+        board.update("read", 0, 4000)
         assert threading.active_count() == threads
 
 
@@ -112,7 +101,7 @@ def test_it_is_not_drawn_at_every_update(now: list[float], monkeypatch: pytest.M
         monkeypatch.setattr(board._progress, "refresh", lambda: drawn.append(now[0]))
         for block in range(1001):
             now[0] += 0.001
-            board.report("learn", block, 1000)
+            board.update("learn", block, 1000)
     assert 10 <= len(drawn) <= 12  # one second
 
 
@@ -121,8 +110,8 @@ def test_in_lines_long_work_is_told_of_now_and_then_and_its_end_once(now: list[f
     with Board("lines", console=console) as board:
         for second in range(41):
             now[0] = 1.0 + second
-            board.report("learn", second, 40)
-            board.report("learn", second, 40)
+            board.update("learn", second, 40)
+            board.update("learn", second, 40)
     assert text_of(console).splitlines() == [
         "  learn: 15/40 lines, left: 0:00:25",
         "  learn: 30/40 lines, left: 0:00:10",
