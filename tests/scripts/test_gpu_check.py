@@ -16,12 +16,7 @@ import gpu_check
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, cache
 from fairseq_mhe.common.files import write_json
-from tests.fixtures.sandbox import Sandbox
 from tests.fixtures.small_runs import MADE
-
-
-def results(out: Path) -> gpu_check.Results:
-    return gpu_check.Results(out, gpu_check.CPU)
 
 
 def quickstart(loss: float) -> Callable[..., None]:
@@ -77,7 +72,7 @@ def test_a_failure_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def fail(what: dict[str, Any]) -> dict[str, Any]:
         raise RuntimeError("CUDA error:\n no kernel")
 
-    found = results(tmp_path)
+    found = gpu_check.Results(tmp_path, gpu_check.CPU)
     found.measure("a part", fail, model="mha")
     row = {"model": "mha", "note": "RuntimeError: CUDA error: no kernel", "holds": "NO"}
     assert json.loads((tmp_path / "gpu_check.json").read_text())["a part"] == [row]
@@ -136,10 +131,3 @@ def test_without_a_gpu_it_ends_in_one_line(
     assert captured.err.startswith("gpu_check.py: error: torch sees no GPU here")
     assert captured.err.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-def test_the_script_hands_on_all_words(sandbox: Sandbox) -> None:
-    sandbox.python("python3", "3.12")
-    done = sandbox.run("--cpu", "--out", "two words", script="scripts/gpu_check.sh")
-    expected = ["ran", "-P", "-m", "gpu_check", "--cpu", "--out", "two words"]
-    assert done.stdout.splitlines() == expected, done.stderr
