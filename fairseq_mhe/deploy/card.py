@@ -55,13 +55,13 @@ def card(config: Mapping[str, Any]) -> str:
     pairs = [f"{split} {count:,}" for split, count in (known["pairs"] or {}).items()]
     scores = "\n".join(f"- {_SUBSET}: {line}" for line in known["scores"])
     values = {
+        **known,
+        **text,
+        **decoding,
+        **numbers,
         "library": "transformers" if config["format"] == "huggingface" else config["format"],
         "spdx": json.dumps(known["licence"] or "unknown"),
-        "source": text["source_lang"],
-        "target": text["target_lang"],
         "text": json.dumps(text),
-        "row": known["row"],
-        "attention": known["attention"],
         "data": _cell(known["data"]),
         "licence": _cell(known["licence"]),
         "pairs": ", ".join(pairs) or _UNKNOWN,
@@ -71,10 +71,8 @@ def card(config: Mapping[str, Any]) -> str:
         "scores": f"On {_SUBSET}, detokenised, by fairseq:\n\n{scores}"
         if scores
         else "Not scored.",
-        "beam": decoding["beam"],
-        "lenpen": f"{decoding['lenpen']:g}",
     }
-    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute({**numbers, **values})
+    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(values)
 
 
 def _cell(value: str | None) -> str:

@@ -21,20 +21,17 @@ def cut(line: str, fits: Callable[[str], bool]) -> tuple[list[str], bool]:
         The parts, and whether a sentence did not fit by itself, so that it was cut at a space or,
         where there is none, between two characters.
     """
-    parts: list[str] = []
-    inside = False
-    for sentences in _packed(line, _ENDS_OF_SENTENCES, fits):
-        if fits(sentences):
-            parts.append(sentences)
-            continue
-        inside = True
-        for words in _packed(sentences, _SPACES, fits):
-            parts += [words] if fits(words) else _packed(words, _CHARACTERS, fits)
+    parts = _packed(line, _ENDS_OF_SENTENCES, fits)
+    inside = not all(map(fits, parts))
+    for places in (_SPACES, _CHARACTERS):
+        parts = [piece for part in parts for piece in _packed(part, places, fits)]
     return [part.strip() for part in parts if part.strip()], inside
 
 
 def _packed(text: str, places: regex.Pattern[str], fits: Callable[[str], bool]) -> list[str]:
     """Cut ``text`` at as few of the ``places`` as possible; what fits nowhere is a part."""
+    if fits(text):
+        return [text]
     ends = [match.end() for match in places.finditer(text)]
     if not ends or ends[-1] < len(text):
         ends.append(len(text))

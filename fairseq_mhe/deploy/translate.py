@@ -109,8 +109,9 @@ def _translate(
         say(f"{source} to {target}: a line, then Enter; Ctrl-D ends")
     lines = chain.from_iterable(map(read_lines, paths))
     chunks = _arriving(lines) if total is None else _of_size(lines)
-    done, shown = 0, 0 if total is None or total <= CHUNK or stream.isatty() else total
-    with Board("lines") as board:
+    shown = 0 if total is None or total <= CHUNK or stream.isatty() else total
+    board, done = Board("lines"), 0
+    with board if shown else contextlib.nullcontext():
         if shown:
             board.add("translated", shown)
         for chunk in chunks:

@@ -21,7 +21,6 @@ from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.deploy.translator import Translation, Translator
 from fairseq_mhe.models import packed
-from fairseq_mhe.models.packed import Int8Linear
 from tests.deploy.conftest import BRIEF, MADE, SOURCES, hypotheses, run_of
 from tests.fixtures.processes import python
 
@@ -139,38 +138,42 @@ def test_by_itself_int8_is_not_one_that_may_be_cut_off(
 
 
 @pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
-def test_bf16_is_an_approximation_by_fairseq(
-    translator: Translator, exported: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("options", "tolerance"),
+    [({"precision": "bf16"}, 0.02), ({"int8": True, "engine": "fairseq"}, 0.2)],
+)
+def test_smaller_numbers_are_approximations_by_fairseq(
+    options: dict[str, Any],
+    tolerance: float,
+    translator: Translator,
+    exported: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(packed, "WORTH_PACKING", 1)  # the model is tiny
-    rounded = Translator.load(exported, precision="bf16", cpu=True)
+    rounded = Translator.load(exported, cpu=True, **options)
     assert rounded.engine == "fairseq"
     one, two = (
         [best.score for best, *_ in each.nbest(SOURCES[:3], 1, beam=1)]
         for each in (translator, rounded)
     )
     assert one != two
-    assert one == pytest.approx(two, rel=0.02)
-    for precision, engine in [("bf16", "ctranslate2"), ("fp16", "fairseq")]:
-        with pytest.raises(UserError, match=r"CTranslate2 has no bf16|'fp16' is unknown"):
-            Translator.load(exported, engine=engine, precision=precision)
+    assert one == pytest.approx(two, rel=tolerance)
 
 
-def test_int8_is_an_approximation(
-    translator: Translator, exported: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "bf16", "engine": "ctranslate2"}, "CTranslate2 has no bf16"),
+        ({"precision": "fp16"}, "'fp16' is unknown: choose one of float32, bf16, auto"),
+        ({"int8": True, "engine": "fairseq"}, "int8_generation is for a float32 model on an x86"),
+    ],
+)
+def test_numbers_that_there_are_not_are_refused(
+    options: dict[str, Any], message: str, exported: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fairseq_mhe.models.packed.WORTH_PACKING", 1)  # the model is tiny
-    rounded = Translator.load(exported, engine="fairseq", int8=True, cpu=True)
-    one, two = (
-        [best.score for best, *_ in each.nbest(SOURCES[:3], 1, beam=1)]
-        for each in (translator, rounded)
-    )
-    model: Any = rounded._engine
-    assert any(isinstance(part, Int8Linear) for part in model._model.modules())
-    assert one == pytest.approx(two, rel=0.2)
-    monkeypatch.setattr("fairseq_mhe.models.packed.int8_available", lambda: False)
-    with pytest.raises(UserError, match="int8_generation is for a float32 model on an x86"):
-        Translator.load(exported, engine="fairseq", int8=True, cpu=True)
+    monkeypatch.setattr(packed, "int8_available", lambda: False)
+    with pytest.raises(UserError, match=message):
+        Translator.load(exported, cpu=True, **options)
 
 
 def test_what_has_no_text_stays_empty_and_in_its_place(translator: Translator) -> None:
@@ -202,23 +205,17 @@ def narrow(translator: Translator, exported: Path) -> Translator:
     return Translator(model, translator._engine)
 
 
-def test_a_long_line_is_cut_at_ends_of_sentences_and_nothing_is_lost(narrow: Translator) -> None:
-    parts, inside = cut(" ".join(SOURCES), lambda part: len(narrow._segment([part])[0]) <= 149)
-    assert " ".join(parts) == " ".join(SOURCES)
-    assert 1 < len(parts) < len(SOURCES)
-    assert not inside
-    lines = [SOURCES[0], " ".join(SOURCES), SOURCES[1]]
-    first, *middle, last = narrow.translate([SOURCES[0], *parts, SOURCES[1]])
-    assert narrow.translate(lines) == [first, " ".join(middle), last]
-
-
-def test_a_sentence_that_is_too_long_is_cut_at_a_space_with_a_warning(narrow: Translator) -> None:
-    long = "word " * 60
-    parts, inside = cut(long.strip(), lambda part: len(narrow._segment([part])[0]) <= 149)
-    assert inside
-    with pytest.warns(UserWarning, match="line 2: a sentence is too long and was cut inside"):
-        _, joined = narrow.translate([SOURCES[0], long])
-    assert joined == " ".join(narrow.translate(parts))
+def test_a_long_line_is_translated_in_parts_with_a_warning_if_a_sentence_is_cut(
+    narrow: Translator,
+) -> None:
+    lines = [SOURCES[0], " ".join(SOURCES), ("word " * 60).strip()]
+    with pytest.warns(UserWarning, match="line 3: a sentence is too long and was cut inside"):
+        translations = narrow.translate(lines)
+    for line, translation in zip(lines, translations, strict=True):
+        parts, inside = cut(line, lambda part: len(narrow._segment([part])[0]) <= 149)
+        assert " ".join(parts) == line
+        assert translation == " ".join(narrow.translate(parts))
+        assert inside is (line == lines[2])
 
 
 @pytest.mark.parametrize(
