@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> None:
     training = tiny.training.shortened(args.updates).with_precision(precision)
     say(f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus")
     folder = out / (f"data-limit{args.limit}" if args.limit else "data")
-    with shown_progress() as report:
-        HomeAssistant(out=folder, limit=args.limit).prepare(report)
+    with shown_progress():
+        HomeAssistant(out=folder, limit=args.limit).prepare()
     data = open_prepared(folder)
     kinds = ", ".join(args.attention)
     say(f"2 of 2: train, translate and score {kinds}; {args.updates} updates each")

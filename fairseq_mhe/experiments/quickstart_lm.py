@@ -31,8 +31,8 @@ def run(args: argparse.Namespace) -> None:
     """Prepare, pre-train, fine-tune, score, and print the table."""
     args.out = output_folder(args.out)
     args.tokens, args.batch = 64, 16
-    with shown_progress() as report:
-        text, task = prepare_language(args.out, args.tokens, report=report)
+    with shown_progress():
+        text, task = prepare_language(args.out, args.tokens)
     say("task: to which of ten integrations a message belongs; chance is about 13%")
     table = LanguageTable("roberta_mhe_tiny", open_text(text), [open_task(task)], [1], args.out)
     table.train(_KINDS, args)

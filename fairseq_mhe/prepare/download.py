@@ -13,7 +13,7 @@ from urllib3.util import Retry
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, sha256
 from fairseq_mhe.common.steps import locked
-from fairseq_mhe.prepare.progress import Report
+from fairseq_mhe.prepare.progress import report
 
 RETRIES = 4  # of a request that gives no byte
 PAUSE = 2.0  # seconds before the second retry, and twice as many before each further one
@@ -51,9 +51,7 @@ class RemoteFile:
         return None
 
 
-def obtain_all(
-    files: Sequence[RemoteFile], folder: Path, report: Report, mirror: str | None = None
-) -> list[Path]:
+def obtain_all(files: Sequence[RemoteFile], folder: Path, mirror: str | None = None) -> list[Path]:
     """The verified files in ``folder``; missing ones are downloaded (from ``mirror``/NAME).
 
     Raises:
@@ -75,7 +73,7 @@ def obtain_all(
             check_room(folder, need, f"downloading {', '.join(file.name for file in missing)}")
             for file in missing:
                 url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-                _download(url, file, folder, report)
+                _download(url, file, folder)
     return paths
 
 
@@ -88,7 +86,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _download(url: str, file: RemoteFile, folder: Path, report: Report) -> None:
+def _download(url: str, file: RemoteFile, folder: Path) -> None:
     part = _part(folder, file)
     version = part.with_suffix(".version")
     retries = Retry(RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False)
@@ -99,7 +97,7 @@ def _download(url: str, file: RemoteFile, folder: Path, report: Report) -> None:
         while not whole:
             before = _size(part)
             try:
-                whole = _resume(session, url, part, version, file, report)
+                whole = _resume(session, url, part, version, file)
             except requests.RequestException as error:
                 if _size(part) == before:
                     raise UserError(
@@ -114,7 +112,7 @@ def _download(url: str, file: RemoteFile, folder: Path, report: Report) -> None:
 
 
 def _resume(
-    session: requests.Session, url: str, part: Path, version: Path, file: RemoteFile, report: Report
+    session: requests.Session, url: str, part: Path, version: Path, file: RemoteFile
 ) -> bool:
     """Download the rest of ``part`` in one request; whether all has come."""
     have = _size(part)

@@ -11,7 +11,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, read_json, sha256_of_all, write_json
 from fairseq_mhe.common.steps import FOLDER_VERSION, WORK_PREFIX, check_folder_version, only_one
-from fairseq_mhe.prepare.progress import Report, silent
+from fairseq_mhe.prepare.progress import report
 
 MANIFEST = "manifest.json"
 #: The "form" of a manifest; that of parallel text has none.
@@ -50,7 +50,6 @@ class Manifest:
     folder: Path
     content: dict[str, Any]
     workers: int
-    report: Report
 
     def checksums(self, step: str, folder: str = "") -> dict[str, str]:
         """File -> SHA-256 of what ``step`` has written in ``folder``."""
@@ -61,7 +60,7 @@ class Manifest:
         self,
         step: str,
         made_from: Mapping[str, Any],
-        action: Callable[[Path], Counts],
+        action: Callable[[Path], Counts | None],
         room: float = 0,
         total: int = 1,
     ) -> Counts:
@@ -71,20 +70,20 @@ class Manifest:
             step: its name.
             made_from: all that decides what it writes (checksums of inputs, options, versions), as
                 JSON has it: lists, no tuples.
-            action: writes files into a folder, and returns counts; the files then move to the same
-                paths in the data folder.
+            action: writes files into a folder, and may return counts; the files then move to the
+                same paths in the data folder.
             room: the bytes that it will write, roughly.
             total: lines, for the report of beginning and end.
 
         Raises:
             UserError: the disk has less room.
         """
-        self.report(step, 0, total)
+        report(step, 0, total)
         if not self._done(step, made_from):
             check_room(self.folder, int(room), f"step {step!r}")
             with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
-                self._finish(step, made_from, action(Path(work)), Path(work))
-        self.report(step, total, total)
+                self._finish(step, made_from, action(Path(work)) or {}, Path(work))
+        report(step, total, total)
         result: Counts = self.content["steps"][step]["counts"]
         return result
 
@@ -126,16 +125,13 @@ class Manifest:
 
 
 @contextlib.contextmanager
-def open_manifest(
-    data: Path, heading: Mapping[str, Any], workers: int = 1, report: Report = silent
-) -> Iterator[Manifest]:
+def open_manifest(data: Path, heading: Mapping[str, Any], workers: int = 1) -> Iterator[Manifest]:
     """Make or reopen the data folder, for one process at a time.
 
     Args:
         data: the folder.
         heading: the manifest's keys above its steps.
         workers: processes for the steps, and cores that hash files.
-        report: called with the progress.
 
     Raises:
         UserError: the folder holds something of another form, cannot be written, the disk is full,
@@ -150,7 +146,7 @@ def open_manifest(
                     form = CONTENT[before.get("form")]
                     raise UserError(f"{data} holds {form}: name another --out")
                 content["steps"] = before["steps"]
-            yield Manifest(data, content, workers, report)
+            yield Manifest(data, content, workers)
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or data}: {error.strerror or error}"

@@ -27,7 +27,7 @@ from fairseq_mhe.prepare.config import (
 )
 from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.progress import Report, silent
+from fairseq_mhe.prepare.progress import report
 from fairseq_mhe.prepare.steps import heading, make_subwords
 from fairseq_mhe.prepare.subword import MODEL_NAMES
 from fairseq_mhe.prepare.text import (
@@ -53,16 +53,12 @@ _REFERENCES = 2000  # lines of the test set that are compared with their tokens,
 
 
 def prepare(
-    config: PrepareConfig,
-    report: Report = silent,
-    source: Mapping[str, Any] | None = None,
-    files: Inputs | None = None,
+    config: PrepareConfig, source: Mapping[str, Any] | None = None, files: Inputs | None = None
 ) -> Path:
     """Make the data folder of ``config``, or what of it is missing, and return its path.
 
     Args:
         config: what to prepare, and how.
-        report: called with the progress.
         source: where the text comes from, for the manifest.
         files: the text, in place of the files that ``config`` names.
 
@@ -85,7 +81,7 @@ def prepare(
         source,
         vocab_size=config.vocab_size,
     )
-    with open_manifest(config.out, top, config.cores, report) as manifest:
+    with open_manifest(config.out, top, config.cores) as manifest:
         counts = _clean(manifest, config, files)
         lines = {split: counts[split]["kept"] for split in SPLITS}
         texts = pair_texts(config.langs, config.model_folder)
@@ -136,7 +132,7 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
                         stream.write(text)
                 counts[split].update(clean.counts, read=clean.counts.total())
                 done += clean.counts.total()
-                manifest.report("clean", done, total)
+                report("clean", done, total)
             _check_kept(corpora, counts[split], config.max_dropped)
         if config.hold_out:
             _hold_out(work, config, counts)
@@ -229,7 +225,6 @@ def prepare_segmented(
     codes: Path | None = None,
     lowercase: bool = False,
     source: Mapping[str, Any] | None = None,
-    report: Report = silent,
 ) -> Path:
     """Make a data folder of text that others have tokenised by Moses' rules and split by BPE.
 
@@ -243,7 +238,6 @@ def prepare_segmented(
         codes: the merges that the text was split by, for new text.
         lowercase: the text is in small letters.
         source: where it comes from, for the manifest.
-        report: called with the progress.
 
     Raises:
         UserError: as `prepare`.
@@ -262,7 +256,7 @@ def prepare_segmented(
         "inputs": {name: checksums[path] for name, path in files.items()},
         "sacremoses": top["versions"]["sacremoses"],
     }
-    with open_manifest(out, top, cores(), report) as manifest:
+    with open_manifest(out, top, cores()) as manifest:
         action = partial(_take, files, langs)
         manifest.run("segment", made_from, action, total=2 * sum(lines.values()))
         dictionaries = [f"dict.{lang}.txt" for lang in langs]
@@ -271,7 +265,7 @@ def prepare_segmented(
     return out
 
 
-def _take(files: Mapping[str, Path], langs: tuple[str, str], work: Path) -> Counts:
+def _take(files: Mapping[str, Path], langs: tuple[str, str], work: Path) -> None:
     """The text in subwords, and as a person writes it."""
     for folder in ("subword", "raw"):
         (work / folder).mkdir()
@@ -281,4 +275,3 @@ def _take(files: Mapping[str, Path], langs: tuple[str, str], work: Path) -> Coun
         lang = name.rpartition(".")[2]
         if lang in langs:
             write_lines(work / "raw" / name, plain_text(lines, "bpe", ESCAPED, lang))
-    return {}

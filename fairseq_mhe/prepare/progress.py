@@ -1,20 +1,27 @@
 """The progress of a preparation's steps, for people."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 from fairseq_mhe.common.progress import Board
 
-# step, lines done, lines in all; done == total says that the step is finished
-Report = Callable[[str, int, int], None]
-
-
-def silent(step: str, done: int, total: int) -> None:
-    """A `Report` to nobody."""
+_board: ContextVar[Board | None] = ContextVar("board", default=None)
 
 
 @contextlib.contextmanager
-def shown_progress() -> Iterator[Report]:
-    """Progress on stderr, which moves with the yielded `Report`."""
+def shown_progress() -> Iterator[None]:
+    """Show on stderr what the block reports by `report`."""
     with Board() as board:
-        yield board.update
+        token = _board.set(board)
+        try:
+            yield
+        finally:
+            _board.reset(token)
+
+
+def report(step: str, done: int, total: int) -> None:
+    """``done`` of a step's ``total`` lines are done; not shown outside of `shown_progress`."""
+    board = _board.get()
+    if board is not None:
+        board.update(step, done, total)

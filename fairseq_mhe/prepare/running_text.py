@@ -16,7 +16,6 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.config import SPLITS, Splits, SubwordOptions, check_outside, vocabulary
 from fairseq_mhe.prepare.manifest import TEXT, Counts, open_manifest
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.steps import heading, make_subwords
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
 
@@ -50,9 +49,7 @@ class TextConfig(TextOptions, Splits):
     documents: str = EMPTY_LINES
 
 
-def prepare_text(
-    config: TextConfig, report: Report = silent, source: dict[str, Any] | None = None
-) -> Path:
+def prepare_text(config: TextConfig, source: dict[str, Any] | None = None) -> Path:
     """Make the folder of ``config``, or what of it is missing, and return its path.
 
     ``source``: where the text comes from, for the manifest.
@@ -78,7 +75,7 @@ def prepare_text(
         },
         "options": [config.hold_out, config.lowercase, config.documents],
     }
-    with open_manifest(config.out, top, config.cores, report) as manifest:
+    with open_manifest(config.out, top, config.cores) as manifest:
         counts = manifest.run("clean", made_from, partial(_clean, config), total=len(paths))
         lines = {split: count["kept"] for split, count in counts.items()}
         texts = {split: f"raw/{split}.txt" for split in SPLITS}

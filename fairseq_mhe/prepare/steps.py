@@ -12,6 +12,7 @@ from fairseq_mhe.prepare.binarise import ROOM, make_binary
 from fairseq_mhe.prepare.config import SubwordOptions
 from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
+from fairseq_mhe.prepare.progress import report
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SUBWORDS, SubwordModel
 from fairseq_mhe.prepare.text import read_lines, text_pieces, total_size
 
@@ -90,7 +91,7 @@ def _learn(
         "options": [kind, size, model_type if kind == "sentencepiece" else None],
     }
 
-    def action(work: Path) -> Counts:
+    def action(work: Path) -> None:
         model = work / "subword" / MODEL_NAMES[kind]
         model.parent.mkdir()
         if kind == "sentencepiece":
@@ -98,7 +99,6 @@ def _learn(
             subword.learn_sentencepiece(text, len(paths) * lines, size, model_type, model)
         else:
             subword.learn_bpe_model(subword.count_words(paths, manifest.workers), size, model)
-        return {}
 
     manifest.run("learn", made_from, action, total=len(paths) * lines)
     ((name, checksum),) = manifest.checksums("learn").items()
@@ -130,7 +130,7 @@ def _segment(
                 for text, text_lengths in ordered_map(apply, pieces, manifest.workers):
                     stream.write(text)
                     lengths += text_lengths
-                    manifest.report("segment", min(done + len(lengths), total - 1), total)
+                    report("segment", min(done + len(lengths), total - 1), total)
             done += len(lengths)
             sizes = {"lines": len(lengths), "tokens": sum(lengths), "longest": max(lengths)}
             counts[path.name] = sizes

@@ -14,7 +14,6 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.steps import locked
 from fairseq_mhe.prepare import download
 from fairseq_mhe.prepare.download import BLOCK, RemoteFile, obtain_all
-from fairseq_mhe.prepare.progress import Report, silent
 from tests.fixtures.miniature import Server, serve
 
 CONTENT = bytes(range(256)) * 2000
@@ -35,8 +34,8 @@ def file(server: Server, tmp_path: Path) -> RemoteFile:
     return RemoteFile(f"{server.url}/file.tgz", len(CONTENT), checksum)
 
 
-def obtain(file: RemoteFile, folder: Path, report: Report = silent) -> bytes:
-    return obtain_all([file], folder, report)[0].read_bytes()
+def obtain(file: RemoteFile, folder: Path) -> bytes:
+    return obtain_all([file], folder)[0].read_bytes()
 
 
 def names(folder: Path) -> list[str]:

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from fairseq_mhe.prepare.progress import shown_progress
+from fairseq_mhe.prepare.progress import report, shown_progress
 
 STEPS = ("clean", "learn")
 
@@ -20,7 +20,7 @@ def test_each_step_shows(
     # rich takes the first for a terminal
     monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
     threads = threading.active_count()
-    with shown_progress() as report:
+    with shown_progress():
         for step in STEPS:
             report(step, 0, 4000)
             report(step, 4000, 4000)

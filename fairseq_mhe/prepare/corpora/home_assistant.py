@@ -9,7 +9,6 @@ from pathlib import Path
 from fairseq_mhe.common.arguments import at_least, option
 from fairseq_mhe.prepare.config import SPLITS, Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, default_out, run_corpus
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import write_lines
 
 CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"
@@ -30,7 +29,7 @@ class HomeAssistant(Corpus):
         metavar="N",
     )
 
-    def prepare(self, report: Report = silent) -> Path:
+    def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
         files: Inputs = {}
         with tempfile.TemporaryDirectory() as place:
@@ -41,7 +40,7 @@ class HomeAssistant(Corpus):
                 write_lines(path, map("\t".join, pairs[:most]))
                 files[split] = [(path,)]
             # The table is clean; a German compound may well stand for five English words.
-            return self.make(files, report, max_ratio=None)
+            return self.make(files, max_ratio=None)
 
 
 def read_corpus(path: Path = CORPUS) -> dict[str, Pairs]:

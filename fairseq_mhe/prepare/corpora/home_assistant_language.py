@@ -13,7 +13,6 @@ from pathlib import Path
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.home_assistant import Pairs, read_rows
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
@@ -65,9 +64,7 @@ def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
     return lines
 
 
-def prepare_language(
-    out: Path, block: int, vocab_size: int = 4000, report: Report = silent
-) -> tuple[Path, Path]:
+def prepare_language(out: Path, block: int, vocab_size: int = 4000) -> tuple[Path, Path]:
     """The folders OUT/text and OUT/integration, or what of them is missing.
 
     Raises:
@@ -91,5 +88,5 @@ def prepare_language(
             block=block,
             out=out / "text",
         )
-        text = prepare_text(config, report, {"corpus": "home_assistant, English"})
+        text = prepare_text(config, {"corpus": "home_assistant, English"})
         return text, prepare_task(_TASK, Path(place), text, out / _TASK.name, block)

@@ -12,7 +12,6 @@ from fairseq_mhe.prepare.config import Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.manifest import Counts
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
 TRAIN = "de-en/train.tags.de-en.{lang}"
@@ -38,15 +37,15 @@ class Iwslt14(Downloads, Corpus):
     vocab_size: int = vocabulary(10000)
     file: RemoteFile = _ARCHIVE
 
-    def prepare(self, report: Report = silent) -> Path:
+    def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
-        self.unpack([self.file], report, _unpack)
+        self.unpack([self.file], _unpack)
         source = {"corpus": "iwslt14", "known_lines": _LINES}
         files: Inputs = {
             split: [tuple(self.original / f"{split}.{lang}" for lang in self.langs)]
             for split in ("train", "test")
         }
-        return self.make(files, report, source, max_tokens=175, lowercase=True, hold_out=23)
+        return self.make(files, source, max_tokens=175, lowercase=True, hold_out=23)
 
 
 def _unpack(archives: list[Path], work: Path) -> Counts:

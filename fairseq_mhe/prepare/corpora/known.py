@@ -14,7 +14,7 @@ from fairseq_mhe.prepare.config import ORIGINAL, Inputs, PairOptions, PrepareCon
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
 from fairseq_mhe.prepare.parallel_text import prepare
-from fairseq_mhe.prepare.progress import Report, shown_progress
+from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.running_text import TextConfig, TextOptions, prepare_text
 
 _EXPANSION = 3  # bytes of text for each byte of an archive, at most
@@ -45,20 +45,17 @@ class Downloads:
         """The folder of the published text."""
         return self.out / ORIGINAL
 
-    def download(self, files: Sequence[RemoteFile], report: Report) -> list[Path]:
+    def download(self, files: Sequence[RemoteFile]) -> list[Path]:
         """The verified files; missing ones are downloaded. Raises UserError as `obtain_all`."""
         folder = self.archives or self.original / "archives"
-        return obtain_all(files, folder, report, self.mirror)
+        return obtain_all(files, folder, self.mirror)
 
     def unpack(
-        self,
-        files: Sequence[RemoteFile],
-        report: Report,
-        action: Callable[[list[Path], Path], Counts],
+        self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], Counts | None]
     ) -> None:
         """Download ``files`` and put their text into ``original``, unless that is done.
 
-        ``action`` writes the text of the downloads into a folder and returns counts.
+        ``action`` writes the text of the downloads into a folder and may return counts.
 
         Raises:
             UserError: as `obtain_all`, or an archive is damaged or lacks a member.
@@ -67,7 +64,7 @@ class Downloads:
         room = _EXPANSION * sum(file.size or 0 for file in files)
         with open_manifest(self.original, DOWNLOADED) as manifest:
             manifest.run(
-                "extract", checksums, lambda work: action(self.download(files, report), work), room
+                "extract", checksums, lambda work: action(self.download(files), work), room
             )
             manifest.complete()
 
@@ -79,9 +76,7 @@ class Corpus(PairOptions):
     langs: ClassVar[tuple[str, str]] = ("en", "de")
     out: Path
 
-    def make(
-        self, files: Inputs, report: Report, source: Mapping[str, Any] | None = None, **recipe: Any
-    ) -> Path:
+    def make(self, files: Inputs, source: Mapping[str, Any] | None = None, **recipe: Any) -> Path:
         """The data folder of ``files``; ``recipe``: further fields of `PrepareConfig`.
 
         Raises:
@@ -98,7 +93,7 @@ class Corpus(PairOptions):
             **shared(self, PairOptions),
             **recipe,
         )
-        return prepare(config, report, source, files)
+        return prepare(config, source, files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +105,7 @@ class TextCorpus(TextOptions):
 
     out: Path
 
-    def make(self, name: str, files: Sequence[Path], documents: str, report: Report) -> Path:
+    def make(self, name: str, files: Sequence[Path], documents: str) -> Path:
         """The data folder of train, valid and test; ``documents`` as in `TextConfig`.
 
         Raises:
@@ -125,7 +120,7 @@ class TextCorpus(TextOptions):
             documents=documents,
             **shared(self, TextOptions),
         )
-        return prepare_text(config, report, {"corpus": name})
+        return prepare_text(config, {"corpus": name})
 
 
 def shared(corpus: Any, options: type[Any]) -> dict[str, Any]:
@@ -157,13 +152,13 @@ def run_script(
 
 
 def run_corpus(
-    script: str, options: type[Any], prepare: Callable[[Any, Report], Path], description: str | None
+    script: str, options: type[Any], prepare: Callable[[Any], Path], description: str | None
 ) -> None:
     """The command of ``script``: ``prepare`` with what the command line says of ``options``."""
 
     def run(args: argparse.Namespace) -> None:
-        with shown_progress() as report:
-            data = prepare(from_options(options, args), report)
+        with shown_progress():
+            data = prepare(from_options(options, args))
         for warning in count_warnings(data):
             print(f"{script}: warning: {warning}", file=sys.stderr)
         print(data)

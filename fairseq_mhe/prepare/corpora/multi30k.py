@@ -7,7 +7,6 @@ from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.config import Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import side_path
 
 NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}  # split -> its name there
@@ -43,10 +42,10 @@ class Multi30k(Downloads, Corpus):
     lowercase: bool = option(False, "everything in small letters")
     files: tuple[RemoteFile, ...] = FILES
 
-    def prepare(self, report: Report = silent) -> Path:
+    def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
         if self.folder is None:
-            paths = self.download(self.files, report)
+            paths = self.download(self.files)
         else:
             prefixes = [self.folder / name for name in NAMES.values()]
             paths = [side_path(prefix, lang) for prefix in prefixes for lang in self.langs]
@@ -54,7 +53,7 @@ class Multi30k(Downloads, Corpus):
         sides = zip(paths[::2], paths[1::2], strict=True)
         files: Inputs = {split: [pair] for split, pair in zip(NAMES, sides, strict=True)}
         recipe = {"max_ratio": None, "punctuation": True, "lowercase": self.lowercase}
-        return self.make(files, report, source, **recipe)
+        return self.make(files, source, **recipe)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ from pathlib import Path
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.corpora.known import default_out, run_corpus
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import SUFFIXES
 
 #: Split -> the name of its files, and how many lines they have.
@@ -27,7 +26,7 @@ class Multi30kBpe:
     )
     out: Path = default_out("runs/multi30k-bpe-data")
 
-    def prepare(self, report: Report = silent) -> Path:
+    def prepare(self) -> Path:
         """Make the data folder, or what is missing; raises UserError as `prepare_segmented`."""
         codes = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
         return prepare_segmented(
@@ -37,7 +36,6 @@ class Multi30kBpe:
             codes=next((path for path in codes if path.is_file()), None),
             lowercase=True,
             source={"corpus": "multi30k-bpe", "known_lines": _LINES},
-            report=report,
         )
 
 

@@ -15,5 +15,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the folder, with bars for the steps."""
-    with shown_progress() as report:
-        print(prepare(from_options(PrepareConfig, args), report))
+    with shown_progress():
+        print(prepare(from_options(PrepareConfig, args)))

@@ -9,7 +9,6 @@ from pathlib import Path
 from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.known import TextCorpus, default_out, run_corpus
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import FILES
 
 
@@ -20,10 +19,10 @@ class PennTreebank(TextCorpus):
     folder: Path = option(None, "where ptb.{train,valid,test}.txt are", type=Path, required=True)
     out: Path = default_out("runs/ptb-data")
 
-    def prepare(self, report: Report = silent) -> Path:
+    def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `prepare_text`."""
         files = [self.folder / f"ptb.{split}.txt" for split in SPLITS]
-        return self.make("ptb", files, FILES, report)
+        return self.make("ptb", files, FILES)
 
 
 if __name__ == "__main__":

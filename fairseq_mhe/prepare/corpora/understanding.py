@@ -13,8 +13,7 @@ from fairseq_mhe.common.arguments import add_options, at_least, positive
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.corpora.known import Downloads, run_script
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import Counts
-from fairseq_mhe.prepare.progress import Report, shown_progress
+from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_files import official_name
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS, Task
@@ -66,10 +65,7 @@ FILES = _files()
 
 
 def obtain_task(
-    task: Task,
-    downloads: Downloads,
-    report: Report,
-    files: Mapping[str, Sequence[RemoteFile]] = FILES,
+    task: Task, downloads: Downloads, files: Mapping[str, Sequence[RemoteFile]] = FILES
 ) -> Path:
     """Download a task's published files, and return the folder of its official files.
 
@@ -77,19 +73,18 @@ def obtain_task(
         UserError: one cannot be had, or is another one.
     """
     if task.suite == "squad":
-        return downloads.download(files[task.name], report)[0].parent
+        return downloads.download(files[task.name])[0].parent
     action = _split_mrpc if task.name == "mrpc" else partial(_extract, task)
-    downloads.unpack(files[task.name], report, action)
+    downloads.unpack(files[task.name], action)
     return downloads.original
 
 
-def _extract(task: Task, archives: list[Path], work: Path) -> Counts:
+def _extract(task: Task, archives: list[Path], work: Path) -> None:
     splits = ("train", *task.scored)
     extract(archives[0], [f"{task.folder}/{official_name(task, split)}" for split in splits], work)
-    return {}
 
 
-def _split_mrpc(paths: list[Path], work: Path) -> Counts:
+def _split_mrpc(paths: list[Path], work: Path) -> None:
     """Split MRPC's file into GLUE's train and dev; the second file names the pairs of dev."""
     held_out = set(read_lines(paths[1]))
     header, *rows = read_lines(paths[0])
@@ -99,7 +94,6 @@ def _split_mrpc(paths: list[Path], work: Path) -> Counts:
         parts["dev" if pair in held_out else "train"].append(row)
     for split, lines in parts.items():
         write_lines(work / f"{split}.tsv", lines)
-    return {}
 
 
 def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
@@ -133,8 +127,8 @@ def run(args: argparse.Namespace) -> None:
     out = args.out or Path(f"runs/{task.name}-data")
     if folder is None:
         downloads = Downloads(out=out, mirror=args.mirror, archives=args.archives)
-        with shown_progress() as report:
-            folder = obtain_task(task, downloads, report)
+        with shown_progress():
+            folder = obtain_task(task, downloads)
     stride = getattr(args, "stride", None)
     print(prepare_task(task, folder, args.text, out, args.block, stride))
 

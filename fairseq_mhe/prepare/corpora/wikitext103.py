@@ -8,8 +8,6 @@ from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.known import Downloads, TextCorpus, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import Counts
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.running_text import TITLES
 
 #: At its author's site; the first address is gone. Size and SHA-256 are those of the first one's
@@ -32,19 +30,18 @@ class WikiText103(Downloads, TextCorpus):
     out: Path = default_out("runs/wikitext103-data")
     file: RemoteFile = ARCHIVE
 
-    def prepare(self, report: Report = silent) -> Path:
+    def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `prepare_text`."""
         if self.folder is None:
-            self.unpack([self.file], report, _unpack)
+            self.unpack([self.file], _unpack)
             files = [self.original / name for name in _MEMBERS]
         else:
             files = [self.folder / Path(name).name for name in _MEMBERS]
-        return self.make("wikitext103", files, TITLES, report)
+        return self.make("wikitext103", files, TITLES)
 
 
-def _unpack(archives: list[Path], work: Path) -> Counts:
+def _unpack(archives: list[Path], work: Path) -> None:
     extract(archives[0], _MEMBERS, work)
-    return {}
 
 
 if __name__ == "__main__":

@@ -15,9 +15,6 @@ from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import Counts
-from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.progress import Report, silent
 from fairseq_mhe.prepare.text import side_path
 
 
@@ -80,32 +77,25 @@ class Wmt14(Downloads, Corpus):
     )
     parts: Mapping[str, Part] = field(default_factory=lambda: PARTS)
 
-    def prepare(self, report: Report = silent) -> Path:
+    def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
         names = ("europarl-v7", "commoncrawl", f"news-commentary-{self.news_commentary}")
         parts = [self.parts[name] for name in names]
-        self.unpack(parts, report, partial(_unpack, parts, self.cores))
+        self.unpack(parts, partial(_unpack, parts))
         source = {"corpus": "wmt14", "known_lines": _NEWSTEST_LINES}
         files: Inputs = {"train": [self._sides(self.original / part.prefix) for part in parts]}
         for split, (name, test_set) in _NEWSTEST.items():
             folder = self.newstest
             files[split] = [self._sides(folder / name) if folder else from_sacrebleu(test_set)]
-        return self.make(files, report, source, punctuation=True)
+        return self.make(files, source, punctuation=True)
 
     def _sides(self, prefix: Path) -> tuple[Path, ...]:
         return tuple(side_path(prefix, lang) for lang in self.langs)
 
 
-def _unpack(parts: Sequence[Part], workers: int, archives: list[Path], work: Path) -> Counts:
-    unpack = partial(_unpack_one, work=work)
-    for _ in ordered_map(unpack, list(zip(parts, archives, strict=True)), workers):
-        pass
-    return {}
-
-
-def _unpack_one(item: tuple[Part, Path], work: Path) -> None:
-    part, archive = item
-    extract(archive, [f"{part.prefix}.{lang}" for lang in Wmt14.langs], work)
+def _unpack(parts: Sequence[Part], archives: list[Path], work: Path) -> None:
+    for part, archive in zip(parts, archives, strict=True):
+        extract(archive, [f"{part.prefix}.{lang}" for lang in Wmt14.langs], work)
 
 
 def from_sacrebleu(test_set: str) -> tuple[Path, ...]:

@@ -9,7 +9,6 @@ import pytest
 from fairseq_mhe import cli
 from fairseq_mhe.prepare.config import PrepareConfig
 from fairseq_mhe.prepare.corpora import own_text
-from fairseq_mhe.prepare.progress import Report
 
 
 def test_every_option_is_handed_on(
@@ -17,7 +16,7 @@ def test_every_option_is_handed_on(
 ) -> None:
     seen: list[PrepareConfig] = []
 
-    def remember(config: PrepareConfig, report: Report) -> Path:
+    def remember(config: PrepareConfig) -> Path:
         seen.append(config)
         return config.out
 

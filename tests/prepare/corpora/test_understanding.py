@@ -16,7 +16,6 @@ from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.corpora.understanding import FILES, obtain_task
 from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
 from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.progress import silent
 from fairseq_mhe.prepare.task_files import read_task, task_file
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.prepare.tasks import TASKS
@@ -66,7 +65,7 @@ def test_an_archive_becomes_the_official_files(
     files = {name: [put_zip(tmp_path / "served" / f"{name}.zip", members)]}
     downloads = Downloads(out=tmp_path / "out", mirror=server.url)
     for _ in range(2):
-        folder = obtain_task(task, downloads, silent, files)
+        folder = obtain_task(task, downloads, files)
     assert len(server.requests) == 1
     for split in ("train", *task.scored):
         assert task_file(task, folder, split).read_text() == "content"
@@ -82,7 +81,7 @@ def test_mrpc_is_split_by_glues_identifiers(tmp_path: Path, server: Server) -> N
     identifiers.write_text("1\t10\n3\t12\n")
     files = {"mrpc": [remote(whole), remote(identifiers)]}
     downloads = Downloads(out=tmp_path, mirror=server.url)
-    folder = obtain_task(TASKS["mrpc"], downloads, silent, files)
+    folder = obtain_task(TASKS["mrpc"], downloads, files)
     texts = {
         split: read_task(TASKS["mrpc"], folder / f"{split}.tsv")[0] for split in ("train", "dev")
     }
