@@ -47,7 +47,7 @@ from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.models.families import make_task
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
-from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.data_folder import open_binary
 from fairseq_mhe.report.table import Block, Table
 
 Row = dict[str, Any]
@@ -276,7 +276,7 @@ def kernels_of(model: str) -> contextlib.AbstractContextManager[None]:
 
 def read_batches(folder: Path, tokens: int, size: Size) -> Batches:
     """Batches of shuffled training pairs, of ``tokens`` each; they repeat where there are few."""
-    data = open_data(folder)
+    data = open_binary(folder)
     cfg = models.configuration("mha", size.settings, "float32").task
     cfg.data, (cfg.source_lang, cfg.target_lang) = str(data.binary), data.languages
     task = make_task(size.settings.vocabulary, config=cfg)

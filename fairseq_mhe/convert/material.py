@@ -20,12 +20,12 @@ from fairseq_mhe.models.families import ROBERTA, TRANSLATION
 from fairseq_mhe.prepare.data_folder import (
     MASK,
     DataFolder,
-    TextFolder,
     load_task,
     model_dictionary,
+    open_binary,
     open_data,
-    open_text,
 )
+from fairseq_mhe.prepare.manifest import TEXT
 
 #: Sentences to a batch, and blocks of running text.
 _BATCH, _BLOCKS = 50, 32
@@ -99,12 +99,12 @@ def open_material(
         return Material(source, source.task(), random_batches(source))
     read: Callable[[str], list[Batch]]
     if source.family is TRANSLATION:
-        task = task_of(open_data(data), source)
+        task = task_of(open_binary(data), source)
 
         def read(split: str) -> list[Batch]:
             return batches(task, split, sentence_pairs(task, split, sentences, source.model))
     else:
-        text, task = open_text(data), source.task()
+        text, task = open_data(data, TEXT), source.task()
 
         def read(split: str) -> list[Batch]:
             return text_batches(text, source, split, sentences)
@@ -126,7 +126,7 @@ def task_of(data: DataFolder, source: Source) -> TranslationTask:
     return task
 
 
-def dictionary_of(data: TextFolder, source: Source) -> Dictionary:
+def dictionary_of(data: DataFolder, source: Source) -> Dictionary:
     """The dictionary of a text folder with what the model's task adds, checked likewise.
 
     Raises:
@@ -181,7 +181,7 @@ def _parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
-def text_batches(data: TextFolder, source: Source, subset: str, count: int) -> list[Batch]:
+def text_batches(data: DataFolder, source: Source, subset: str, count: int) -> list[Batch]:
     """The first ``count`` blocks of a split, as fairseq's tasks make them, in batches.
 
     A causal model reads ``</s>`` and the block (B, T), and predicts the block. A masked one reads

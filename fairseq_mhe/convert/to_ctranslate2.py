@@ -22,7 +22,7 @@ from fairseq_mhe.convert.difference import BEAM, search
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.material import batches, random_batches, sentence_pairs, task_of
 from fairseq_mhe.convert.options import add_compared, add_json
-from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.data_folder import open_binary
 
 #: What CTranslate2 can store weights as.
 _QUANTIZATIONS = (
@@ -217,7 +217,7 @@ def run(args: argparse.Namespace) -> None:
     with quiet_fairseq():
         source = open_source(args.checkpoint)
         source.only_translation("CTranslate2's converter")
-        data = open_data(args.data)
+        data = open_binary(args.data)
         task = task_of(data, source)
         with new_folder(args.out) as folder:
             how = (args.quantization, args.shared_heads)

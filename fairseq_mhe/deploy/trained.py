@@ -14,7 +14,7 @@ from fairseq_mhe.convert.material import task_of
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.models.options import MODEL_NAME
 from fairseq_mhe.models.rows import nearest_row
-from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.job import Job, read_job
@@ -63,7 +63,7 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
         folder = run.place("data")
     if folder is None:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
-    data = open_prepared(folder)
+    data = open_data(folder)
     if run and data.fingerprint != run.settings["data"]["fingerprint"]:
         raise UserError(f"{data.folder} is not the data that {path} was trained on: give --data")
     task = task_of(data, source)

@@ -8,7 +8,7 @@ from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
-from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs import comet, devices, scoring, translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job, read_job
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
     job = read_job(args.run.resolve())
-    data = open_prepared(args.data or job.place("data"))
+    data = open_data(args.data or job.place("data"))
     if args.comet:
         comet.check_installed()
     device = devices.single(args.cpu)

@@ -21,7 +21,8 @@ from fairseq_mhe.experiments.pretrain import KNOWN, add_pretraining, pretrain
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.families import ROBERTA, language_archs
-from fairseq_mhe.prepare.data_folder import TextFolder, model_dictionary, open_text
+from fairseq_mhe.prepare.data_folder import DataFolder, model_dictionary, open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.language_table import perplexity_block, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
@@ -87,7 +88,7 @@ def run_job(job: dict[str, Any]) -> None:
 
 def _open_table(args: argparse.Namespace) -> LanguageTable:
     """The table of the options, whose tasks must be in the subwords of the text."""
-    data, tasks = open_text(Path(args.data)), open_tasks(map(Path, args.tasks))
+    data, tasks = open_data(Path(args.data), TEXT), open_tasks(map(Path, args.tasks))
     for task in tasks:
         if task.text != data.fingerprint:
             raise UserError(
@@ -105,7 +106,7 @@ class LanguageTable:
     """
 
     arch: str
-    data: TextFolder
+    data: DataFolder
     tasks: Sequence[TaskFolder]
     seeds: Sequence[int]
     out: Path

@@ -10,7 +10,8 @@ from fairseq_mhe.common.files import output_folder, read_json, write_json
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.work import work
 from fairseq_mhe.models.families import ROBERTA, language_archs
-from fairseq_mhe.prepare.data_folder import TextFolder, open_text
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.report.language_table import perplexity_of
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.finetuning import describe
@@ -45,7 +46,7 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
-    (job,) = pretrain(args.arch, [(args.attention, args.seed)], open_text(args.data), args)
+    (job,) = pretrain(args.arch, [(args.attention, args.seed)], open_data(args.data, TEXT), args)
     scores = read_json(job.scores)
     nats = scores["nats"]
     print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity_of(nats):.2f}")
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def pretrain(
-    arch: str, models: Sequence[tuple[str, int]], data: TextFolder, args: argparse.Namespace
+    arch: str, models: Sequence[tuple[str, int]], data: DataFolder, args: argparse.Namespace
 ) -> list[Job]:
     """Train models (kind of attention, seed) side by side, or resume; then score them.
 

@@ -13,7 +13,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table import TableRun
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.report.translation_table import QUICKSTART as QUICKSTART_TABLE
 from fairseq_mhe.report.translation_table import show_table
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     folder = out / (f"data-limit{args.limit}" if args.limit else "data")
     with shown_progress():
         HomeAssistant(out=folder, limit=args.limit).prepare()
-    data = open_prepared(folder)
+    data = open_data(folder)
     kinds = ", ".join(args.attention)
     say(f"2 of 2: train, translate and score {kinds}; {args.updates} updates each")
     say(f"  {device.describe(precision)}")

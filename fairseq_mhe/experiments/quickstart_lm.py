@@ -8,7 +8,8 @@ from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.nlu_table import LanguageTable
 from fairseq_mhe.prepare.corpora.home_assistant_language import prepare_language
-from fairseq_mhe.prepare.data_folder import open_text
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.runs import devices
@@ -34,6 +35,8 @@ def run(args: argparse.Namespace) -> None:
     with shown_progress():
         text, task = prepare_language(args.out, args.tokens)
     say("task: to which of ten integrations a message belongs; chance is about 13%")
-    table = LanguageTable("roberta_mhe_tiny", open_text(text), [open_task(task)], [1], args.out)
+    table = LanguageTable(
+        "roberta_mhe_tiny", open_data(text, TEXT), [open_task(task)], [1], args.out
+    )
     table.train(_KINDS, args)
     table.write(_KINDS)

@@ -10,7 +10,7 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.table import TableRun
 from fairseq_mhe.models.architectures import ROWS
-from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.translation_table import PAPER
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.job import Job
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     rows = args.rows if args.recipe else args.rows or ",".join(ROWS)
     names = [None] if rows is None else dict.fromkeys(rows.lower().split(","))
     recipes = [cells.chosen_recipe(name, args) for name in names]
-    data, out = open_prepared(args.data), output_folder(args.out)
+    data, out = open_data(args.data), output_folder(args.out)
     cells.check_subset(data, args.subset, args.bleu_tokenizer)
     jobs = [
         job for chosen in recipes for job in plan_jobs(chosen, args.kinds, args.seeds, data, out)
@@ -69,7 +69,7 @@ def run_job(job: dict[str, Any]) -> None:
     args = argparse.Namespace(**job)
     one = Job(Path(args.run), args.config)
     how = (args.subset, args.tensorboard, args.bleu_tokenizer)
-    table = TableRun([one], open_prepared(one.place("data")), one.folder.parent, *how)
+    table = TableRun([one], open_data(one.place("data")), one.folder.parent, *how)
     table.work(devices.asked_for(args, 1))
 
 

@@ -11,7 +11,7 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import show
 from fairseq_mhe.experiments.table import TableRun
 from fairseq_mhe.experiments.work import work
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.runs import devices, translation
 from fairseq_mhe.runs.recipes import NAMES
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
     recipe, device = cells.chosen_recipe(args.row, args), devices.asked_for(args, models=1)
     training = recipe.training
     batch = training.arithmetic(device.workers)
-    data = open_prepared(args.data)
+    data = open_data(args.data)
     if args.evaluate:
         cells.check_subset(data, args.subset, args.bleu_tokenizer)
     out = output_folder(args.out)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.steps import key
-from fairseq_mhe.prepare.manifest import CONTENT, MANIFEST, TASK, TEXT, read_manifest
+from fairseq_mhe.prepare.manifest import CONTENT, MANIFEST, PARALLEL, TASK, TEXT, read_manifest
 from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 #: The word under which fairseq's task of a masked language model hides others.
 MASK = "<mask>"
 #: Form -> the commands that make such a folder.
-_MADE_BY = {None: "fairseq-mhe prepare", TEXT: "data-prep/text.sh", TASK: "data-prep/glue.sh"}
+_MADE_BY = {PARALLEL: "fairseq-mhe prepare", TEXT: "data-prep/text.sh", TASK: "data-prep/glue.sh"}
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,10 @@ class DataFolder:
         """The data in a run's settings."""
         return {"languages": list(self.languages), "fingerprint": self.fingerprint}
 
-    def dictionary(self, side: int) -> Path:
-        """The dictionary of the source (0) or the target (1)."""
-        return self.binary / f"dict.{self.languages[side]}.txt"
+    def dictionary(self, side: int = 0) -> Path:
+        """The dictionary of the source (0) or the target (1); running text has one."""
+        is_text = self.manifest.get("form") == TEXT
+        return self.binary / ("dict.txt" if is_text else f"dict.{self.languages[side]}.txt")
 
     def text(self, subset: str, side: int) -> Path:
         """The detokenised text of a split; ``side`` 0 is the source, 1 the target."""
@@ -82,23 +83,14 @@ class DataFolder:
         return processing_of(settings, self.folder / "subword")
 
 
-@dataclass(frozen=True)
-class TextFolder(DataFolder):
-    """A folder of data-prep/text.sh and its like: running text for language models."""
-
-    def dictionary(self, side: int = 0) -> Path:
-        """The one dictionary."""
-        return self.binary / "dict.txt"
-
-
 def file_checksums(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Every file of a data folder -> its SHA-256."""
     steps = manifest["steps"].values()
     return {name: entry["sha256"] for step in steps for name, entry in step["files"].items()}
 
 
-def open_form(folder: Path, form: str | None = None) -> tuple[Path, dict[str, Any]]:
-    """The full path and the manifest of a finished folder of parallel text, ``TEXT`` or ``TASK``.
+def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
+    """A finished folder of a form: ``PARALLEL`` text, running ``TEXT`` or a ``TASK``.
 
     Raises:
         UserError: the folder has no manifest, an unfinished one or one of another form; or fairseq
@@ -109,36 +101,25 @@ def open_form(folder: Path, form: str | None = None) -> tuple[Path, dict[str, An
     if place.name == "bin" and (place.parent / MANIFEST).is_file():
         raise UserError(f"{folder} is fairseq's part of a data folder: give the folder above")
     manifest = read_manifest(place)
-    if manifest.get("form") != form:
-        content = CONTENT[manifest.get("form")]
+    if manifest["form"] != form:
+        content = CONTENT[manifest["form"]]
         raise UserError(
             f"{folder} is {content}, not {CONTENT[form]}: give a folder of {_MADE_BY[form]}"
         )
     if manifest["state"] != "complete":
         raise UserError(f"{folder} is not finished: run the same preparation again, which resumes")
-    return place, manifest
+    languages = manifest.get("source_lang", ""), manifest.get("target_lang", "")
+    return DataFolder(place, languages, manifest)
 
 
-def open_prepared(folder: Path) -> DataFolder:
-    """A finished folder of parallel text; raises UserError as `open_form`."""
-    place, manifest = open_form(folder)
-    return DataFolder(place, (manifest["source_lang"], manifest["target_lang"]), manifest)
-
-
-def open_text(folder: Path) -> TextFolder:
-    """A finished folder of running text; raises UserError as `open_form`."""
-    place, manifest = open_form(folder, TEXT)
-    return TextFolder(place, (manifest["source_lang"], manifest["target_lang"]), manifest)
-
-
-def open_data(folder: Path) -> DataFolder:
+def open_binary(folder: Path) -> DataFolder:
     """A finished folder of parallel text, or of fairseq-preprocess itself.
 
     Raises:
         UserError: it is neither.
     """
     if (folder / MANIFEST).exists():
-        return open_prepared(folder)
+        return open_data(folder)
     example = next(folder.glob("*.*-*.*.idx"), None)  # train.en-de.en.idx
     if example is None:
         raise UserError(

@@ -14,13 +14,13 @@ from fairseq_mhe.common.steps import FOLDER_VERSION, WORK_PREFIX, check_folder_v
 from fairseq_mhe.prepare.progress import report
 
 MANIFEST = "manifest.json"
-#: The "form" of a manifest; that of parallel text has none.
-TEXT, TASK = "text", "task"
+#: The "form" of a manifest.
+PARALLEL, TEXT, TASK = "parallel", "text", "task"
 #: The heading of a folder of files as they are published.
 DOWNLOADED = {"form": "downloaded"}
 #: Form -> what the folder holds.
 CONTENT = {
-    None: "parallel text",
+    PARALLEL: "parallel text",
     TEXT: "running text",
     TASK: "a task",
     "downloaded": "downloaded text",
@@ -142,8 +142,8 @@ def open_manifest(data: Path, heading: Mapping[str, Any], workers: int = 1) -> I
         with only_one(data):
             if (data / MANIFEST).exists():
                 before = read_manifest(data)
-                if before.get("form") != heading.get("form"):
-                    form = CONTENT[before.get("form")]
+                if before["form"] != heading["form"]:
+                    form = CONTENT[before["form"]]
                     raise UserError(f"{data} holds {form}: name another --out")
                 content["steps"] = before["steps"]
             yield Manifest(data, content, workers)

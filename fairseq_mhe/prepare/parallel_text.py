@@ -25,7 +25,7 @@ from fairseq_mhe.prepare.config import (
     input_files,
     with_defaults,
 )
-from fairseq_mhe.prepare.manifest import Counts, Manifest, open_manifest
+from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.progress import report
 from fairseq_mhe.prepare.steps import heading, make_subwords
@@ -74,6 +74,7 @@ def prepare(
         options["model_type"] = config.model_type
     options |= {"punctuation": config.punctuation, "lowercase": config.lowercase}
     top = heading(
+        PARALLEL,
         config.langs,
         config.subword,
         config.tokenizer,
@@ -250,7 +251,7 @@ def prepare_segmented(
         files |= {f"{split}.{langs[0]}": source_side, f"{split}.{langs[1]}": target_side}
     if codes is not None:
         files[MODEL_NAMES["bpe"]] = codes
-    top = heading(langs, "bpe", ESCAPED, {"lowercase": lowercase}, source)
+    top = heading(PARALLEL, langs, "bpe", ESCAPED, {"lowercase": lowercase}, source)
     checksums = sha256_of_all(list(files.values()), cores())
     made_from = {
         "inputs": {name: checksums[path] for name, path in files.items()},

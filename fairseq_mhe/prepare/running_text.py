@@ -66,7 +66,7 @@ def prepare_text(config: TextConfig, source: dict[str, Any] | None = None) -> Pa
     options = {"lowercase": config.lowercase}
     langs = config.lang, config.lang
     top = heading(
-        langs, config.subword, "none", options, source, form=TEXT, vocab_size=config.vocab_size
+        TEXT, langs, config.subword, "none", options, source, vocab_size=config.vocab_size
     )
     checksums = sha256_of_all(paths, config.cores)
     made_from = {

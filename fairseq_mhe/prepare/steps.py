@@ -21,6 +21,7 @@ SUBWORD_PACKAGES = ("subword-nmt", "sentencepiece")  # in the order of SUBWORDS
 
 
 def heading(
+    form: str,
     langs: tuple[str, str],
     subword: str,
     tokenizer: str,
@@ -34,6 +35,7 @@ def heading(
     """
     ours, theirs = ("fairseq-mhe", "ve-fairseq", "fairseq"), ("sacremoses", *SUBWORD_PACKAGES)
     return {
+        "form": form,
         **more,
         "source_lang": langs[0],
         "target_lang": langs[1],

@@ -14,8 +14,8 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare.binarise import binarise_with
-from fairseq_mhe.prepare.data_folder import TextFolder, file_checksums, open_form, open_text
-from fairseq_mhe.prepare.manifest import TASK, Counts, open_manifest
+from fairseq_mhe.prepare.data_folder import DataFolder, file_checksums, open_data
+from fairseq_mhe.prepare.manifest import TASK, TEXT, Counts, open_manifest
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, TASKS, Task
@@ -73,15 +73,16 @@ def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished.
 
     Raises:
-        UserError: as `open_form`.
+        UserError: as `open_data`.
     """
-    place, manifest = open_form(folder, TASK)
+    data = open_data(folder, TASK)
+    manifest = data.manifest
     files = file_checksums(manifest)
     task = TASKS[manifest["task"]]
     train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
     scored = key({name: value for name, value in files.items() if name not in train})
     return TaskFolder(
-        folder=place,
+        folder=data.folder,
         task=task,
         block=manifest["block"],
         text=manifest["text"],
@@ -124,7 +125,7 @@ def prepare_task(
     Raises:
         UserError: a file is missing or bad, or the folder cannot be written.
     """
-    data = open_text(text)
+    data = open_data(text, TEXT)
     splits = {TRAIN: TRAIN, **_subsets(task)}
     files = {name: task_file(task, source, split) for name, split in splits.items()}
     stride = stride or max(1, block // 3)
@@ -152,7 +153,7 @@ def prepare_task(
 
 
 def _binarise(
-    task: Task, files: dict[str, Path], data: TextFolder, block: int, stride: int, work: Path
+    task: Task, files: dict[str, Path], data: DataFolder, block: int, stride: int, work: Path
 ) -> Counts:
     dictionaries = _dictionaries(task, data)
     for name, dictionary in dictionaries.items():
@@ -183,7 +184,7 @@ def _binarise(
     return counts
 
 
-def _dictionaries(task: Task, data: TextFolder) -> dict[str, Dictionary]:
+def _dictionaries(task: Task, data: DataFolder) -> dict[str, Dictionary]:
     """The dictionaries of the texts, which is the language model's, and of the labels."""
     from fairseq.data import Dictionary
 

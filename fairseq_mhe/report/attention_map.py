@@ -24,7 +24,8 @@ from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.models.transformer import TransformerMHEModel
 from fairseq_mhe.prepare.clean import normalise
-from fairseq_mhe.prepare.data_folder import open_prepared, open_text
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.job import read_job
 
@@ -227,7 +228,7 @@ def _of_translation(
     opened: Source, folder: Path, place: str, sentence: str, translation: str | None
 ) -> AttentionMap:
     """The map; prints the translation where it is the model's own."""
-    data = open_prepared(folder)
+    data = open_data(folder)
     model, task, processing = cast(Any, opened.model), task_of(data, opened), data.processing()
     longest = model.max_positions()
     source = encode(sentence, 0, processing, task.source_dictionary, longest[0])
@@ -241,7 +242,7 @@ def _of_translation(
 
 
 def _of_language_model(opened: Source, folder: Path, place: str, sentence: str) -> AttentionMap:
-    data = open_text(folder)
+    data = open_data(folder, TEXT)
     dictionary, longest = dictionary_of(data, opened), cast(Any, opened.model).max_positions() - 1
     tokens = encode(sentence, 0, data.processing(), dictionary, longest)
     return language_map(opened, dictionary, tokens, place)

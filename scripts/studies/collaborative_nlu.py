@@ -18,7 +18,8 @@ from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.common.tables import column
 from fairseq_mhe.experiments.finetune import fine_tune, plan, scored
 from fairseq_mhe.models.counting import attention_parameters
-from fairseq_mhe.prepare.data_folder import open_text
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Convert, score, fine-tune again and report; what is done already is not done again."""
-    out, data = output_folder(args.out), open_text(args.data)
+    out, data = output_folder(args.out), open_data(args.data, TEXT)
     tasks = {task.task.name: task for task in open_tasks(args.tasks)}
     runs = finished(args.runs, tasks)
     before: dict[str, Any] = {"variant": "before"}

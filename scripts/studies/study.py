@@ -19,7 +19,7 @@ from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate
 from fairseq_mhe.experiments.table import TableRun
 from fairseq_mhe.models.options import PLACES
-from fairseq_mhe.prepare.data_folder import DataFolder, open_prepared
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs import devices, translation
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Recipe, Training
@@ -119,7 +119,7 @@ class Study:
         """Train, translate and score what is not done, and report."""
         recipe = cells.chosen_recipe(args.row, args)
         variants = chosen(self.ordered(args, recipe), args.only)
-        data = open_prepared(args.data)
+        data = open_data(args.data)
         cells.check_subset(data, args.subset)
         work = _Work(args, recipe, data, output_folder(args.out))
         with only_one(work.out):  # the run folders have locks of their own

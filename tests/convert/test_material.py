@@ -24,7 +24,8 @@ from fairseq_mhe.convert.material import (
     text_batches,
 )
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
-from fairseq_mhe.prepare.data_folder import load_task, open_data, open_text
+from fairseq_mhe.prepare.data_folder import load_task, open_binary, open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.report.attention_map import encode, language_map
 from tests.checkpoints.test_language_checkpoints import save_language_model
@@ -49,7 +50,7 @@ def checkpoint(
 ) -> Path:
     """A random model of a family with the folder's vocabulary."""
     arch = request.param[0]
-    words = Dictionary.load(str(open_text(text).dictionary()))
+    words = Dictionary.load(str(open_data(text, TEXT).dictionary()))
     if arch == ROBERTA[0]:
         words.add_symbol("<mask>")
     task: Any = type("Task", (), {"source_dictionary": words, "target_dictionary": words})()
@@ -69,11 +70,11 @@ def lines_of(text: Path, subset: str, words: Dictionary) -> list[list[int]]:
 
 def test_blocks_are_read_as_fairseqs_tasks_read_them(text: Path, checkpoint: Path) -> None:
     source = open_source(checkpoint)
-    words = dictionary_of(open_text(text), source)
+    words = dictionary_of(open_data(text, TEXT), source)
     lines = lines_of(text, "valid", words)
     masked = source.family.name == ROBERTA[0]
     seen: dict[int, tuple[list[int], list[int]]] = {}
-    for batch in text_batches(open_text(text), source, "valid", 1000):
+    for batch in text_batches(open_data(text, TEXT), source, "valid", 1000):
         read, said = batch["net_input"]["src_tokens"].tolist(), batch["target"].tolist()
         assert read == text_batches_again(text, source, batch["id"].tolist())
         for index, one, other in zip(batch["id"].tolist(), read, said, strict=True):
@@ -99,7 +100,7 @@ def test_blocks_are_read_as_fairseqs_tasks_read_them(text: Path, checkpoint: Pat
 
 def text_batches_again(text: Path, source: Source, ids: list[int]) -> list[list[int]]:
     """The same blocks are masked at the same places every time."""
-    for batch in text_batches(open_text(text), source, "valid", 1000):
+    for batch in text_batches(open_data(text, TEXT), source, "valid", 1000):
         if batch["id"].tolist() == ids:
             return batch["net_input"]["src_tokens"].tolist()  # type: ignore[no-any-return]
     return []
@@ -135,8 +136,8 @@ def test_the_map_has_every_token(
     text: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = open_source(checkpoint)
-    words = dictionary_of(open_text(text), source)
-    sentence = encode(LINES[1][:20], 0, open_text(text).processing(), words, 40)
+    words = dictionary_of(open_data(text, TEXT), source)
+    sentence = encode(LINES[1][:20], 0, open_data(text, TEXT).processing(), words, 40)
     (place,) = source.attention
     shown = language_map(source, words, sentence, place)
     pieces = [words[index] for index in sentence[0].tolist()]
@@ -158,7 +159,7 @@ def test_the_map_has_every_token(
 
 
 def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
-    task = load_task(open_data(data))
+    task = load_task(open_binary(data))
     pairs = sentence_pairs(task, "test", 20, make_model())
     assert [pair["id"] for pair in pairs] == list(range(20))
     made = batches(task, "test", pairs)
@@ -168,11 +169,11 @@ def test_a_folder_of_fairseq_preprocess(data: Path) -> None:
 
 def test_a_split_that_is_not_there(data: Path) -> None:
     with pytest.raises(UserError, match="has no split 'dev'"):
-        sentence_pairs(load_task(open_data(data)), "dev", 5, make_model())
+        sentence_pairs(load_task(open_binary(data)), "dev", 5, make_model())
 
 
 def test_sentences_that_the_model_has_no_positions_for_are_left_out(data: Path) -> None:
-    task = load_task(open_data(data))
+    task = load_task(open_binary(data))
     few = make_model(max_source_positions=4, max_target_positions=7)
     pairs = sentence_pairs(task, "test", 10, few)  # of 2 to 10 tokens, again and again
     assert [pair["id"] for pair in pairs] == [0, 1, 2, 9, 10, 11, 18, 19, 20, 27]

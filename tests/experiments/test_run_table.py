@@ -19,7 +19,7 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.experiments import run_table
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import LEAST_BASELINE
 from fairseq_mhe.report.translation_table import PAPER
@@ -179,7 +179,7 @@ def test_other_settings_are_refused_before_anything_is_trained(
 
 
 def test_the_heading_says_where_it_is_no_result(miniature: Path) -> None:
-    args, data = argparse.Namespace(title="WMT14"), open_prepared(miniature)
+    args, data = argparse.Namespace(title="WMT14"), open_data(miniature)
 
     def heading(**updates: int) -> str:
         recipes = []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.prepare.alignment import aligned
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from tests.prepare.conftest import LINES
@@ -16,7 +16,7 @@ from tests.prepare.conftest import LINES
 @pytest.fixture(scope="module")
 def processing(prepared: Path) -> TextProcessing:
     """Of running text, with each kind of subwords."""
-    kind = open_prepared(prepared).manifest["subword"]
+    kind = open_data(prepared).manifest["subword"]
     path = prepared / "subword" / MODEL_NAMES[kind]
     return TextProcessing(("en", "en"), "none", SubwordModel(kind, path, "of the test"))
 

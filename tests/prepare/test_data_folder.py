@@ -10,7 +10,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.steps import FOLDER_VERSION
-from fairseq_mhe.prepare.data_folder import open_data, open_prepared
+from fairseq_mhe.prepare.data_folder import open_binary, open_data
 from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 
@@ -23,7 +23,7 @@ def test_joins_are_those_of_fairseq() -> None:
 
 
 def test_segmented_files_give_the_raw_text_back(prepared: Path) -> None:
-    data = open_prepared(prepared)
+    data = open_data(prepared)
     for side, lang in enumerate(data.languages):
         raw = data.text("test", side).read_text(encoding="utf-8").splitlines()
         segmented = data.segmented("test", side).read_text(encoding="utf-8").splitlines()
@@ -33,17 +33,17 @@ def test_segmented_files_give_the_raw_text_back(prepared: Path) -> None:
 
 
 def test_what_is_a_data_folder(tmp_path: Path, data: Path) -> None:
-    assert open_data(data).languages == ("en", "de")
-    assert open_data(data).binary == data
+    assert open_binary(data).languages == ("en", "de")
+    assert open_binary(data).binary == data
     shutil.copytree(data, tmp_path / "bin")
     with pytest.raises(UserError, match="no data folder: give one of fairseq-mhe"):
-        open_data(tmp_path)
-    manifest = {"folder_version": FOLDER_VERSION, "source_lang": "en", "target_lang": "de"}
+        open_binary(tmp_path)
+    manifest = {"folder_version": FOLDER_VERSION, "form": "parallel"}
     for state in ("complete", "unfinished"):
         (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "state": state}))
         if state == "complete":
-            assert open_data(tmp_path).binary == tmp_path / "bin"
+            assert open_binary(tmp_path).binary == tmp_path / "bin"
     with pytest.raises(UserError, match="is not finished: run the same preparation again"):
-        open_data(tmp_path)
+        open_binary(tmp_path)
     with pytest.raises(UserError, match="is fairseq's part of a data folder"):
-        open_prepared(tmp_path / "bin")
+        open_data(tmp_path / "bin")

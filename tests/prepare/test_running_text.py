@@ -12,7 +12,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.corpora.ptb import PennTreebank
 from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
-from fairseq_mhe.prepare.data_folder import open_prepared, open_text
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.subword import split_long
 from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
@@ -79,12 +80,12 @@ def test_no_line_is_longer_than_a_block(text: Path, tmp_path: Path) -> None:
 
 def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> None:
     out = prepare_text(config(text, tmp_path / "data", lowercase=True))
-    data = open_text(out)
+    data = open_data(out, TEXT)
     assert data.processing().plain(data.processing().segment(["Turn  ON the light"])) == [
         "turn on the light"
     ]
     with pytest.raises(UserError, match="is running text, not parallel text: give a folder of"):
-        open_prepared(out)
+        open_data(out)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora import multi30k_bpe
 from fairseq_mhe.prepare.corpora.known import run_corpus
 from fairseq_mhe.prepare.corpora.multi30k_bpe import Multi30kBpe
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
 
 EN = ["a boy &apos;s dog ru@@ ns .", "two gir@@ ls , one hat"]
@@ -32,7 +32,7 @@ def test_the_subwords_stay_and_the_text_is_what_a_person_writes(tmp_path: Path) 
     out = prepare_segmented(
         write(tmp_path), ("en", "de"), tmp_path / "out", codes=tmp_path / "code"
     )
-    data = open_prepared(out)
+    data = open_data(out)
     assert data.segmented("test", 0).read_text().splitlines() == EN
     assert data.text("test", 0).read_text().splitlines() == [
         "a boy's dog runs.",
@@ -68,4 +68,4 @@ def test_multi30ks_names(
     printed = capsys.readouterr()
     assert printed.out.strip() == str(tmp_path / "out")
     assert "train has 2 lines, known are 29,000" in printed.err
-    assert open_prepared(tmp_path / "out").manifest["options"] == {"lowercase": True}
+    assert open_data(tmp_path / "out").manifest["options"] == {"lowercase": True}

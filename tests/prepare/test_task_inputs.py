@@ -12,7 +12,8 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.words_task import WordsPredictionTask
-from fairseq_mhe.prepare.data_folder import open_text
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, windows
 from fairseq_mhe.prepare.tasks import TASKS
@@ -26,7 +27,7 @@ LONG = [line for line in LINES[40:] if len(line.split()) > 3]
 def inputs(name: str, data: Path, folder: Path, block: int = 64, stride: int = 20) -> Inputs:
     """What `put_task` has written for training."""
     path = folder / f"{name}.train{TASKS[name].suffix}"
-    return read_inputs(TASKS[name], path, open_text(data).processing(), block, stride, True)
+    return read_inputs(TASKS[name], path, open_data(data, TEXT).processing(), block, stride, True)
 
 
 def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> None:

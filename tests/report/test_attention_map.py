@@ -16,7 +16,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.convert.material import task_of
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.report import attention_map as module
 from fairseq_mhe.report.attention_map import AttentionMap, attention_map, draw, encode
 from tests.attention.equations import EQUATIONS
@@ -26,7 +26,7 @@ from tests.fixtures.small_runs import MADE, run_of
 
 SENTENCE, TRANSLATION = "The lamp in the hall.", "Die Lampe im Flur."
 PLACES = ("encoder", "decoder", "cross")
-DATA = open_prepared(MADE / "data")
+DATA = open_data(MADE / "data")
 RUN = run_of(MADE, "mhe_mul")
 
 

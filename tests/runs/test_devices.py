@@ -20,7 +20,7 @@ from fairseq_mhe.common.cpu import with_huge_pages
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.runs import devices, translation
 from fairseq_mhe.runs.devices import Device, asked_for
 from fairseq_mhe.runs.job import Job
@@ -150,7 +150,7 @@ def train(data: Path, folder: Path, device: Device, start: Path | None = None) -
     training = tiny.training.shortened(6).batched(512, 256).changed(dropout=0.0)
     training = training.changed(save_interval_updates=3, validate_interval_updates=3)
     wanted = replace(tiny, training=training)
-    (run,) = translation.plan_jobs(wanted, ["mhe_mul"], [1], open_prepared(data), folder)
+    (run,) = translation.plan_jobs(wanted, ["mhe_mul"], [1], open_data(data), folder)
     if start is not None:
         run.checkpoints.mkdir(parents=True)
         shutil.copy(start, run.checkpoints)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.data_folder import open_prepared
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.train import train
@@ -15,7 +15,7 @@ from tests.fixtures.small_runs import MADE
 
 
 def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
-    data = open_prepared(MADE / "data")
+    data = open_data(MADE / "data")
     never = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
     never |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
     without_learning = settings(
