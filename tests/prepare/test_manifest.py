@@ -12,7 +12,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
 
-HEADING = {"subword": "bpe"}
+HEADING = {"form": "parallel", "subword": "bpe"}
 
 
 class Action:
