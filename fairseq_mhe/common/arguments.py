@@ -1,21 +1,15 @@
-"""Command-line options: what argparse makes of a word, and dataclasses whose fields are options."""
+"""Command-line options: what argparse makes of a word."""
 
 from __future__ import annotations
 
 import difflib
 import math
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from fairseq_mhe.common.errors import one_line
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    Made = TypeVar("Made", bound=DataclassInstance)
 
 
 class Parser(ArgumentParser):
@@ -125,44 +119,3 @@ def as_words(options: Mapping[str, Any]) -> list[str]:
             several = isinstance(value, Sequence) and not isinstance(value, str)
             words.append(",".join(map(str, value)) if several else str(value))
     return words
-
-
-def option(default: Any, help: str, **words: Any) -> Any:
-    """A dataclass field that is also a command-line option; ``words`` as argparse has them.
-
-    A field with ``default`` `dataclasses.MISSING` is required; one with False is a flag.
-    """
-    return field(default=default, metadata={"help": help, **words})
-
-
-def add_options(
-    parser: ArgumentParser, options: type[DataclassInstance], last: type[DataclassInstance]
-) -> None:
-    """The options among the fields of ``options``, those that it has from ``last`` last."""
-    inherited = {each.name for each in fields(last)}
-    for each in sorted(_options_of(options), key=lambda each: each.name in inherited):
-        words = dict(each.metadata)
-        if each.default is MISSING:
-            words["required"] = True
-        elif each.default is False:
-            words["action"] = "store_true"
-        else:
-            words["default"] = each.default
-            if isinstance(each.default, int | float | Path) or each.default in words.get(
-                "choices", ()
-            ):
-                words["help"] += " (default: %(default)s)"
-        parser.add_argument(f"--{each.name.replace('_', '-')}", **words)
-
-
-def from_options(options: type[Made], args: Namespace) -> Made:
-    """The dataclass with what the command line says."""
-    values = {each.name: getattr(args, each.name) for each in _options_of(options)}
-    for name, value in values.items():
-        if isinstance(value, list):
-            values[name] = tuple(value)
-    return options(**values)
-
-
-def _options_of(options: type[DataclassInstance]) -> list[Field[Any]]:
-    return [each for each in fields(options) if "help" in each.metadata]

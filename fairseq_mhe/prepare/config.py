@@ -8,11 +8,12 @@ from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import number, option, positive
+from fairseq_mhe.common.arguments import number, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
@@ -88,7 +89,8 @@ class Splits:
 
     train: tuple[Path, ...] = option(
         MISSING,
-        "training text, plain, .gz, .xz or .bz2; several are joined",
+        "training text, plain, .gz, .xz or .bz2; several are joined; of two languages: PREFIX.LANG "
+        "for each, or NAME.tsv (source TAB target)",
         type=Path,
         nargs="+",
         metavar="TEXT",
@@ -143,14 +145,6 @@ class PrepareConfig(PairOptions, Splits):
     since translations are scored against the plain text; ``lowercase`` changes both.
     """
 
-    train: tuple[Path, ...] = option(
-        MISSING,
-        "training text: PREFIX.LANG for each language, or NAME.tsv (source TAB target), plain, "
-        ".gz, .xz or .bz2; several are joined",
-        type=Path,
-        nargs="+",
-        metavar="TEXT",
-    )
     source_lang: str = option("", "source language, as en", required=True, metavar="LANG")
     target_lang: str = option("", "target language, as de", required=True, metavar="LANG")
     max_tokens: int = option(

@@ -9,13 +9,14 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import at_least, option
+from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.config import SPLITS, Splits, SubwordOptions, check_outside, vocabulary
 from fairseq_mhe.prepare.manifest import TEXT, Counts, open_manifest
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.steps import heading, make_subwords
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
 

@@ -35,7 +35,9 @@ def binarised(data: Path, texts: dict[str, str], workers: int = 1) -> Path:
             (work / "subword" / name).write_text(text, encoding="utf-8")
         return {}
 
-    with open_manifest(data, heading("parallel", LANGS, "bpe", "none", {}, None), workers) as manifest:
+    with open_manifest(
+        data, heading("parallel", LANGS, "bpe", "none", {}, None), workers
+    ) as manifest:
         manifest.run("segment", {}, write)
         make_binary(manifest, pair_texts(LANGS, "subword"), ["dict.en.txt", "dict.de.txt"])
     return data / "bin"

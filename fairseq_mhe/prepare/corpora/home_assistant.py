@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import at_least, option
+from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.prepare.config import SPLITS, Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, default_out, run_corpus
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.text import write_lines
 
 CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"

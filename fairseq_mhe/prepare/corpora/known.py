@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
-from fairseq_mhe.common.arguments import Parser, add_options, from_options, option
+from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
 from fairseq_mhe.prepare.config import ORIGINAL, Inputs, PairOptions, PrepareConfig
 from fairseq_mhe.prepare.download import RemoteFile, obtain_all
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
+from fairseq_mhe.prepare.options import add_options, from_options, option
 from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.running_text import TextConfig, TextOptions, prepare_text
@@ -163,5 +164,5 @@ def run_corpus(
             print(f"{script}: warning: {warning}", file=sys.stderr)
         print(data)
 
-    add_arguments = partial(add_options, options=options, last=PairOptions)
+    add_arguments = partial(add_options, options=options)
     run_script(script, description, add_arguments, run)

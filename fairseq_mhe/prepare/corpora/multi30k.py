@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.config import Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.text import side_path
 
 NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}  # split -> its name there

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.corpora.known import default_out, run_corpus
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
 from fairseq_mhe.prepare.text import SUFFIXES
 

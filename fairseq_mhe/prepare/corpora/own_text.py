@@ -2,15 +2,15 @@
 
 import argparse
 
-from fairseq_mhe.common.arguments import add_options, from_options
-from fairseq_mhe.prepare.config import PairOptions, PrepareConfig
+from fairseq_mhe.prepare.config import PrepareConfig
+from fairseq_mhe.prepare.options import add_options, from_options
 from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.progress import shown_progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
-    add_options(parser, PrepareConfig, last=PairOptions)
+    add_options(parser, PrepareConfig)
 
 
 def run(args: argparse.Namespace) -> None:

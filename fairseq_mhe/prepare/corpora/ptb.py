@@ -6,9 +6,9 @@ It is not downloaded, since its licence is not free.
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.known import TextCorpus, default_out, run_corpus
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.running_text import FILES
 
 

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import add_options, at_least, positive
+from fairseq_mhe.common.arguments import at_least, positive
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.corpora.known import Downloads, run_script
 from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.options import add_options
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_files import official_name
 from fairseq_mhe.prepare.task_folder import prepare_task
@@ -115,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
         metavar="N",
         help="longest example in subwords: at most the model's positions (default: %(default)s)",
     )
-    add_options(parser, Downloads, Downloads)
+    add_options(parser, Downloads)
     if suite == "squad":
         help = "subwords between two windows over a passage (default: a third of --block)"
         add("--stride", type=positive, metavar="N", help=help)

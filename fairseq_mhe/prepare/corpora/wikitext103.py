@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.common.arguments import option
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.known import Downloads, TextCorpus, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.running_text import TITLES
 
 #: At its author's site; the first address is gone. Size and SHA-256 are those of the first one's

@@ -9,12 +9,12 @@ from tarfile import TarError
 
 import sacrebleu
 
-from fairseq_mhe.common.arguments import option
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import Inputs, vocabulary
 from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
 from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.text import side_path
 
 
