@@ -5,6 +5,7 @@ import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ class Splits:
         others = {"valid": self.valid, "test": self.test}
         return {"train": self.train} | {name: (path,) for name, path in others.items() if path}
 
-    @property
+    @cached_property
     def held_out(self) -> dict[str, int]:
         """Split without a text -> its place in every ``hold_out`` parts of train."""
         given = self.texts()

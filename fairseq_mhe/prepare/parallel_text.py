@@ -173,28 +173,24 @@ def _check_kept(
 
 def _hold_out(work: Path, config: PrepareConfig, counts: Mapping[str, Counter[str]]) -> None:
     """Move pairs from the clean train text to the splits that have no text."""
-    every = config.hold_out or 1
-    owners = ["train"] * counts["train"]["kept"]
-    for split, place in config.held_out.items():
-        numbers = slice((place - 1) % every, None, every)
-        pairs = len(owners[numbers])
-        if not pairs:
+    numbers = range(1, counts["train"]["kept"] + 1)
+    pairs = Counter(map(config.split_of, numbers))
+    for split in config.held_out:
+        if not pairs[split]:
             raise UserError(
-                f"the training text is too short to hold out every {every}th pair of it"
+                f"the training text has too few pairs to hold out every {config.hold_out}th of them"
             )
-        owners[numbers] = [split] * pairs
-        counts["train"].update(kept=-pairs, held_out=pairs)
-        counts[split].update(read=pairs, kept=pairs)
+        counts["train"].update(kept=-pairs[split], held_out=pairs[split])
+        counts[split].update(read=pairs[split], kept=pairs[split])
     for path in sorted(work.glob("*/train.*")):
         whole = path.rename(work / "whole")
         with ExitStack() as stack:
             lines = stack.enter_context(whole.open("rb"))
             streams = {
-                split: stack.enter_context(path.with_stem(split).open("wb"))
-                for split in ("train", *config.held_out)
+                split: stack.enter_context(path.with_stem(split).open("wb")) for split in pairs
             }
-            for owner, line in zip(owners, lines, strict=True):
-                streams[owner].write(line)
+            for number, line in zip(numbers, lines, strict=True):
+                streams[config.split_of(number)].write(line)
         whole.unlink()
 
 
