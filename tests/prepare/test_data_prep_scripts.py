@@ -14,11 +14,9 @@ import pytest
 
 from fairseq_mhe.common.steps import WORK_PREFIX
 from fairseq_mhe.prepare.config import SPLITS
-from fairseq_mhe.prepare.corpora import iwslt14, multi30k
+from fairseq_mhe.prepare.corpora import multi30k
 from fairseq_mhe.prepare.manifest import read_manifest
-from tests.fixtures.miniature import write_archive
 from tests.fixtures.text import Pairs
-from tests.prepare.corpora.test_iwslt14 import members
 
 FOLDER = Path(__file__).resolve().parents[2] / "data-prep"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh") if path.name != "prepare.sh")
@@ -60,12 +58,6 @@ def test_bash_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -> None
 
 def put(script: str, folder: Path, pairs: Pairs) -> list[str]:
     """Text of which train's German side lacks its last line; the options that name it."""
-    if script == "iwslt14_de_en.sh":
-        files = members(pairs)
-        train = iwslt14.TRAIN.format(lang="de")
-        files[train] = files[train].rsplit("\n", 2)[0] + "\n"
-        write_archive(folder / "de-en.tgz", files)
-        return ["--archives", str(folder)]
     own = script == "own_corpus.sh"
     names = {split: split for split in SPLITS} if own else multi30k.NAMES
     for split, name in names.items():
@@ -79,7 +71,7 @@ def put(script: str, folder: Path, pairs: Pairs) -> list[str]:
     return [*texts, "--source-lang", "en", "--target-lang", "de"]
 
 
-@pytest.mark.parametrize("script", ["own_corpus.sh", "iwslt14_de_en.sh", "multi30k_en_de.sh"])
+@pytest.mark.parametrize("script", ["own_corpus.sh", "multi30k_en_de.sh"])
 def test_a_side_that_lacks_a_line_is_one_line_and_leaves_nothing(
     script: str,
     corpus: dict[str, Pairs],
