@@ -1,4 +1,4 @@
-"""``fairseq-mhe params``: parameters of the paper's rows and setting, counted in what is built."""
+"""``fairseq-mhe params``: parameters of the paper's rows and setting, counted in built sublayers."""
 
 import argparse
 import json
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from fairseq_mhe.attention import KINDS
-from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS
-from fairseq_mhe.models.build import VOCABULARY, build_on_meta, sublayers
-from fairseq_mhe.models.counting import attention_parameters, cache_bytes, total_parameters
-from fairseq_mhe.models.options import size_options
+from fairseq_mhe.attention import KINDS, Attention
+from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS, Row
+from fairseq_mhe.models.build import without_memory
+from fairseq_mhe.models.counting import total_parameters
+from fairseq_mhe.models.options import PLACES, build_place, size_options
 from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
 
-#: The paper's pre-trained language models, and the architecture of their sizes.
-SETTINGS = {"bert-base": "roberta_mhe_base"}
+#: The sizes of the paper's pre-trained language models, which have an encoder alone.
+SETTINGS = {"bert-base": ROBERTA_ROWS["base"]}
 #: Columns of a table that goes to a file or a pipe: no number is cut short.
 WIDTH = 120
 
@@ -33,14 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the table, or attention parameters as JSON: {row or setting: {kind: parameters}}."""
     if args.json:
-        places = [args.setting] if args.setting else [*ROWS, *SMALL_ROWS]
-        counts = {
-            place: {
-                kind: attention_parameters(build_on_meta(SETTINGS.get(place, place), kind))
-                for kind in KINDS
-            }
-            for place in places
-        }
+        rows = {**ROWS, **SMALL_ROWS}
+        chosen = {args.setting: SETTINGS[args.setting]} if args.setting else rows
+        counts = {name: _attention_parameters(size) for name, size in chosen.items()}
         print(json.dumps(counts, indent=2))
         return
     console = Console()
@@ -52,12 +47,29 @@ def run(args: argparse.Namespace) -> None:
         console.print(_table())
 
 
+def _sublayer(size: Row, kind: str, place: str) -> Attention:
+    """A sublayer of a row's models, without memory; all layers have the same."""
+    options = argparse.Namespace(**size.options(), attention=kind)
+    with without_memory():
+        return build_place(options, place)
+
+
+def _attention_parameters(size: Row) -> dict[str, int]:
+    """Kind -> parameters of all attention sublayers of a row's model."""
+    places = PLACES if len(size.sides) == 2 else size.sides
+    counts = {}
+    for kind in KINDS:
+        of_layer = sum(total_parameters(_sublayer(size, kind, place)) for place in places)
+        counts[kind] = size.layers * of_layer
+    return counts
+
+
 def _setting_tables(setting: str) -> Iterator[Table]:
     """The parameters of a setting's attention, and the paper's figures of merit from them."""
-    size, models = ROBERTA_ROWS["base"], {k: build_on_meta(SETTINGS[setting], k) for k in KINDS}
-    counts = {kind: attention_parameters(model) for kind, model in models.items()}
+    size = SETTINGS[setting]
+    counts = _attention_parameters(size)
     own = [
-        f"{kind}: {option.name} {getattr(next(sublayers(models[kind]))[2], option.name)}"
+        f"{kind}: {option.name} {getattr(_sublayer(size, kind, 'encoder'), option.name)}"
         for option, kinds in size_options().values()
         for kind in kinds
     ]
@@ -100,23 +112,15 @@ def _empty(headings: Sequence[str], title: str, caption: str) -> Table:
 
 def _table() -> Table:
     """Every row with every kind."""
-    words = f"totals with a joined vocabulary of {VOCABULARY:,}; cache in float32"
-    table = Table("row", "attention", title=f"Attention without biases; {words}")
-    counted = ("total parameters", "KV bytes/target token", "/source token")
-    for name in ("attention parameters", "published (M)", *counted):
+    title = "Attention without biases; cache in float32"
+    table = Table("row", "attention", title=title, caption="All of a model: fairseq-mhe cost")
+    for name in ("parameters", "published (M)", "KV bytes/target token", "/source token"):
         table.add_column(name, justify="right")
-    for row in (*ROWS, *SMALL_ROWS):
-        for kind in KINDS:
-            model, printed = build_on_meta(row, kind), published(row, kind)
-            cache = cache_bytes(model)
-            table.add_row(
-                row,
-                kind,
-                f"{attention_parameters(model):,}",
-                printed.parameters if printed else "",
-                f"{total_parameters(model):,}",
-                f"{cache.per_target_token:,}",
-                f"{cache.per_source_token:,}",
-            )
+    for row, size in {**ROWS, **SMALL_ROWS}.items():
+        for kind, count in _attention_parameters(size).items():
+            printed = published(row, kind)
+            values = [_sublayer(size, kind, place).cached_values for place in ("decoder", "cross")]
+            cache = [f"{size.layers * number * 4:,}" for number in values]
+            table.add_row(row, kind, f"{count:,}", printed.parameters if printed else "", *cache)
         table.add_section()
     return table
