@@ -40,8 +40,9 @@ class MHAConv(Attention):
         heads = 1 if self.one_projection else self.num_heads
         self.project(heads, kept=heads)
         ones = torch.randint(0, 2, (self.num_heads, TAPS, self.head_dim))  # (n, 3, d), each 0 or 1
-        signs = ones.to(torch.get_default_dtype()) * 2 - 1
-        self.taps = nn.Parameter(signs * TAPS**-0.5)  # (n, 3, d), e_ij
+        # In place: without memory ("meta"), a new tensor's product imports half of torch first.
+        signs = ones.to(torch.get_default_dtype()).mul_(2).sub_(1)
+        self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
 
     def queries(self, x: Tensor) -> Tensor:
         """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap, for `neighbours`."""

@@ -1,4 +1,4 @@
-"""``fairseq-mhe params``: parameters of the paper's rows and setting, counted in built sublayers."""
+"""``fairseq-mhe params``: parameters of the paper's rows and setting, counted in sublayers."""
 
 import argparse
 import json
