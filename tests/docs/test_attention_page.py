@@ -1,15 +1,13 @@
-"""docs/attention.md and add_a_kind.md say what is true: numbers are counted, the example is run
-through the suite of every kind.
+"""What docs/attention.md counts is counted, and the example of add_a_kind.md passes the tests of
+every kind.
 """
 
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 import math
 import re
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,16 +20,23 @@ from torch import Tensor
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS, build_attention
-from fairseq_mhe.experiments import params
-from fairseq_mhe.models import architectures
 from fairseq_mhe.models.build import build_on_meta
 from fairseq_mhe.models.counting import attention_parameters, cache_bytes
 from fairseq_mhe.models.options import OPTIONS, kind_options
-from tests.attention import equations, test_variants
-from tests.attention.conftest import PLACES
+from tests.attention import equations
+from tests.attention.conftest import place  # noqa: F401
+from tests.attention.test_variants import (  # noqa: F401
+    test_cache_holds_only_the_kept_heads,
+    test_decoding_step_by_step_equals_all_at_once,
+    test_dropout_of_attention_weights_is_the_papers,
+    test_equals_the_plain_equation,
+    test_every_parameter_gets_a_gradient,
+    test_gradients_equal_the_plain_equations,
+    test_sentences_stay_shared_through_a_search,
+    test_the_future_does_not_matter,
+)
 from tests.fixtures.checkpoints import save
 from tests.fixtures.models import make_batch, make_model, search
-from tests.fixtures.processes import python
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE, TUTORIAL = ((DOCS / name).read_text() for name in ("attention.md", "add_a_kind.md"))
@@ -43,9 +48,6 @@ ROWS = {
     for kind, *cells in re.findall(r"\|([^|\n]*)" * 4 + r"\|(?:\n|`)", PAGE + TUTORIAL)
     if kind.strip("` ") in (*KINDS, NEW)
 }
-#: One projection for both sides cannot serve an encoder of another width, and says so.
-NOT_FOR_THE_EXAMPLE = ("test_other_key_width",)
-MASKED = [("cross", mask_kind) for mask_kind in ("causal", "boolean", "uint8", "float")]
 
 
 def value(formula: str, **sizes: int) -> int:
@@ -91,13 +93,6 @@ def test_the_lines_of_plain_pytorch_run() -> None:
     assert (found["out"].shape, found["weights"].shape) == ((20, 4, 512), (4, 20, 20))
     whole, _ = found["attention"](found["x"], attn_mask=found["future"])
     torch.testing.assert_close(torch.cat(found["steps"]), whole, rtol=0, atol=1e-5)
-
-
-def test_numbers_in_the_text() -> None:
-    layer = build_attention("collaborative", 768, 12, self_attention=True)
-    assert (layer.collaborative_dim, "$C/4$ unless given" in PAGE) == (192, True)
-    assert (build_attention("gqa", 768, 12).key_heads, "is 2 unless given" in PAGE) == (2, True)
-    assert layer.scaling == pytest.approx((768 / 12) ** -0.5)
 
 
 def test_the_table_of_options_is_what_kinds_declare() -> None:
@@ -150,65 +145,10 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
         utils.import_user_module.memo.discard(str(user_dir))
 
 
-def test_the_example_is_short() -> None:
-    lines = EXAMPLE.rstrip().split("\n")
-    assert len(lines) < 38
-    assert max(map(len, lines)) <= 120
-
-
-def suite() -> Iterator[tuple[str, dict[str, object]]]:
-    """Every test of the kinds' suite, with every value of its arguments, as far as they are not
-    drawn at random.
-    """
-    values = {
-        "place": PLACES,
-        "padded": [False, True],
-        "bias": [False, True],
-        "need_weights": [False, True],
-        "gpu": [False, True],
-    }
-    values["mask_kind"] = ["none", "causal", "boolean", "uint8", "float"]
-    for name, test in inspect.getmembers(test_variants, inspect.isfunction):
-        names = list(inspect.signature(test).parameters)
-        if (
-            name in NOT_FOR_THE_EXAMPLE
-            or not name.startswith("test_")
-            or not {"kind"} <= set(names) <= {"kind", *values}
-        ):
-            continue
-        cases: list[dict[str, object]] = [{}]
-        for argument in names:
-            if argument != "kind":
-                cases = [
-                    {**case, argument: choice} for case in cases for choice in values[argument]
-                ]
-        # Cross-attention has no causal mask.
-        yield from (
-            (name, case)
-            for case in cases
-            if (case.get("place"), case.get("mask_kind", "none")) not in MASKED
-        )
-
-
-CASES = list(suite())
-
-
-def test_the_suite_has_what_the_page_promises() -> None:
-    """Equal to its plain equation, cached decoding equal to full, in every place."""
-    names = {name for name, _ in CASES}
-    assert {
-        "test_equals_the_plain_equation",
-        "test_decoding_step_by_step_equals_all_at_once",
-    } <= names
-    assert len(names) >= 8
-    assert {
-        case.get("place") for name, case in CASES if name == "test_equals_the_plain_equation"
-    } == set(PLACES)
-
-
-@pytest.mark.parametrize(("name", "case"), CASES)
-def test_the_example_passes_the_suite(registered: Path, name: str, case: dict[str, object]) -> None:
-    getattr(test_variants, name)(kind=NEW, **case)
+@pytest.fixture
+def kind(registered: Path) -> str:
+    """What the tests of every kind that are imported above shall test here."""
+    return NEW
 
 
 def test_the_example_has_the_row_and_the_parameters_it_says(registered: Path) -> None:
@@ -269,26 +209,8 @@ def test_what_starts_from_heads_refuses_the_example_in_one_line(
     assert not out.exists()
 
 
-def test_nothing_is_converted_to_the_example(
-    registered: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = save(tmp_path / "mha.pt", make_model(attention="mha"), attention="mha")
-    with pytest.raises(SystemExit):
-        cli.main(["convert", str(source), str(tmp_path / "out.pt"), "--to", NEW])
-    assert f"--to: invalid choice: {NEW!r} (choose from" in capsys.readouterr().err
-
-
-def test_the_documented_line_for_our_own_commands(registered: Path) -> None:
-    """test_own_parts.py sends it through run-table."""
-    (line,) = re.findall(r"^fairseq-mhe (cost .*)$", TUTORIAL, re.MULTILINE)
-    code = "from fairseq_mhe import cli; raise SystemExit(cli.main())"
-    done = python(code, *shlex.split(line), cwd=registered.parent)
-    assert done.returncode == 0, done.stderr
-    assert f"encoder: {NEW}" in done.stdout
-
-
-def test_cost_and_params_know_the_example(
-    registered: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_our_commands_know_the_example(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Three projections' worth of parameters, but four of multiply-adds a token: one serves
     twice.
@@ -300,14 +222,7 @@ def test_cost_and_params_know_the_example(
     decoder = 6 * (4 * square + 2 * 512 * 13 + 2 * square + 2 * 512 * 25)
     assert report["multiply_adds"]["attention"]["per_target_token"] == decoder
     assert report["cache_bytes"]["per_target_token"] == 6 * 2 * 512 * 4
-    monkeypatch.setattr(params, "ROWS", {"base": architectures.ROWS["base"]})
-    monkeypatch.setattr(params, "SMALL_ROWS", {})  # all are counted in tests/experiments
-    assert cli.main(["params", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["base"][NEW] == 18 * 3 * square
     assert cli.main(["params", "--setting", "bert-base"]) == 0
     assert f"{12 * 3 * 768 * 768:,}" in capsys.readouterr().out
-
-
-def test_the_example_is_inspected(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["inspect", str(checkpoint), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["kinds"].values()) == {NEW}
