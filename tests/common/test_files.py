@@ -1,14 +1,15 @@
-"""Folders that fairseq's commands can write in, or one line."""
+"""What is written is whole and where it may be, or there is one line."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, check_writable, output_folder
+from fairseq_mhe.common.files import atomic_path, check_writable, output_folder, write_text
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
@@ -17,6 +18,19 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         check_writable(tmp_path / "file" / "folder")
     check_writable(tmp_path / "new" / "folder")
     assert list((tmp_path / "new" / "folder").iterdir()) == []
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")])
+def test_what_is_no_regular_file_is_not_replaced(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "there"
+    make(path)
+    before = path.lstat()
+    with pytest.raises(UserError, match="it is no file, and only files are replaced"):
+        write_text(path, "text")
+    assert path.lstat() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_output_folder_is_made_and_named_in_full(

@@ -48,7 +48,7 @@ def refusals(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["zip", "older"])
-@settings(once_for_all, max_examples=100)
+@settings(once_for_all, max_examples=40)
 @given(place=PLACES)
 @example(0)
 @example(1)
@@ -65,7 +65,7 @@ def test_cut(tmp_path: Path, whole: dict[str, bytes], kind: str, place: int) -> 
 
 
 @pytest.mark.parametrize("kind", ["zip", "older"])
-@settings(once_for_all, max_examples=150)
+@settings(once_for_all, max_examples=60)
 @given(changes=st.lists(st.tuples(PLACES, st.binary(min_size=1, max_size=12)), min_size=1))
 @example([(17, b"\xff")])
 @example([(-4, b"\xff\xff\xff")])
@@ -87,7 +87,7 @@ def test_flipped(
         assert all(torch.equal(w, weights[n]) for n, w in read_checkpoint(path)["model"].items())
 
 
-@settings(once_for_all, max_examples=100)
+@settings(once_for_all, max_examples=40)
 @given(content=st.binary(max_size=64) | st.text(max_size=200).map(str.encode))
 @example(b"\x80")
 @example(b"\x80\x02.")

@@ -37,9 +37,7 @@ def test_a_message_is_one_printable_line(text: str) -> None:
     ("path", "told"),
     [
         ("/dev/zero", "/dev/zero is no file: give the path of a fairseq checkpoint"),
-        ("/tmp", "/tmp is no file: give the path of"),  # noqa: S108
         ("/nowhere", "/nowhere does not exist: give the path of"),
-        ("/dev/null/x", "/dev/null/x does not exist: give the path of"),
     ],
 )
 def test_what_is_there_is_not_said_to_be_missing(path: str, told: str) -> None:
@@ -62,16 +60,16 @@ PARSERS = dict(_parsers())
 
 
 @pytest.mark.parametrize("name", PARSERS)
-@pytest.mark.parametrize("word", ["x", "", "-", "nan", "1e400", "9" * 5000, "\udcff"])
-def test_no_option_names_a_python_function(name: str, word: str) -> None:
+def test_no_option_names_a_python_function(name: str) -> None:
     """argparse says "invalid _count value" where a conversion raises ValueError."""
     refusals = []
     for action in PARSERS[name]._actions:
-        if action.nargs != 0 and not action.choices:
-            try:
-                PARSERS[name]._get_values(action, [word])
-            except argparse.ArgumentError as error:
-                refusals.append(str(error.message))
+        for word in ("x", "", "-", "nan", "1e400", "9" * 5000, "\udcff"):
+            if action.nargs != 0 and not action.choices:
+                try:
+                    PARSERS[name]._get_values(action, [word])
+                except argparse.ArgumentError as error:
+                    refusals.append(str(error.message))
     assert not [told for told in refusals if told.startswith("invalid ")]
 
 
@@ -79,7 +77,7 @@ def test_no_option_names_a_python_function(name: str, word: str) -> None:
 def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "fairseq_mhe.cli", "params"],
+            [sys.executable, "-m", "fairseq_mhe.cli", "params", "--setting", "bert-base"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,4 +1,4 @@
-"""A run is killed, its folder deleted, or the disk full, while it is at work: the next goes on.
+"""A run is killed, or the disk full, while it is at work: the next goes on.
 
 The end-to-end part beside tests/experiments, where run-table and quickstart are killed by -9.
 """
@@ -53,22 +53,6 @@ def starts(run: Path) -> list[str]:
     """From which updates the run was trained."""
     log = (run / "train.log").read_text(errors="replace")
     return re.findall(r"--- \S+ \S+ fairseq-train from update (\d+),", log)
-
-
-def test_a_run_folder_deleted_midway_is_said_and_made_anew(tmp_path: Path) -> None:
-    run = tmp_path / RUN
-    training = start(*TRAIN, str(tmp_path))
-    wait_for(training, lambda: list(run.glob("checkpoints/checkpoint_*_3.pt")))
-    while run.exists():  # the training writes into it meanwhile
-        shutil.rmtree(run, ignore_errors=True)
-    told = last_line(training)
-    assert told.startswith(f"fairseq-mhe train: error: {run}")
-    assert told.endswith(": No such file or directory")
-    assert not list(run.glob("*.pt")) + list(run.glob("*.json"))
-    shutil.rmtree(run, ignore_errors=True)  # fairseq may have made it anew for a checkpoint
-    assert start(*TRAIN, str(tmp_path)).wait() == 0
-    assert starts(run) == ["0"]
-    assert (run / "model.pt").is_file()
 
 
 @contextlib.contextmanager

@@ -44,18 +44,10 @@ def another_family(state: State, code: str) -> None:
     sizes = {"encoder_embed_dim": 8, "decoder_embed_dim": 8, "decoder_out_embed_dim": 8}
     state["args"] = Namespace(
         **sizes,
-        arch="fconv",
-        task="translation",
-        criterion="cross_entropy",
-        encoder_layers=code,
-        decoder_layers="[(8, 3)]",
-        decoder_attention="True",
-        share_input_output_embed=False,
-        encoder_embed_path=None,
-        decoder_embed_path=None,
-        dropout=0.1,
-        max_source_positions=99,
-        max_target_positions=99,
+        **{"encoder_layers": code, "decoder_layers": "[(8, 3)]", "decoder_attention": "True"},
+        **{"arch": "fconv", "task": "translation", "criterion": "cross_entropy", "dropout": 0.1},
+        **dict.fromkeys(("encoder_embed_path", "decoder_embed_path", "share_input_output_embed")),
+        **dict.fromkeys(("max_source_positions", "max_target_positions"), 99),
     )
 
 

@@ -40,18 +40,12 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, Device]]:
 REFUSED = [
     ["train", "tiny", "mha", "--processes", "3"],
     ["train", "tiny", "mha", "--evaluate", "--subset", "nothing", "--cpu"],
-    ["train", "tiny", "mha", "--evaluate", "--subset", "../raw/test", "--cpu"],
     ["train", "tiny", "mha", "--bleu-tokenizer", "char", "--cpu"],
-    ["train", "tiny", "mha", "--subset", "valid", "--cpu"],
     ["train", "mha", "--cpu"],
     ["train", "tiny", "mha", "--recipe", "mine.yaml", "--cpu"],
-    ["run-table", "--rows", "tiny", "--processes", "3"],
     ["run-table", "--rows", "tiny", "--finished-only"],
-    ["run-table", "--rows", "tiny", "--slurm", "--finished-only"],
     ["run-table", "--rows", "tiny", "--fraction", "1.5"],
-    ["run-table", "--rows", "base,huge"],
     ["run-table", "--kinds", "mha,nonsense"],
-    ["run-table", "--rows", "tiny", "--subset", "nothing", "--cpu"],
     ["run-table", "--rows", "tiny", "--seeds", "4294967296", "--cpu"],
     ["run-table", "--rows", "tiny", "--gpus", "64"],
 ]
@@ -83,16 +77,6 @@ def test_no_run_folder_is_made(
     assert cli.main(corrected) == 130
     assert [run.name for run, _ in trained] == ["tiny-mha-seed1"]
     assert (out / "tiny-mha-seed1" / "config.json").is_file()
-
-
-def test_fairseqs_part_of_a_data_folder_is_named(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = ["train", "tiny", "mha", "--data", str(data / "bin"), "--out", str(tmp_path / "out")]
-    assert cli.main(line) == 2
-    assert (
-        "bin is fairseq's part of a data folder: give the folder above" in capsys.readouterr().err
-    )
 
 
 @pytest.mark.parametrize("command", [["train", "small", "mha"], ["run-table", "--rows", "small"]])
