@@ -15,8 +15,8 @@ from fairseq_mhe.common import cpu
 from tests.fixtures.processes import PYTHON, python
 
 CAPACITY = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
-#: Page faults of making and freeing three blocks of 100 MB again and again, of which each has
-#: 25,600 pages: of the cheapest round, as a block may still move in one where something small has
+#: Page faults of making and freeing three blocks of 40 MB again and again, of which each has
+#: 9,800 pages: of the cheapest round, as a block may still move in one where something small has
 #: landed between them. (Tensors are such blocks; but loading torch takes seconds.)
 FAULTS = """
 import json, resource, sys
@@ -25,9 +25,9 @@ from fairseq_mhe.common.cpu import keep_freed_memory
 kept = keep_freed_memory()
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    [b"x" * 100_000_000 for _ in range(3)]
+    [b"x" * 40_000_000 for _ in range(3)]
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(json.dumps({"kept": kept, "faults": min(faults() for _ in range(5))}))
+print(json.dumps({"kept": kept, "faults": min(faults() for _ in range(3))}))
 """
 #: 1,100 shapes, more than oneDNN keeps by itself, twice; a number of columns that no model has.
 COMPILED = """
@@ -80,27 +80,23 @@ def test_huge_pages_unless_users_tune(monkeypatch: pytest.MonkeyPatch) -> None:
     not torch.ops.mkldnn._is_mkldnn_bf16_supported(),
     reason="this processor has no instructions for bfloat16, and oneDNN compiles nothing for it",
 )
-@pytest.mark.parametrize(("environment", "again"), [({}, 0), (OFF, 1100)])
-def test_shapes_that_come_again_are_not_compiled_again(
-    environment: dict[str, str], again: int
-) -> None:
-    done = python(COMPILED, env=clean_environment(ONEDNN_VERBOSE="profile_create", **environment))
+def test_shapes_that_come_again_are_not_compiled_again() -> None:
+    done = python(COMPILED, env=clean_environment(ONEDNN_VERBOSE="profile_create"))
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.split("second\n")
-    assert (first.count("cache_miss"), second.count("cache_miss")) == (1100, again)
+    assert (first.count("cache_miss"), second.count("cache_miss")) == (1100, 0)
 
 
-@pytest.mark.parametrize(
-    ("gigabytes", "cores", "chosen"), [(256, 2, 8192), (16, 2, 5000), (16, 4, 2500), (1, 2, 1024)]
-)
-def test_as_many_products_as_the_memory_allows(
-    monkeypatch: pytest.MonkeyPatch, gigabytes: int, cores: int, chosen: int
-) -> None:
-    monkeypatch.delenv(CAPACITY, raising=False)
-    monkeypatch.setattr(cpu, "memory", lambda: gigabytes * 10**9)
-    monkeypatch.setattr(cpu, "cores", lambda: cores)
+def test_as_many_products_as_the_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CAPACITY, "7")  # a user's own
     cpu.keep_compiled_products()
-    assert os.environ[CAPACITY] == str(chosen)
+    assert os.environ[CAPACITY] == "7"
+    for gigabytes, cores, chosen in ((256, 2, 8192), (16, 2, 5000), (16, 4, 2500), (1, 2, 1024)):
+        monkeypatch.delenv(CAPACITY)
+        monkeypatch.setattr(cpu, "memory", lambda size=gigabytes: size * 10**9)
+        monkeypatch.setattr(cpu, "cores", lambda count=cores: count)
+        cpu.keep_compiled_products()
+        assert os.environ[CAPACITY] == str(chosen)
 
 
 @pytest.mark.parametrize("command", [True, False])
@@ -110,12 +106,3 @@ def test_a_host_program_is_left_alone(command: bool) -> None:
     build = "from tests.fixtures.models import make_model; make_model()"
     done = python(f"{script}; {build}; print({CAPACITY!r} in os.environ)", env=clean_environment())
     assert done.stdout.strip() == str(command), done.stderr
-
-
-@pytest.mark.parametrize("name", [CAPACITY, "DNNL_PRIMITIVE_CACHE_CAPACITY"])
-def test_a_users_own_capacity_stays(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.delenv(CAPACITY, raising=False)
-    monkeypatch.setenv(name, "7")
-    cpu.keep_compiled_products()
-    assert os.environ.get(CAPACITY, "7") == "7"
-    assert (CAPACITY in os.environ) == (name == CAPACITY)

@@ -17,11 +17,6 @@ def test_markdown() -> None:
     assert align(["name", "number", ""], ROWS) == expected.strip("\n")
 
 
-def test_columns_to_the_left() -> None:
-    expected = "| a   | b   |\n|:----|:----|\n| 1   | 2   |"
-    assert align(["a", "b"], [["1", "2"]], left=(0, 1)) == expected
-
-
 def test_latex_has_nothing_unescaped() -> None:
     text = align(["d_m", "%"], [["1_2", "50"]], latex=True)
     assert r"d\_m" in text
