@@ -185,7 +185,7 @@ def test_the_command_compares_on_data(
     assert "9 of 9 hypotheses are the same" in text
 
 
-@pytest.mark.parametrize("kind", FOLDABLE)
+@pytest.mark.parametrize("kind", ["mhe_add", "mhe_mul", "el"])
 def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
     """The same where the fold is linear; elsewhere averaging folds is refused, with the reason."""
     options = {"attention": kind, **ONE_LAYER}

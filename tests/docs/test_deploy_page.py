@@ -18,7 +18,7 @@ import pytest
 from fairseq_mhe.deploy.export import FORMATS
 from fairseq_mhe.deploy.translate import add_arguments
 from tests.deploy.conftest import MADE, hypotheses, run_of
-from tests.fixtures.processes import PYTHON, python
+from tests.fixtures.processes import LOADED, python
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -44,8 +44,9 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("bin")
     command = f'exec "{sys.executable}" -m fairseq_mhe.cli "$@"'
     # fairseq's torchaudio, which transformers stumbles over (docs/install.md), is not to be found.
-    (place / "sitecustomize.py").write_text("import sys\nsys.modules['torchaudio'] = None\n")
-    clean = f'PYTHONPATH="{place}" exec "{PYTHON}" "$@"'
+    code = "import runpy, sys; sys.modules['torchaudio'] = None; del sys.argv[0]"
+    code += "; runpy.run_path(sys.argv[0], run_name='__main__')"
+    clean = f'exec "{sys.executable}" {LOADED} -c "{code}" "$@"'
     for name, line in (("fairseq-mhe", command), ("python", clean)):
         (place / name).write_text(f"#!/bin/sh\n{line}\n")
         (place / name).chmod(0o755)

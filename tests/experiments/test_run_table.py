@@ -31,7 +31,7 @@ from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_sc
 KINDS = ("mha", "mhe_mul")
 #: How often the table is killed, and fewer than how many changes to its files a start makes until
 #: then: a table takes about 300.
-KILLS, CHANGES = 8, 100
+KILLS, CHANGES = 4, 150
 #: What depends on the clock.
 CLOCK = {"tokens_per_second", "sentences_per_second"}
 
