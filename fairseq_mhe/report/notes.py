@@ -69,13 +69,11 @@ def _seeds(cells: Sequence[Cell]) -> str:
 
 def _versions(runs: Sequence[Job]) -> str:
     """The software, with each version where runs have several."""
-    versions = [run.config["versions"] for run in runs]
-    names = dict.fromkeys(name for of_run in versions for name in of_run)
-    listed = []
-    for name in names:
-        there = [of_run[name] for of_run in versions if name in of_run]
-        listed.append(f"{name} {_each(there, ' or ')}")
-    return ", ".join(listed)
+    versions: dict[str, list[str]] = {}
+    for run in runs:
+        for name, version in run.config["versions"].items():
+            versions.setdefault(name, []).append(version)
+    return ", ".join(f"{name} {_each(each, ' or ')}" for name, each in versions.items())
 
 
 def _training(cells: Sequence[Cell], runs: Sequence[Job]) -> list[str]:
