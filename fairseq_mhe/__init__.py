@@ -33,11 +33,12 @@ def register() -> None:
 
 
 def _is_our_command() -> bool:
-    """Whether the process is ``fairseq-mhe``; cli.py registers for the subcommands that need it."""
+    """Whether the process is ``fairseq-mhe``, which registers if it must, or prepares a corpus."""
     program = sys.argv[0]
     if program not in sys.orig_argv:  # a process that multiprocessing started
         return False
-    is_module = program == "-m" and "fairseq_mhe.cli" in sys.orig_argv
+    ours = ("fairseq_mhe.cli", "fairseq_mhe.prepare.")
+    is_module = program == "-m" and any(word.startswith(ours) for word in sys.orig_argv)
     return is_module or Path(program).name == "fairseq-mhe"
 
 
