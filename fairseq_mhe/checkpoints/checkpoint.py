@@ -90,7 +90,7 @@ class Source:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
         ours = dict.fromkeys(name for name in OPTIONS if name in self.options)
         chosen = {
-            "_name": self.family.arch(nearest_row(self.options).name),
+            "_name": self.family.arch(nearest_row(self.options)[0]),
             "attention": kind,
             "attention_bias": bias,
             "attention_head_dim": self.options["attention_head_dim"],

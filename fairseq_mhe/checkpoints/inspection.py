@@ -41,15 +41,15 @@ def inspect(path: Path) -> dict[str, Any]:
     except UserError:  # a model that we know nothing of
         family = None
     weights = {name: value for name, value in state["model"].items() if isinstance(value, Tensor)}
-    row = nearest_row(options) if family else None
+    row, differences = nearest_row(options) if family else (None, {})
     given = {name: options[name] for name in kind_options() if options.get(name) is not None}
     places = family.places if family else tuple(PLACES)
     return {
         "path": str(path),
         "model": str(ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture)),
         "architecture": architecture,
-        "row": row.name if row else None,
-        "row_differences": plain(row.differences) if row else {},
+        "row": row,
+        "row_differences": plain(differences),
         "kinds": _kinds(family, options) if family else None,
         "options": plain(given),
         "attention_parameters": {place: _attention_parameters(weights, place) for place in places},

@@ -27,7 +27,7 @@ def facts(trained: Trained, data_name: str | None, licence: str | None) -> dict[
     source, run = trained.source, trained.run
     manifest = trained.data.manifest if trained.data else {}
     known: dict[str, Any] = {
-        "row": run.row if run else nearest_row(source.options).name,
+        "row": run.row if run else nearest_row(source.options)[0],
         "attention": source.attention_words,
         "parameters": total_parameters(source.model),
         "attention_parameters": attention_parameters(source.model),

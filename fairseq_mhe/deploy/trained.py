@@ -68,7 +68,7 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
         raise UserError(f"{data.folder} is not the data that {path} was trained on: give --data")
     task = task_of(data, source)
     dictionaries = task.source_dictionary, task.target_dictionary
-    decoding = run.decoding if run else recipe(nearest_row(source.options).name).decoding
+    decoding = run.decoding if run else recipe(nearest_row(source.options)[0]).decoding
     return Trained(source, data.processing(), dictionaries, data.binary, decoding, data, run)
 
 

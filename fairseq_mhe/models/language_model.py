@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import make_dataclass
-from functools import partial
 from typing import Any, Self
 
 from fairseq.data import Dictionary
@@ -19,7 +18,7 @@ from fairseq.modules import AdaptiveInput
 from fairseq.utils import eval_str_list
 from torch import nn
 
-from fairseq_mhe.models.options import OnePlaceConfig, check_options
+from fairseq_mhe.models.options import OnePlaceConfig
 from fairseq_mhe.models.stacks import AnyKind, Decoder
 
 NAME = "transformer_lm_mhe"
@@ -40,7 +39,6 @@ class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
 
     PLACES = PLACES
     CONFIG = TransformerLMMHEConfig
-    check = staticmethod(partial(check_options, places=PLACES))
 
     @classmethod
     def assemble(cls, options: argparse.Namespace, task: Any) -> Self:

@@ -151,7 +151,7 @@ def kinds(args: Any) -> dict[str, str]:
     return {place: getattr(args, option, None) or default for place, option in PLACES.items()}
 
 
-def check_options(args: Any, places: Sequence[str] = tuple(PLACES)) -> None:
+def check_options(args: Any, places: Sequence[str]) -> None:
     """Refuse what cannot work, before any data is read.
 
     ``places``: those of ``PLACES`` that the model has.
@@ -173,7 +173,7 @@ def check_options(args: Any, places: Sequence[str] = tuple(PLACES)) -> None:
             )
 
 
-def draw_as_before(args: Any, places: Sequence[str] = tuple(PLACES)) -> None:
+def draw_as_before(args: Any, places: Sequence[str]) -> None:
     """Draw as many random numbers as sublayers of these places, twice, before a model is built.
 
     Version 0.2 built them to check options, when an architecture set them and when the model was

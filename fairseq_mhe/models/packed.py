@@ -184,9 +184,7 @@ def _packs(x: Tensor) -> bool:
 
 def int8_available() -> bool:
     """Whether torch has the 8-bit products of :class:`Int8Linear` for this processor."""
-    return torch.backends.quantized.engine in ("x86", "fbgemm") and hasattr(
-        torch, "quantize_per_channel"
-    )
+    return torch.backends.quantized.engine in ("x86", "fbgemm")
 
 
 def _onednn_available() -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.models.heads import HEADS
-from fairseq_mhe.models.options import OnePlaceConfig, check_options
+from fairseq_mhe.models.options import OnePlaceConfig
 from fairseq_mhe.models.stacks import AnyKind, Encoder
 
 NAME = "roberta_mhe"
@@ -31,20 +31,6 @@ class _Encoder(RobertaEncoder):
         return Encoder(TransformerConfig.from_namespace(args), dictionary, embed_tokens)
 
 
-def check_roberta(args: Any) -> None:
-    """Refuse what cannot work, before any data is read.
-
-    Raises:
-        ValueError: as `check_options`, or an option would have no effect.
-    """
-    if getattr(args, "shared_projection_init", None) is not None:
-        raise ValueError(
-            f"--shared-projection-init has no effect on {NAME}, whose projections start as "
-            "BERT's, N(0, 0.02): leave it out"
-        )
-    check_options(args, PLACES)
-
-
 @register_model(NAME)
 class RobertaMHEModel(AnyKind, RobertaModel):
     """RoBERTa (Liu et al. 2019, arXiv 1907.11692) with any of ``KINDS`` as its attention.
@@ -56,7 +42,6 @@ class RobertaMHEModel(AnyKind, RobertaModel):
 
     PLACES = PLACES
     CONFIG = OnePlaceConfig
-    check = staticmethod(check_roberta)
 
     def __init__(self, args: argparse.Namespace, encoder: RobertaEncoder) -> None:
         # Not RobertaModel's constructor, which would redraw a kind's own parameters too.
@@ -90,6 +75,16 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         head = self.classification_heads[kwargs.pop("classification_head_name")]
         features, extra = super().forward(src_tokens, *args, **kwargs)
         return head(features, spans=spans), extra
+
+    @classmethod
+    def check(cls, args: Any) -> None:
+        """Refuse an option that has no effect, too."""
+        if getattr(args, "shared_projection_init", None) is not None:
+            raise ValueError(
+                f"--shared-projection-init has no effect on {NAME}, whose projections start as "
+                "BERT's, N(0, 0.02): leave it out"
+            )
+        super().check(args)
 
     @classmethod
     def add_args(cls, parser: argparse.ArgumentParser) -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +12,28 @@ from fairseq_mhe.models.architectures import option_names
 from fairseq_mhe.models.families import family_of
 
 
-@dataclass(frozen=True)
-class NearestRow:
-    """A row's name, and the model's own values of the options in which it differs from it.
-
-    Dropout, which is no part of the sizes, does not count.
-    """
-
-    name: str
-    differences: dict[str, Any]
-
-
-def nearest_row(options: Mapping[str, Any], on_command_line: bool = False) -> NearestRow:
+def nearest_row(
+    options: Mapping[str, Any], on_command_line: bool = False
+) -> tuple[str, dict[str, Any]]:
     """The row of its family with the fewest differences from flat ``options`` (first of equals).
 
-    ``on_command_line``: the differences are options of fairseq-train, which has none that turns
-    layer normalisation before sublayers off.
+    Dropout, which is no part of the sizes, does not count. ``on_command_line``: the differences are
+    options of fairseq-train, which has none that turns layer normalisation before sublayers off.
+
+    Returns: its name, and the model's own values of the options in which it differs.
     """
-    rows = []
+    rows: dict[str, dict[str, Any]] = {}
     for name, row in family_of(options).rows.items():
         sizes = row.options()
         del sizes["dropout"]
-        differences = {
+        rows[name] = {
             key: options.get(key) for key, size in sizes.items() if options.get(key) != size
         }
-        rows.append(NearestRow(name, differences))
+    names = list(rows)
     if on_command_line:
-        rows = [row for row in rows if False not in row.differences.values()] or rows
-    return min(rows, key=lambda row: len(row.differences))
+        names = [name for name in rows if False not in rows[name].values()] or names
+    nearest = min(names, key=lambda name: len(rows[name]))
+    return nearest, rows[nearest]
 
 
 def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -49,9 +42,9 @@ def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
     Dropout and heads of tasks, which are no part of the model, are left out.
     """
     family = family_of(options)
-    row = nearest_row(options, on_command_line=True)
+    arch = family.arch(nearest_row(options, on_command_line=True)[0])
     usual = argparse.Namespace()
-    ARCH_CONFIG_REGISTRY[family.arch(row.name)](usual)
+    ARCH_CONFIG_REGISTRY[arch](usual)
     given = {"attention": options.get("attention")}
     for name in sorted(option_names(family.name, on_command_line=True)):
         value = options.get(name)
@@ -60,7 +53,7 @@ def training_options(options: Mapping[str, Any]) -> dict[str, Any]:
         # A reference to an option of the task, such as ${task.tokens_per_sample}, is no value.
         if value != getattr(usual, name, None) and not str(value).startswith("${"):
             given[name] = value
-    return {"arch": family.arch(row.name), **given}
+    return {"arch": arch, **given}
 
 
 def fine_tuning_line(output: Path, options: Mapping[str, Any]) -> str:

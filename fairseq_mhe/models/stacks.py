@@ -2,7 +2,6 @@
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable
 from textwrap import shorten
 from typing import Any, Self
 
@@ -28,7 +27,7 @@ from fairseq_mhe.attention.cache import sentence_order
 from fairseq_mhe.attention.kernel import CausalMask
 from fairseq_mhe.common.cpu import keep_freed_memory
 from fairseq_mhe.common.errors import ErrorExit, one_clear_line
-from fairseq_mhe.models.options import build_place, draw_as_before, plain_options
+from fairseq_mhe.models.options import build_place, check_options, draw_as_before, plain_options
 from fairseq_mhe.models.packed import pack_linears
 from fairseq_mhe.models.quick import quicken
 
@@ -242,8 +241,6 @@ class AnyKind(BaseFairseqModel):
 
     #: The dataclass of the model's options.
     CONFIG: type[FairseqDataclass]
-    #: Refuses options that cannot work.
-    check: Callable[[Any], None]
     #: Products of large weights in generation on a CPU, as `pack_linears` takes it.
     generation_precision = "float32"
     #: The options that it was built from.
@@ -253,6 +250,11 @@ class AnyKind(BaseFairseqModel):
     def add_args(cls, parser: argparse.ArgumentParser) -> None:
         """The options, without defaults, so that an architecture's values apply."""
         gen_parser_from_dataclass(parser, cls.CONFIG(), delete_default=True)
+
+    @classmethod
+    def check(cls, args: Any) -> None:
+        """Refuse options that cannot work. Raises ValueError as `check_options`."""
+        check_options(args, cls.PLACES)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> Self:

@@ -10,7 +10,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_base import TransformerModelBase
 from torch import nn
 
-from fairseq_mhe.models.options import MODEL_NAME, PLACES, TransformerMHEConfig, check_options
+from fairseq_mhe.models.options import MODEL_NAME, PLACES, TransformerMHEConfig
 from fairseq_mhe.models.stacks import AnyKind, Decoder, Encoder
 
 
@@ -22,7 +22,6 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
 
     PLACES = tuple(PLACES)
     CONFIG = TransformerMHEConfig
-    check = staticmethod(check_options)
 
     @classmethod
     def assemble(cls, options: argparse.Namespace, task: Any) -> Self:

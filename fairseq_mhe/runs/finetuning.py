@@ -81,7 +81,7 @@ def describe(checkpoint: Path) -> dict[str, Any]:
     model: Any = source.model
     return {
         "sha256": sha256(checkpoint),
-        "row": nearest_row(source.options).name,
+        "row": nearest_row(source.options)[0],
         "attention": source.attention,
         "options": {**training_options(source.options), "max_positions": model.max_positions()},
     }
