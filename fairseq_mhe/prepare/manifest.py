@@ -128,10 +128,7 @@ class Manifest:
 def open_manifest(data: Path, heading: Mapping[str, Any], workers: int = 1) -> Iterator[Manifest]:
     """Make or reopen the data folder, for one process at a time.
 
-    Args:
-        data: the folder.
-        heading: the manifest's keys above its steps.
-        workers: processes for the steps, and cores that hash files.
+    ``heading``: the manifest's keys above its steps; ``workers``: processes for the steps.
 
     Raises:
         UserError: the folder holds something of another form, cannot be written, the disk is full,

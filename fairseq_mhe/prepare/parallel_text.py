@@ -57,10 +57,8 @@ def prepare(
 ) -> Path:
     """Make the data folder of ``config``, or what of it is missing, and return its path.
 
-    Args:
-        config: what to prepare, and how.
-        source: where the text comes from, for the manifest.
-        files: the text, in place of the files that ``config`` names.
+    ``source``: where the text comes from, for the manifest; ``files``: the text, in place of the
+    files that ``config`` names.
 
     Raises:
         UserError: an option or an input is bad, or the folder cannot be written; the same call
@@ -234,7 +232,7 @@ def prepare_segmented(
         out: the folder to make.
         codes: the merges that the text was split by, for new text.
         lowercase: the text is in small letters.
-        source: where it comes from, for the manifest.
+        source: as `prepare` has it.
 
     Raises:
         UserError: as `prepare`.

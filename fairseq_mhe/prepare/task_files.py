@@ -47,10 +47,7 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
 
     An example is incomplete if a text or its label is missing or empty. QQP's train has such rows.
 
-    Args:
-        task: the task of the file.
-        path: the file.
-        drop: drop incomplete examples, as in train; scored sets must be whole.
+    Incomplete examples are dropped if ``drop`` is set, as in train; scored sets must be whole.
 
     Raises:
         UserError: a row is not of the task; or an example is incomplete and not to be dropped.

@@ -41,7 +41,7 @@ def read_inputs(
     Args:
         task: the task of the file.
         path: the file.
-        processing: how the language model's text was processed.
+        processing: that of the language model's text.
         block: the most tokens of an example, its ends and separators counted.
         stride: subwords between two windows over a passage.
         train: incomplete examples are dropped and counted.
