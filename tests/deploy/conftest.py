@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,12 +48,6 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Path:
     few = replace(model.decoding, **BRIEF)
     export(replace(model, decoding=few), "fairseq", folder)
     return folder
-
-
-@pytest.fixture
-def bundle(exported: Path, tmp_path: Path) -> Path:
-    """A bundle of one's own."""
-    return Path(shutil.copytree(exported, tmp_path / "my bundle"))
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ def test_a_damaged_description_is_refused(
         open_bundle(write_bundle(tmp_path, **changes))
 
 
-def test_damaged_weights_are_refused(bundle: Path) -> None:
+def test_damaged_weights_are_refused(exported: Path, tmp_path: Path) -> None:
+    bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
     weights = bundle / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
     with pytest.raises(UserError, match=r"bundle cannot be read .*get the bundle again"):
