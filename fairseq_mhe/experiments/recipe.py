@@ -9,10 +9,10 @@ from fairseq_mhe.runs.recipes import FOLDER, read_recipe, recipe
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe recipe``."""
-    told = f"{', '.join(_names())}; or a YAML file of your own"
-    parser.add_argument("name", metavar="NAME", help=told)
-    told = "print the YAML, to be changed and given as --recipe FILE"
-    parser.add_argument("--yaml", action="store_true", help=told)
+    help_ = f"{', '.join(_names())}; or a YAML file of your own"
+    parser.add_argument("name", metavar="NAME", help=help_)
+    help_ = "print the YAML, to be changed and given as --recipe FILE"
+    parser.add_argument("--yaml", action="store_true", help=help_)
 
 
 def _names() -> list[str]:
@@ -22,10 +22,10 @@ def _names() -> list[str]:
 def run(args: argparse.Namespace) -> None:
     """Print the command line; DATA/bin, the kind of attention and the seed are the user's."""
     own = args.name.endswith((".yaml", ".yml"))
-    found = read_recipe(Path(args.name)) if own else recipe(args.name, _names())
+    chosen = read_recipe(Path(args.name)) if own else recipe(args.name, _names())
     if args.yaml:
-        path = Path(args.name) if own else FOLDER / f"{found.row}.yaml"
+        path = Path(args.name) if own else FOLDER / f"{chosen.row}.yaml"
         print(path.read_text(encoding="utf-8"), end="")
         return
-    words = shlex.join(found.training.words())
+    words = shlex.join(chosen.training.words())
     print(f"fairseq-train DATA/bin --user-dir fairseq_mhe --attention mhe_mul --seed 1 {words}")

@@ -13,12 +13,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe score``."""
     add = parser.add_argument
     for name in ("reference", "hypothesis"):
-        told = f"{name}s, detokenised, one a line"
-        add(f"--{name}", type=Path, required=True, metavar="F", help=told)
-    told = "another system's, to compare with: PRR and p-value"
-    add("--baseline", type=Path, metavar="F", help=told)
-    told = "of the text (de, say): BLEU's tokeniser, and the older literature's tokenised BLEU too"
-    add("--language", metavar="L", help=told)
+        help_ = f"{name}s, detokenised, one a line"
+        add(f"--{name}", type=Path, required=True, metavar="F", help=help_)
+    help_ = "another system's, to compare with: PRR and p-value"
+    add("--baseline", type=Path, metavar="F", help=help_)
+    help_ = "of the text (de, say): BLEU's tokeniser, and the older literature's tokenised BLEU too"
+    add("--language", metavar="L", help=help_)
     add_tokeniser(parser)
     add("--json", action="store_true", help="print JSON, for programs")
 

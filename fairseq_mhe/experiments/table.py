@@ -10,7 +10,7 @@ from fairseq_mhe.experiments.work import work
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.report.results import gather
 from fairseq_mhe.report.translation_table import Preset, write_table
-from fairseq_mhe.runs import translation
+from fairseq_mhe.runs import devices, translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
 
@@ -41,7 +41,8 @@ class TableRun:
         """Train, translate and score every job that waits; arguments and errors as `work.work`."""
 
         def score(job: Job, board: Board) -> None:
-            translation.translate(job, self.data, self.subset, device.alone(), board)
+            alone = devices.single(cpu=not device.gpu)  # its speed is measured
+            translation.translate(job, self.data, self.subset, alone, board)
             translation.score(job, self.subset, self.tokenise)
 
         work(self.jobs, device, self.scored, score, self.tensorboard, after)

@@ -45,10 +45,6 @@ class Device:
         processes = f", {self.workers} processes a model" if self.workers > 1 else ""
         return f"on the CPU, {models} at a time{processes}, {threads}, {precision}"
 
-    def alone(self) -> Device:
-        """The same machine for one process: translating, whose speed is measured."""
-        return Device(self.gpu, 1, _threads(1))
-
     def environment(self, slot: int) -> dict[str, str]:
         """What the processes of a slot need there: the GPUs that are theirs, of several."""
         if not self.gpu:

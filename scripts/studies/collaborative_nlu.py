@@ -8,8 +8,6 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
@@ -105,7 +103,6 @@ def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
 def _score(made: Job, task: TaskFolder, args: argparse.Namespace) -> float:
     """The task's score of a model as it is."""
     if not made.scores.exists():
-        gpu = torch.cuda.is_available() and devices.on_gpu(args)
         facts = {"model": describe(made.last)}
-        write_json(made.scores, {**score_task(made, task, gpu)[1], **facts})
+        write_json(made.scores, {**score_task(made, task, devices.on_gpu(args))[1], **facts})
     return float(read_json(made.scores)["score"])

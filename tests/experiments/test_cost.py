@@ -73,15 +73,9 @@ def test_the_table_fits_80_columns_and_says_what_it_counts(
     [
         (["huge", "mha"], "unknown row 'huge'; choose one of: base"),
         (["base", "mhe"], "unknown attention 'mhe'; choose one of: mha"),
-        (["base", "mha", "--cross-attention", "x"], "unknown attention 'x'"),
         (
             ["base", "mha", "--kv-heads", "2"],
             "--attention-kv-heads has no effect on --attention mha: leave it out",
-        ),
-        (["base", "gqa", "--kv-heads", "3"], "kv_heads 3 does not divide num_heads 8"),
-        (
-            ["base", "collaborative", "--collaborative-dim", "0"],
-            "collaborative_dim must be positive, not 0",
         ),
         (["base", "mha", "--vocab-size", "2"], "a vocabulary of 2 has no words"),
     ],

@@ -79,11 +79,7 @@ def test_an_average_that_is_missing_is_made_again_without_training(
     (run / "model.pt").unlink()
     (run / "checkpoints" / "checkpoint_best.pt.tmp").touch()
     trained = read_job(run).metrics.stat().st_mtime_ns
-    assert (
-        cli.main(
-            ["train", "tiny", "mha", "--data", str(miniature), "--out", str(tmp_path), *TABLE_SIZE]
-        )
-        == 0
-    )
+    words = ["--data", str(miniature), "--out", str(tmp_path), *TABLE_SIZE]
+    assert cli.main(["train", "tiny", "mha", *words]) == 0
     assert (run / "model.pt").is_file()
     assert read_job(run).metrics.stat().st_mtime_ns == trained

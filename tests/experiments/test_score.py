@@ -26,18 +26,3 @@ def test_the_command_prints_scores_with_their_meaning(
     assert comparison.startswith(f"PRR {compare([BAD], [GOOD], REFERENCES).prr:.1f} [")
     assert cli.main(["score", *files, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["comparison"] is None
-
-
-def test_the_command_refuses_files_of_different_length(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path, ref=REFERENCES, short=GOOD[:-4])
-    assert (
-        cli.main(
-            ["score", "--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "short")]
-        )
-        == 2
-    )
-    error = capsys.readouterr().err
-    assert f"{tmp_path / 'short'} has 56 lines, {tmp_path / 'ref'} has 60: score the" in error
-    assert error.count("\n") == 1

@@ -38,26 +38,19 @@ def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> Non
     write(
         tmp_path,
         """
-        import sys
+        import os, sys
         print("a\\u2028b")
         print(*sys.argv[1:], file=sys.stderr)
+        print(os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"])
         print("no end", end="")
         """,
     )
     log = tmp_path / "log"
     log.write_text("from before\n")
-    child = Child(module, ["two words", "$(x)"], log, threads=1, headline="now")
-    assert finished(child) == ["a\u2028b", "two words $(x)"]
-    assert log.read_text() == "from before\n--- now\na\u2028b\ntwo words $(x)\nno end"
+    child = Child(module, ["two words", "$(x)"], log, threads=3, headline="now")
+    assert finished(child) == ["a\u2028b", "two words $(x)", "3 3"]
+    assert log.read_text() == "from before\n--- now\na\u2028b\ntwo words $(x)\n3 3\nno end"
     child.check("it")
-
-
-def test_threads_are_set(tmp_path: Path, module: str) -> None:
-    write(
-        tmp_path,
-        """import os; print(os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"])""",
-    )
-    assert finished(Child(module, [], tmp_path / "log", threads=3)) == ["3 3"]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.runs.metrics import METRICS, exact_groups, scores
-from fairseq_mhe.runs.task_scores import best_candidates
+from fairseq_mhe.runs.task_scores import METRICS, best_candidates, exact_groups, task_metrics
 
 FOUND = ["1", "1", "0", "1", "0", "0", "1", "0"]
 RIGHT = ["1", "0", "0", "1", "1", "0", "1", "1"]
@@ -54,7 +53,9 @@ def test_a_group_is_right_where_all_of_it_is() -> None:
 
 
 def test_scores_are_percent_and_their_mean() -> None:
-    found = scores(TASKS["mrpc"], {"dev": FOUND}, {"dev": {"labels": RIGHT, "groups": GROUPS}})
+    found = task_metrics(
+        TASKS["mrpc"], {"dev": FOUND}, {"dev": {"labels": RIGHT, "groups": GROUPS}}
+    )
     assert found["accuracy"] == 62.5
     assert found["score"] == pytest.approx((found["accuracy"] + found["f1"]) / 2)
     both = {"dev_matched": ["neutral"], "dev_mismatched": ["neutral"]}
@@ -63,7 +64,7 @@ def test_scores_are_percent_and_their_mean() -> None:
         "dev_mismatched": {"labels": ["entailment"], "groups": [""]},
     }
     wanted = {"score": 50, "accuracy dev_matched": 100, "accuracy dev_mismatched": 0}
-    assert scores(TASKS["mnli"], both, labels) == wanted
+    assert task_metrics(TASKS["mnli"], both, labels) == wanted
 
 
 def test_the_likeliest_candidate_of_a_group() -> None:
