@@ -59,14 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Train what is not trained yet, and write and print the table."""
     masked = language_archs()[args.arch] is ROBERTA
-    if masked != bool(args.tasks):
+    if masked and not args.tasks:
+        raise UserError(f"{args.arch} is fine-tuned on tasks: name their folders by --tasks")
+    if not masked and (args.tasks or args.epochs):
         raise UserError(
-            f"{args.arch} is fine-tuned on tasks: name their folders, --tasks TASK-DATA ..."
-            if masked
-            else f"{args.arch} is not fine-tuned, its table is of perplexity: leave --tasks out"
+            f"{args.arch} is not fine-tuned, its table is of perplexity: leave --tasks and "
+            "--epochs out"
         )
-    if args.epochs and not masked:
-        raise UserError(f"--epochs is of fine-tuning, and {args.arch} is not: leave it out")
     table = _open_table(args)
     if slurm.asked_for(args):
         args.precision = devices.precision(args)

@@ -104,10 +104,11 @@ def plan_finetuning(
         UserError: the model is not trained to its end, is no masked language model, or has fewer
             positions than examples may have subwords; or the folder has other settings.
     """
+    trained = Job(model, {})
     if not model.is_dir():
         checkpoint, facts = model, describe(model)
-    elif Job(model, {}).scores.exists():
-        checkpoint, facts = Job(model, {}).last, read_json(Job(model, {}).scores)["model"]
+    elif trained.scores.exists():
+        checkpoint, facts = trained.last, read_json(trained.scores)["model"]
     else:
         raise UserError(
             f"{model} is no finished run: give the command that trains it again, which resumes"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from tests.fixtures.trained import table_words
+from tests.fixtures.trained import TABLE_SIZE, table_words
 
 NAMES = ("tiny-mha-seed1", "tiny-mhe_mul-seed1")
 
@@ -38,6 +38,11 @@ def test_the_table_comes_out_again(
     words = ["run-table", *table_words(miniature, runs, "--subset", "valid", rows=("tiny",))]
     assert cli.main(words) == 2
     assert told in capsys.readouterr().err
+    places = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
+    assert cli.main(["train", "tiny", "mha", *places]) == 2, "it is not trained again"
+    assert told in capsys.readouterr().err
+    assert (runs / NAMES[0] / "test" / "scores.json").is_file()
+    assert not list(runs.rglob("*.pt"))
     assert kept(table, runs) == 2
     assert f"{runs / NAMES[0]} exists: remove it, or name another" in capsys.readouterr().err
 

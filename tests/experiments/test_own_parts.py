@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 from fairseq_mhe.runs.recipes import FOLDER, recipe
 from tests.docs.test_attention_page import EXAMPLE, NEW
-from tests.fixtures.small_runs import MADE, run_of
+from tests.fixtures.small_runs import MADE
 
 PACKAGE = Path(cli.__file__).parent
 
@@ -68,13 +67,3 @@ def test_hydra_trains_a_recipe_as_its_command_line_does(tmp_path: Path) -> None:
     ]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 2
-
-
-def test_a_kept_run_without_its_model_is_not_trained_again(tmp_path: Path) -> None:
-    kept = tmp_path / "tiny-mha-seed1"
-    shutil.copytree(run_of(MADE, "mha"), kept, ignore=shutil.ignore_patterns("*.pt", "checkpoints"))
-    scores = (kept / "test" / "scores.json").read_bytes()
-    words = ["--data", str(MADE / "data"), "--out", str(tmp_path), "--updates", "4"]
-    assert cli.main(["train", "tiny", "mha", *words, "--cpu", "--precision", "float32"]) == 2
-    assert (kept / "test" / "scores.json").read_bytes() == scores
-    assert not list(kept.glob("checkpoints/*"))
