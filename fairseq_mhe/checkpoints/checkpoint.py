@@ -28,7 +28,7 @@ from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.models.build import build_ours
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
-from fairseq_mhe.models.options import OPTIONS, kinds
+from fairseq_mhe.models.options import OPTIONS
 from fairseq_mhe.models.rows import nearest_row
 
 
@@ -48,8 +48,7 @@ class Source:
     @property
     def attention(self) -> dict[str, str]:
         """The kind of attention at each place that the model has."""
-        found = kinds(argparse.Namespace(**self.options))
-        return {place: found[place] for place in self.family.places}
+        return self.family.kinds(self.options)
 
     @property
     def family(self) -> Family:

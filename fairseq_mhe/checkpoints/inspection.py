@@ -14,8 +14,8 @@ from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError, one_line
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
-from fairseq_mhe.models.families import Family, family_of
-from fairseq_mhe.models.options import PLACES, kind_options, kinds
+from fairseq_mhe.models.families import family_of
+from fairseq_mhe.models.options import PLACES, kind_options
 from fairseq_mhe.models.rows import nearest_row
 
 #: In the names of weights of embeddings and outputs, which are often one and the same.
@@ -50,7 +50,7 @@ def inspect(path: Path) -> dict[str, Any]:
         "architecture": architecture,
         "row": row,
         "row_differences": plain(differences),
-        "kinds": _kinds(family, options) if family else None,
+        "kinds": family.kinds(options) if family else None,
         "options": plain(given),
         "attention_parameters": {place: _attention_parameters(weights, place) for place in places},
         "parameters": _parameters(weights),
@@ -61,12 +61,6 @@ def inspect(path: Path) -> dict[str, Any]:
         "made_by": {name: value for name, value in made.items() if name != "versions"} or None,
         "versions": made.get("versions", {}),
     }
-
-
-def _kinds(family: Family, options: dict[str, Any]) -> dict[str, str]:
-    chosen = kinds(argparse.Namespace(**options))
-    stock = family.is_stock(options)
-    return {place: "mha" if stock else chosen[place] for place in family.places}
 
 
 def _attention_parameters(weights: dict[str, Tensor], place: str) -> int:

@@ -1,4 +1,4 @@
-"""fairseq's checkpoints as plain data: read without running code in them, written whole."""
+"""Checkpoints in plain values, written whole; what our commands note in them."""
 
 import argparse
 from collections.abc import Mapping

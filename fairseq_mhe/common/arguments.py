@@ -15,14 +15,14 @@ from fairseq_mhe.common.errors import one_line
 class Parser(ArgumentParser):
     """argparse's, whose refusals are one clean line that says what would do.
 
-    Options of type ``int``, ``float`` or ``Path`` refuse other words in a sentence, where argparse
-    would name a Python function. An option of several values may be given twice; all values count.
+    Options of type ``float`` take finite numbers only, those of type ``Path`` no empty word. An
+    option of several values may be given twice; all values count.
     """
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        for kind, convert in ((int, _whole), (float, number), (Path, _path)):
-            self.register("type", kind, convert)
+        self.register("type", float, number)
+        self.register("type", Path, _path)
 
     def add_argument(self, *names: str, **words: Any) -> Any:
         """argparse's, but what ``nargs="+"`` takes adds up."""
@@ -42,13 +42,6 @@ class Parser(ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(one_line(message))
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no whole number") from None
 
 
 def number(text: str) -> float:

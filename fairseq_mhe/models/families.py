@@ -32,6 +32,7 @@ from fairseq_mhe.models.options import (
     OnePlaceConfig,
     TransformerMHEConfig,
     fill,
+    kinds,
 )
 
 
@@ -76,6 +77,13 @@ class Family:
             ours = {name: None for name in OPTIONS if name in options}
             options |= {**ours, "attention": "mha", "attention_bias": True}
         return options
+
+    def kinds(self, options: Mapping[str, Any]) -> dict[str, str]:
+        """The kind of attention at each place that a model with such options has."""
+        if self.is_stock(options):
+            return dict.fromkeys(self.places, "mha")
+        chosen = kinds(argparse.Namespace(**options))
+        return {place: chosen[place] for place in self.places}
 
     def is_stock(self, options: Mapping[str, Any]) -> bool:
         """Whether the options are of fairseq's own model."""

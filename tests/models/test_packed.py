@@ -145,21 +145,22 @@ def test_auto_is_bf16_where_the_processor_has_instructions_for_it(
         torch.testing.assert_close(model(**batch)[0], expected, rtol=0.02, atol=0.05)
 
 
-def test_bf16_where_it_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed, "bf16_available", lambda: False)
-    with pytest.raises(SystemExit, match="in bf16 is for a float32 model on a processor with AVX"):
-        _wide(generation_precision="bf16").make_generation_fast_()
+@pytest.mark.parametrize(
+    ("precision", "available", "refusal"),
+    [
+        ({"generation_precision": "bf16"}, "bf16_available", "a processor with AVX-512"),
+        ({"int8_generation": True}, "int8_available", "a float32 model on an x86 processor"),
+    ],
+)
+def test_a_precision_that_cannot_be_is_refused(
+    precision: dict[str, Any], available: str, refusal: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit, match=refusal):
+        _wide(**precision).half().make_generation_fast_()
+    monkeypatch.setattr(packed, available, lambda: False)
+    with pytest.raises(SystemExit, match=refusal):
+        _wide(**precision).make_generation_fast_()
     _wide(generation_precision="auto").make_generation_fast_()
-
-
-def test_int8_where_it_cannot_be_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        SystemExit, match="int8_generation is for a float32 model on an x86 processor: leave it out"
-    ):
-        _wide(int8_generation=True).half().make_generation_fast_()
-    monkeypatch.setattr(packed, "int8_available", lambda: False)
-    with pytest.raises(SystemExit, match="x86"):
-        _wide(int8_generation=True).make_generation_fast_()
 
 
 @EITHER
