@@ -13,7 +13,7 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from tests.deploy.conftest import MADE, run_of
+from tests.fixtures.small_runs import MADE, run_of
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["translate", "--help"]])

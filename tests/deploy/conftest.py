@@ -10,16 +10,11 @@ import pytest
 from fairseq_mhe.deploy.export import export
 from fairseq_mhe.deploy.trained import Trained, open_trained
 from fairseq_mhe.deploy.translator import Translator
-from tests.fixtures.small_runs import MADE
+from tests.fixtures.small_runs import MADE, run_of
 
 SOURCES = (MADE / "data" / "raw" / "test.en").read_text(encoding="utf-8").splitlines()
 #: The model never comes to an end, and the others' limit of 200 subwords takes long.
 BRIEF = {"max_len_a": 0, "max_len_b": 10}
-
-
-def run_of(kind: str) -> Path:
-    """The folder of a run, which no test writes in."""
-    return MADE / "runs" / f"tiny-{kind}-seed1"
 
 
 def hypotheses(kind: str) -> list[str]:

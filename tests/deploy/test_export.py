@@ -26,8 +26,9 @@ from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_sentencepiece
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
-from tests.deploy.conftest import MADE, SOURCES, hypotheses, run_of, trained
+from tests.deploy.conftest import SOURCES, hypotheses, trained
 from tests.fixtures.processes import PYTHON, python
+from tests.fixtures.small_runs import MADE, run_of
 
 EXAMPLES = Path(fairseq_mhe.__file__).parent / "deploy" / "examples"
 COMMON = {"README.md", "SHA256SUMS", "bpe.codes", "bundle.json", "example.py"}

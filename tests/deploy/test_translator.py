@@ -21,8 +21,9 @@ from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.deploy.translator import Translation, Translator
 from fairseq_mhe.models import packed
-from tests.deploy.conftest import BRIEF, MADE, SOURCES, hypotheses, run_of
+from tests.deploy.conftest import BRIEF, SOURCES, hypotheses
 from tests.fixtures.processes import python
+from tests.fixtures.small_runs import MADE, run_of
 
 
 def test_a_run_translates_as_fairseq_generate_did() -> None:

@@ -111,20 +111,10 @@ def test_the_table_of_options_is_what_kinds_declare() -> None:
 
 def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Kitaev et al. 2020, section 2: one projection, keys of length 1."""
-    n = layer.num_heads
-    width = layer.qk_proj.weight.size(0) // n
-    queries, keys, values = [], [], []
-    for i in range(n):
-        rows = slice(i * width, (i + 1) * width)
-        weight, bias = (
-            layer.qk_proj.weight[rows],
-            0 if layer.qk_proj.bias is None else layer.qk_proj.bias[rows],
-        )
-        queries.append(x @ weight.t() + bias)
-        unscaled = y @ weight.t() + bias
-        keys.append(unscaled / unscaled.square().sum(-1, keepdim=True).sqrt())
-        value_bias = 0 if layer.v_proj.bias is None else layer.v_proj.bias[rows]
-        values.append(y @ layer.v_proj.weight[rows].t() + value_bias)
+    width = layer.embed_dim // layer.num_heads
+    queries = layer.qk_proj(x).split(width, dim=-1)
+    keys = [key / key.norm(dim=-1, keepdim=True) for key in layer.qk_proj(y).split(width, dim=-1)]
+    values = layer.v_proj(y).split(width, dim=-1)
     return equations._combine(layer, queries, keys, values, 1 / math.sqrt(width), mask)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -16,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.deploy.export import FORMATS
-from fairseq_mhe.deploy.translate import add_arguments
-from tests.deploy.conftest import MADE, hypotheses, run_of
+from tests.deploy.conftest import hypotheses
 from tests.fixtures.processes import LOADED, python
+from tests.fixtures.small_runs import MADE, run_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploy.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(bash|python)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -64,14 +63,9 @@ def test_every_block_runs(folder: Path, commands: dict[str, str]) -> None:
         if language == "python":
             done = python(block, cwd=folder)
         else:
-            done = subprocess.run(
-                ["bash", "-e", "-c", block],
-                cwd=folder,
-                env=commands,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            line = ["bash", "-e", "-c", block]
+            options = {"cwd": folder, "env": commands, "capture_output": True, "text": True}
+            done = subprocess.run(line, check=False, **options)
         assert done.returncode == 0, (block, done.stderr)
         written = "--out" in block
         assert written or done.stdout.strip(), block
@@ -84,13 +78,6 @@ def test_every_block_runs(folder: Path, commands: dict[str, str]) -> None:
 def test_every_format_has_a_row() -> None:
     for name in FORMATS:
         assert f"| `{name}` |" in PAGE
-
-
-def test_options_of_the_command_are_on_the_page() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    for option in parser._option_string_actions:
-        assert option in ("-h", "--help") or option in PAGE, option
 
 
 def test_numbers_are_those_of_the_measurement() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,10 @@ def test_the_command_that_convert_prints(folder: Path, tmp_path: Path) -> None:
     source, converted = tmp_path / "run" / "checkpoint_last.pt", tmp_path / "converted.pt"
     words = ["convert", str(source), str(converted), "--to", "mqa"]
     printed = subprocess.run(
-        [PYTHON, "-m", "fairseq_mhe.cli", *words], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "fairseq_mhe.cli", *words],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.splitlines()[-1]
     command = printed.removeprefix("go on with: fairseq-train DATA-BIN").removesuffix(" ...")
     train(folder, tmp_path / "on", *command.split())

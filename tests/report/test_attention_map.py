@@ -27,7 +27,7 @@ from tests.fixtures.small_runs import MADE, run_of
 SENTENCE, TRANSLATION = "The lamp in the hall.", "Die Lampe im Flur."
 PLACES = ("encoder", "decoder", "cross")
 DATA = open_data(MADE / "data")
-RUN = run_of(MADE, "mhe_mul")
+RUN = run_of("mhe_mul")
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

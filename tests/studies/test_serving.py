@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from studies.__main__ import main
-from tests.deploy.conftest import MADE, run_of
+from tests.fixtures.small_runs import MADE, run_of
 
 
 def test_serving(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
