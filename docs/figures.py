@@ -29,7 +29,9 @@ def box(axes: Axes, x: float, y: float, width: float, text: str, colour: str = P
     """A rounded box around (x, y) with a text in it."""
     style = "round,pad=0.02,rounding_size=0.08"
     corner = (x - width / 2, y - 0.22)
-    axes.add_patch(FancyBboxPatch(corner, width, 0.44, style, facecolor=colour, edgecolor="#444"))
+    axes.add_patch(
+        FancyBboxPatch(corner, width, 0.44, style, facecolor=colour, edgecolor="#444")
+    )
     axes.text(x, y, text, ha="center", va="center")
 
 
@@ -62,7 +64,9 @@ def house() -> None:
     save(axes, "house")
 
 
-def sublayer(axes: Axes, left: float, kind: str, inputs: list[tuple[str, str]], heads: str) -> None:
+def sublayer(
+    axes: Axes, left: float, kind: str, inputs: list[tuple[str, str]], heads: str
+) -> None:
     """One attention sublayer: queries, keys and values side by side, then heads and output."""
     axes.text(left + 2, 4.62, kind, ha="center", weight="bold")
     for index, (projection, factor) in enumerate(inputs):

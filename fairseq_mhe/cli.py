@@ -39,7 +39,10 @@ SUBCOMMANDS = {
     "inspect": ("checkpoints.inspection", "show what a checkpoint is"),
     "fold": ("convert.fold", "turn a checkpoint into one of fairseq's own transformer"),
     "convert": ("convert.change_kind", "start a smaller kind of attention from a trained one"),
-    "to-collaborative": ("convert.to_collaborative", "start collaborative attention from any kind"),
+    "to-collaborative": (
+        "convert.to_collaborative",
+        "start collaborative attention from any kind",
+    ),
     "to-ctranslate2": ("convert.to_ctranslate2", "turn a checkpoint into a CTranslate2 model"),
     "export": ("deploy.export", "a trained model as a folder that needs nothing else"),
     "demo": ("deploy.demo", "a local page on which models translate side by side"),
@@ -107,7 +110,9 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
             _module(name).add_arguments(command)
-            help_ = f"a package with kinds of your own, as in fairseq (default: ${OWN_USER_DIR})"
+            help_ = (
+                f"a package with kinds of your own, as in fairseq (default: ${OWN_USER_DIR})"
+            )
             command.add_argument("--user-dir", metavar="DIR", help=help_)
     return parser
 

@@ -129,7 +129,9 @@ def _number_checkpoints_at_an_epochs_end() -> None:
         if interval > 0 and updates % interval == 0 and epoch_itr.end_of_epoch():
             # As within an epoch, where it is written before all others: a kill cannot part them.
             within = SimpleNamespace(
-                epoch=epoch_itr.epoch, state_dict=epoch_itr.state_dict, end_of_epoch=lambda: False
+                epoch=epoch_itr.epoch,
+                state_dict=epoch_itr.state_dict,
+                end_of_epoch=lambda: False,
             )
             saved = save(cfg, trainer, within, val_loss)
             if cfg.no_epoch_checkpoints:
@@ -155,7 +157,9 @@ def _keep_full_precision() -> None:
             state["model"][name] = full.data
         return state
 
-    def load_checkpoint(load: Any, trainer: Trainer, filename: str, *args: Any, **kw: Any) -> Any:
+    def load_checkpoint(
+        load: Any, trainer: Trainer, filename: str, *args: Any, **kw: Any
+    ) -> Any:
         extra_state = load(trainer, filename, *args, **kw)
         weights = list(_full_precision(trainer)) if Path(filename).exists() else []
         saved = read_checkpoint(Path(filename))["model"] if weights else {}

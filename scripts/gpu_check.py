@@ -136,7 +136,9 @@ class Results:
             row = {**what, "note": note, "holds": "NO"}
         rows = self.parts.setdefault(part, [])
         for stock in rows:
-            alike = all(stock.get(name) == row.get(name) for name in ("tokens", "dtype", "batch"))
+            alike = all(
+                stock.get(name) == row.get(name) for name in ("tokens", "dtype", "batch")
+            )
             if alike and stock.get("model") in BESIDE and "rate" in stock and "rate" in row:
                 row.setdefault(BESIDE[stock["model"]], row["rate"] / stock["rate"])
         rows.append(row)
@@ -186,7 +188,10 @@ def distance(kind: str, place: str, dtype: torch.dtype, device: str) -> float:
     Of output and gradients, the greatest difference beside the greatest number.
     """
     torch.manual_seed(1)
-    options = {"self_attention": place != "cross", "encoder_decoder_attention": place == "cross"}
+    options = {
+        "self_attention": place != "cross",
+        "encoder_decoder_attention": place == "cross",
+    }
     layer = build_attention(kind, EMBED_DIM, HEADS, **options)
     # Rounded first, so that the computing is compared alone.
     layer.to(dtype).float()
@@ -247,7 +252,10 @@ def questions(what: Row, device: str) -> Row:
     files = [Path(each.filename) for each in caught if "synchronizing" in str(each.message)]
     package = Path(fairseq_mhe.__file__).parent
     ours = sum(package in path.parents for path in files)
-    a_step = {"ours": ours / SEARCH["length"], "fairseq": (len(files) - ours) / SEARCH["length"]}
+    a_step = {
+        "ours": ours / SEARCH["length"],
+        "fairseq": (len(files) - ours) / SEARCH["length"],
+    }
     return {**a_step, "holds": "yes" if a_step["ours"] <= 1 else "NO"}
 
 
@@ -326,7 +334,10 @@ def sentences(size: Size) -> dict[str, list[Row]]:
     drawn = 24 * np.exp(0.6 * np.random.default_rng(1).standard_normal(size.sentences))
     lengths = sorted(np.clip(drawn, 4, size.longest).astype(int).tolist(), reverse=True)
     found: dict[str, list[Row]] = {}
-    for name, most in ((f"{SENTENCES} sentences", SENTENCES), (f"{TOKENS:,} tokens", len(lengths))):
+    for name, most in (
+        (f"{SENTENCES} sentences", SENTENCES),
+        (f"{TOKENS:,} tokens", len(lengths)),
+    ):
         start, found[name] = 0, []
         while start < len(lengths):
             length = lengths[start]
@@ -361,7 +372,9 @@ def check(results: Results) -> None:
     for kind in KINDS if device == "cuda" else ():
         results.measure("questions a step", partial(questions, device=device), kind=kind)
     for precision in results.size.learned_in:
-        results.measure("learning, bits a token", partial(learn, results=results), dtype=precision)
+        results.measure(
+            "learning, bits a token", partial(learn, results=results), dtype=precision
+        )
 
 
 def compare(results: Results, data: Path | None, compiled: bool) -> None:
@@ -401,7 +414,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = Parser(prog="gpu_check.py", description=__doc__, formatter_class=raw)
     add = parser.add_argument
     add("--out", type=Path, default=Path("runs/gpu"), help="folder (default: %(default)s)")
-    add("--data", type=Path, metavar="DATA", help="data folder (default: of the embedded corpus)")
+    add(
+        "--data",
+        type=Path,
+        metavar="DATA",
+        help="data folder (default: of the embedded corpus)",
+    )
     add("--compile", action="store_true", help="train with each layer by torch.compile")
     add("--cpu", action="store_true", help="a dry run on the CPU, in tiny sizes")
     return exit_status("gpu_check.py", lambda: run(parser.parse_args(argv)))

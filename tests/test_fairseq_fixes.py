@@ -128,7 +128,13 @@ def _touch(filename: str, *_: object) -> str:
 def bf16_trainer() -> Trainer:
     """Of a small model."""
     words = ["data", "--arch", "transformer_mhe_tiny", "--optimizer", "adam", "--lr", "0.01"]
-    words += ["--share-all-embeddings", "--bf16", "--cpu", "--required-batch-size-multiple", "1"]
+    words += [
+        "--share-all-embeddings",
+        "--bf16",
+        "--cpu",
+        "--required-batch-size-multiple",
+        "1",
+    ]
     args = options.parse_args_and_arch(options.get_training_parser(), words)
     cfg, task = convert_namespace_to_omegaconf(args), make_task(20)
     model = build(cfg.model, task, seed=3)
@@ -145,7 +151,9 @@ def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
     saved = read_checkpoint(tmp_path / "with.pt")["model"]
     weight = saved["encoder.layers.0.fc1.weight"]
     assert not torch.equal(weight, weight.bfloat16().float()), "they are not rounded"
-    shared = {saved[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")}
+    shared = {
+        saved[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")
+    }
     assert len(shared) == 1
 
     def same(other: Trainer) -> bool:

@@ -45,10 +45,17 @@ def environment(tmp_path: Path) -> dict[str, str]:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "probe.py").write_text(_PROBE)
-    return {**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "2", "ANYTHING": "é 'x"}
+    return {
+        **os.environ,
+        "PYTHONPATH": str(tmp_path),
+        "OMP_NUM_THREADS": "2",
+        "ANYTHING": "é 'x",
+    }
 
 
-def ask(python: str, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+def ask(
+    python: str, environment: dict[str, str], *words: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [python, "-m", "fairseq_cli.probe", *words],
         env=environment,
@@ -105,9 +112,13 @@ def test_what_it_starts_goes_through_the_server_too(environment: dict[str, str])
     assert python("import sys; print(sys.executable)").stdout == f"{sys.executable}\n"
 
 
-def test_a_variable_that_python_reads_at_its_start_is_obeyed(environment: dict[str, str]) -> None:
+def test_a_variable_that_python_reads_at_its_start_is_obeyed(
+    environment: dict[str, str],
+) -> None:
     seeded = {**environment, "PYTHONHASHSEED": "7"}
-    forked, fresh = (ask(python, seeded, "hash('x') % 256") for python in (sys.executable, PYTHON))
+    forked, fresh = (
+        ask(python, seeded, "hash('x') % 256") for python in (sys.executable, PYTHON)
+    )
     assert forked.returncode == fresh.returncode
 
 

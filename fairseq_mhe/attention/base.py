@@ -144,7 +144,9 @@ class Attention(nn.Module):
         super().__init__()
         unused = sorted(set(options) - {option.name for option in self.OPTIONS})
         if unused:
-            raise ValueError(f"attention {kind!r} does not use {', '.join(unused)}: leave it out")
+            raise ValueError(
+                f"attention {kind!r} does not use {', '.join(unused)}: leave it out"
+            )
         if embed_dim < 1 or num_heads < 1:
             raise ValueError(
                 f"embed_dim {embed_dim} and num_heads {num_heads} must both be positive"
@@ -339,7 +341,9 @@ class Attention(nn.Module):
             weights = weights if need_head_weights else weights.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
 
-    def _projected_together(self, query: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _projected_together(
+        self, query: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """(T, B, C), (S, B, kdim) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
 
         By one product for each input: on a GPU a small model's training takes as long as its
@@ -400,7 +404,9 @@ class Attention(nn.Module):
             cache.reorder(new_order)
         return incremental_state
 
-    def _get_input_buffer(self, incremental_state: IncrementalState | None) -> KeyValueCache | None:
+    def _get_input_buffer(
+        self, incremental_state: IncrementalState | None
+    ) -> KeyValueCache | None:
         """This sublayer's cache, empty on first use; None outside incremental decoding.
 
         fairseq's layers ask for it by this name.

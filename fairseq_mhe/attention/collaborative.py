@@ -82,7 +82,9 @@ class CollaborativeAttention(Attention):
         shared = self.k_proj(key)  # (S, B, D)
         if self.content_proj is not None:
             shared = torch.cat((shared, self.content_proj(key)), dim=-1)  # (S, B, D + n)
-        return shared.transpose(0, 1).unsqueeze(1), split_heads(self.v_proj(value), self.num_heads)
+        return shared.transpose(0, 1).unsqueeze(1), split_heads(
+            self.v_proj(value), self.num_heads
+        )
 
     def written_out(self) -> WrittenOut:
         """m_i in the query; the content term v_i is one more key channel, which a constant query
@@ -92,9 +94,13 @@ class CollaborativeAttention(Attention):
         uses most.
         """
         used = int(self.mixing.ne(0).sum(dim=1).max())
-        order = self.mixing.detach().abs().argsort(dim=1, descending=True)[:, :used]  # (n, used)
+        order = (
+            self.mixing.detach().abs().argsort(dim=1, descending=True)[:, :used]
+        )  # (n, used)
         mixing = self.mixing.detach().double().gather(1, order)
-        query = self.q_proj.weight.detach().double()[order] * mixing.unsqueeze(2)  # (n, used, C)
+        query = self.q_proj.weight.detach().double()[order] * mixing.unsqueeze(
+            2
+        )  # (n, used, C)
         key = self.k_proj.weight.detach().double()[order]  # (n, used, M)
         query_bias = query.new_zeros(query.shape[:2])
         if self.content_proj is not None:

@@ -40,7 +40,9 @@ class CausalMask:
     @functools.cached_property
     def hidden(self) -> Tensor:
         """(T, T), true where a query must not look."""
-        return torch.ones(self.length, self.length, dtype=torch.bool, device=self.device).triu(1)
+        return torch.ones(self.length, self.length, dtype=torch.bool, device=self.device).triu(
+            1
+        )
 
     def hides_padding(self, key_padding_mask: Tensor) -> bool:
         """True if padding (B, S) is only on the right, so that the causal mask already hides it.
@@ -96,7 +98,9 @@ def attend(
     if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
         heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
         return heads[..., : value.size(3)], None, None
-    weights = softmax(masked_scores(query, key, scale, key_padding_mask, attn_mask))  # (N, H, T, S)
+    weights = softmax(
+        masked_scores(query, key, scale, key_padding_mask, attn_mask)
+    )  # (N, H, T, S)
     dropped = drop(weights, dropout) if dropout else weights
     heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
     row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
@@ -144,7 +148,13 @@ def _attend_fused(
         causal = key_padding_mask is None
     if causal and (not grouped or _flash_groups_heads(query)):
         return _torch_kernel(
-            query, key, value, dropout_p=dropout, is_causal=True, scale=scale, enable_gqa=grouped
+            query,
+            key,
+            value,
+            dropout_p=dropout,
+            is_causal=True,
+            scale=scale,
+            enable_gqa=grouped,
         )
     if kept == 1 and query.is_cuda and torch.is_grad_enabled() and len(query) == sentences:
         # To add up the gradients of expanded keys takes fewer kernels than to copy queries.
@@ -236,7 +246,9 @@ def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
     rows, heads, length = shape[:3]
     sentences, kept, _, width = x.shape
     if rows > sentences and kept > 1:
-        x = x.unflatten(2, (rows // sentences, -1)).transpose(1, 2)  # (B, beam, K, group * T, e)
+        x = x.unflatten(2, (rows // sentences, -1)).transpose(
+            1, 2
+        )  # (B, beam, K, group * T, e)
     return x.reshape(rows, heads, length, width)
 
 

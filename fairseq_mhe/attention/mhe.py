@@ -131,7 +131,9 @@ class MHEMul(_HeadEmbeddingAttention):
         if sublayers[0].bias:
             bias = torch.stack([one.q_proj.bias for one in sublayers])  # (L, d)
             biases = (bias.unsqueeze(1) * factors).flatten(1).unbind()
-        for one, *folded in zip(sublayers, weights.unbind(), biases, outputs.unbind(), strict=True):
+        for one, *folded in zip(
+            sublayers, weights.unbind(), biases, outputs.unbind(), strict=True
+        ):
             one._folded = folded
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
@@ -194,7 +196,9 @@ class MHEAdd(_HeadEmbeddingAttention):
         The sum is 1, but for weights that dropout took away.
         """
         shift = self.value_embedding.unsqueeze(1)  # (n, 1, d)
-        return self.out_proj(join_heads(heads + (shift if row_sums is None else row_sums * shift)))
+        return self.out_proj(
+            join_heads(heads + (shift if row_sums is None else row_sums * shift))
+        )
 
     def written_out(self) -> WrittenOut:
         """e^Q and e^V are biases of a head; e^K changes nothing."""

@@ -72,7 +72,9 @@ class WrittenOut:
 
     def constant(self) -> Tensor:
         """(C,): what is added whatever the input: value biases through the output, and its own."""
-        return (self.output @ self.value_bias.unsqueeze(2)).sum(dim=0).squeeze(1) + self.output_bias
+        return (self.output @ self.value_bias.unsqueeze(2)).sum(dim=0).squeeze(
+            1
+        ) + self.output_bias
 
     def scaled(self, scale: float) -> Self:
         """The same heads with another factor on the scores, made up for in the queries."""
@@ -125,4 +127,6 @@ def with_rows(x: Tensor, width: int) -> Tensor:
 def _bias(layer: nn.Linear) -> Tensor:
     """(out,), zeros where there is none."""
     weight = layer.weight.detach().double()
-    return weight.new_zeros(weight.size(0)) if layer.bias is None else layer.bias.detach().double()
+    return (
+        weight.new_zeros(weight.size(0)) if layer.bias is None else layer.bias.detach().double()
+    )

@@ -80,7 +80,10 @@ class AttentionBenchmark(Benchmark):
         """Of one call, or one step of decoding: the weights, the input and what is kept of it."""
         length, batch = cell["length"], cell["batch"]
         attention = _sublayer(model, cell["place"])
-        work, weights = attention_work(attention), sum(p.numel() for p in attention.parameters())
+        work, weights = (
+            attention_work(attention),
+            sum(p.numel() for p in attention.parameters()),
+        )
         causal = cell["place"] in ("decoder", "decoder_steps")
         past = (length + 1) / 2 if causal else length
         adds = batch * length * (work.query + work.key + past * work.pair)

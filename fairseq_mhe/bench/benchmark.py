@@ -105,7 +105,9 @@ class Benchmark(ABC):
         """
 
     @classmethod
-    def floor(cls, variant: str, settings: Settings, cell: Cell, facts: Mapping[str, Any]) -> Floor:
+    def floor(
+        cls, variant: str, settings: Settings, cell: Cell, facts: Mapping[str, Any]
+    ) -> Floor:
         """A variant's floor; stock fairseq's is MHA's."""
         kind = "mha" if variant == STOCK else variant
         model = _on_meta(settings.row, kind, settings.vocabulary)
@@ -126,4 +128,6 @@ def check_lengths(lengths: Iterable[int], longest: int = _LONGEST) -> None:
     """Raises UserError for a length that the models cannot have."""
     for length in lengths:
         if not 2 <= length <= longest:
-            raise UserError(f"a length of {length} does not fit: lengths go from 2 to {longest}")
+            raise UserError(
+                f"a length of {length} does not fit: lengths go from 2 to {longest}"
+            )

@@ -48,7 +48,9 @@ def _achieved(heading: str, name: str) -> Column:
 
 def _ratio(result: Result) -> str:
     ratio = result["relative"]
-    return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]" if ratio else MISSING
+    return (
+        f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]" if ratio else MISSING
+    )
 
 
 #: How many times as fast as stock fairseq, the median and quartiles of the rounds.

@@ -199,7 +199,9 @@ class CTranslate2Benchmark(GenerationBenchmark):
                 self._task.source_dictionary.save(str(place / f"dict.{language}.txt"))
             folder = place / "model"
             convert_stock(options, parameters, place, LANGUAGES, folder, precision, is_ours)
-            self._translator = open_translator(folder, settings.device, precision, settings.threads)
+            self._translator = open_translator(
+                folder, settings.device, precision, settings.threads
+            )
             self._weight_bytes = (folder / "model.bin").stat().st_size
 
     def prepare(self, cell: Cell) -> None:

@@ -49,7 +49,11 @@ def configuration(
         chosen["int8_generation"] = variant.endswith(INT8)
         chosen["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
         chosen |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
-    chosen |= {dtype: dtype != "float32", "seed": settings.seed, "cpu": settings.device == "cpu"}
+    chosen |= {
+        dtype: dtype != "float32",
+        "seed": settings.seed,
+        "cpu": settings.device == "cpu",
+    }
     return copy.deepcopy(configuration_of(("no-data", *_RECIPE, *as_words(chosen), *extra)))
 
 

@@ -27,7 +27,9 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
         "settings": label(results["settings"]),
     }
     cells = results["cells"]
-    ratios = [[label(cell["cell"]), *map(_relative, cell["variants"].values())] for cell in cells]
+    ratios = [
+        [label(cell["cell"]), *map(_relative, cell["variants"].values())] for cell in cells
+    ]
     blocks = [
         f"# Benchmark: {results['benchmark']}",
         "\n".join(f"- {name}: {value}" for name, value in facts.items()),
@@ -68,7 +70,9 @@ def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
                 for peak in peaks.values()
             ]
             rows.append([label(cell["cell"]), f"{whole / 2**20:,.1f}", *saved])
-    heading = "## Memory saved, % of the peak of " + ("mha" if base == "mha" else "stock fairseq")
+    heading = "## Memory saved, % of the peak of " + (
+        "mha" if base == "mha" else "stock fairseq"
+    )
     return [heading, align(["", f"{base}, MiB", *names], rows)] if rows else []
 
 

@@ -110,7 +110,12 @@ def _entry(
         if result["status"] == OK and not variant.endswith(APPROXIMATE):
             floors = (benchmark.floor(of, settings, cell, result) for of in (variant, STOCK))
             result.update(limits(*floors))
-    return {"cell": dict(cell), "date": date, "load_average": round(load, 2), "variants": results}
+    return {
+        "cell": dict(cell),
+        "date": date,
+        "load_average": round(load, 2),
+        "variants": results,
+    }
 
 
 def _measured_before(partial: Path, header: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -135,7 +140,14 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add("--repetitions", type=positive, default=5, metavar="N", help=text)
     text = "joined vocabulary (default: %(default)s)"
     least = at_least(16)
-    add("--vocab-size", dest="vocabulary", type=least, default=VOCABULARY, metavar="N", help=text)
+    add(
+        "--vocab-size",
+        dest="vocabulary",
+        type=least,
+        default=VOCABULARY,
+        metavar="N",
+        help=text,
+    )
     text = "of weights and data (default: %(default)s)"
     add("--seed", type=seed, default=1, metavar="N", help=text)
     text = "write FILE.json and FILE.md; stopped, the same command goes on from there"

@@ -29,7 +29,9 @@ def training_batches(
     """
     random = np.random.default_rng(seed)
     source = _bounded(_MEDIAN * np.exp(_SPREAD * random.standard_normal(_PAIRS)), max_tokens)
-    target = _bounded(source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)), max_tokens)
+    target = _bounded(
+        source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)), max_tokens
+    )
     pairs = _dataset(dictionary, seed, source, target)
     batches = pairs.batch_by_size(
         pairs.ordered_indices(), max_tokens=max_tokens, required_batch_size_multiple=8

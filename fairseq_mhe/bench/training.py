@@ -30,7 +30,13 @@ class TrainingBenchmark(Benchmark):
         "Seconds of one update on each of the batches, medians with quartiles; "
         "tokens are target tokens."
     )
-    columns = (duration("s", "total"), number("tokens/s", "rate", ",.0f"), RATIO, *FLOOR, *MEMORY)
+    columns = (
+        duration("s", "total"),
+        number("tokens/s", "rate", ",.0f"),
+        RATIO,
+        *FLOOR,
+        *MEMORY,
+    )
 
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:

@@ -171,7 +171,9 @@ def measure(
     return results
 
 
-def _try(result: dict[str, Any], worker: Worker, method: str, *arguments: Any) -> dict[str, Any]:
+def _try(
+    result: dict[str, Any], worker: Worker, method: str, *arguments: Any
+) -> dict[str, Any]:
     """What the worker's session returns; if memory runs out, nothing from then on."""
     try:
         if result["status"] == OK:

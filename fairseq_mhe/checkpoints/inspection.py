@@ -9,7 +9,13 @@ import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.safe_load import PROVENANCE, SOURCES, plain, provenance, updates_made
+from fairseq_mhe.checkpoints.safe_load import (
+    PROVENANCE,
+    SOURCES,
+    plain,
+    provenance,
+    updates_made,
+)
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError, one_line
 from fairseq_mhe.common.tables import align
@@ -40,7 +46,9 @@ def inspect(path: Path) -> dict[str, Any]:
         family = family_of(options)
     except UserError:  # a model that we know nothing of
         family = None
-    weights = {name: value for name, value in state["model"].items() if isinstance(value, Tensor)}
+    weights = {
+        name: value for name, value in state["model"].items() if isinstance(value, Tensor)
+    }
     row, differences = nearest_row(options) if family else (None, {})
     given = {name: options[name] for name in kind_options() if options.get(name) is not None}
     places = family.places if family else tuple(PLACES)
@@ -52,9 +60,13 @@ def inspect(path: Path) -> dict[str, Any]:
         "row_differences": plain(differences),
         "kinds": family.kinds(options) if family else None,
         "options": plain(given),
-        "attention_parameters": {place: _attention_parameters(weights, place) for place in places},
+        "attention_parameters": {
+            place: _attention_parameters(weights, place) for place in places
+        },
         "parameters": _parameters(weights),
-        "dtypes": sorted({str(value.dtype).removeprefix("torch.") for value in weights.values()}),
+        "dtypes": sorted(
+            {str(value.dtype).removeprefix("torch.") for value in weights.values()}
+        ),
         "updates": updates_made(state),
         "resumable": state.get("last_optimizer_state") is not None,
         "averaged_from": plain(state.get(SOURCES, [])),

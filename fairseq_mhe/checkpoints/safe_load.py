@@ -39,7 +39,9 @@ def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
             with temporary.open("wb") as stream:
                 torch.save(state, stream)
         except RuntimeError as error:
-            if isinstance(error.__context__, OSError):  # a full disk, which torch's writer hides
+            if isinstance(
+                error.__context__, OSError
+            ):  # a full disk, which torch's writer hides
                 raise error.__context__ from None
             raise
 

@@ -21,6 +21,7 @@ class Parser(ArgumentParser):
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
+        self.register("type", int, _whole)
         self.register("type", float, number)
         self.register("type", Path, _path)
 
@@ -44,6 +45,13 @@ class Parser(ArgumentParser):
         super().error(one_line(message))
 
 
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no whole number") from None
+
+
 def number(text: str) -> float:
     """Of finite size."""
     try:
@@ -57,7 +65,9 @@ def number(text: str) -> float:
 
 def _path(text: str) -> Path:
     if not text:
-        raise ArgumentTypeError("an empty path: name a file or folder (the current folder is .)")
+        raise ArgumentTypeError(
+            "an empty path: name a file or folder (the current folder is .)"
+        )
     return Path(text)
 
 

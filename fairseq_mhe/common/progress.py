@@ -70,7 +70,12 @@ class Board:
 
     def add(self, name: str, total: int, done: int = 0) -> None:
         """Work begins, ``done`` of ``total`` units of which were done before."""
-        start: dict[str, Any] = {"total": total, "completed": done, "state": self.state, "note": ""}
+        start: dict[str, Any] = {
+            "total": total,
+            "completed": done,
+            "state": self.state,
+            "note": "",
+        }
         if name in self._ids:
             self._progress.reset(self._ids[name], **start)
         else:

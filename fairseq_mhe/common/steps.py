@@ -12,7 +12,7 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 
 #: Raised by whoever changes what the files of run and data folders hold.
-FOLDER_VERSION = 3
+FOLDER_VERSION = 4
 #: How the names of temporary folders begin, which a killed process leaves.
 WORK_PREFIX = ".fairseq-mhe-work-"
 

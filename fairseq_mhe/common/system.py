@@ -72,7 +72,10 @@ def machine(device: str) -> dict[str, str]:
     }
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
-        its_memory, capability = f"{gpu.total_memory / _GIB:.0f} GiB", f"{gpu.major}.{gpu.minor}"
+        its_memory, capability = (
+            f"{gpu.total_memory / _GIB:.0f} GiB",
+            f"{gpu.major}.{gpu.minor}",
+        )
         found["gpu"] = f"{gpu.name}, {its_memory}, compute capability {capability}"
     return found
 
@@ -96,7 +99,9 @@ def source_hash(package: Path = _PACKAGE) -> str:
     """The first digits of a SHA-256 of the names and contents of all modules."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        digest.update(str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(
+            str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0"
+        )
     return digest.hexdigest()[:12]
 
 

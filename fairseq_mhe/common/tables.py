@@ -11,7 +11,9 @@ from tabulate import tabulate
 Column = tuple[str, Callable[[Mapping[str, Any]], str]]
 
 
-def column(heading: str, name: str, form: str = "", missing: str = "", unit: float = 1) -> Column:
+def column(
+    heading: str, name: str, form: str = "", missing: str = "", unit: float = 1
+) -> Column:
     """A value by its name, formatted in units; ``missing`` where it is None or absent."""
 
     def show(row: Mapping[str, Any]) -> str:

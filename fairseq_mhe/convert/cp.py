@@ -31,7 +31,9 @@ class Components:
     iterations: int
 
     @classmethod
-    def of(cls, forms: Tensor, mixing: Tensor, query: Tensor, key: Tensor, rounds: int = 0) -> Self:
+    def of(
+        cls, forms: Tensor, mixing: Tensor, query: Tensor, key: Tensor, rounds: int = 0
+    ) -> Self:
         """Components that approximate ``forms`` (n, A, B)."""
         apart = torch.einsum("ir,ra,rb->iab", mixing, query, key) - forms
         error = apart.norm() / forms.norm().clamp(min=torch.finfo(forms.dtype).tiny)

@@ -47,7 +47,9 @@ class Problem:
         self.iterations = iterations
         self.width, self.bias = new.head_dim, new.bias
         query, moments = self.heads.query, inputs.query.second  # (n, k, C), (C, C)
-        if self.bias:  # the query's input has one more entry that is always 1: X = C + 1, else C
+        if (
+            self.bias
+        ):  # the query's input has one more entry that is always 1: X = C + 1, else C
             query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)  # (n, k, X)
             mean = pad(inputs.query.mean, (0, 1), value=1.0)  # (X,)
             moments = pad(inputs.query.covariance, (0, 1, 0, 1)) + mean.outer(mean)  # (X, X)
@@ -58,7 +60,9 @@ class Problem:
         # Where a bias can make up for the mean, only what varies counts in the output.
         self.of_value = self.of_memory if self.bias else root(inputs.memory.second)
 
-    def parameters(self, query: Tensor, key: Tensor, value: Tensor, output: Tensor) -> Parameters:
+    def parameters(
+        self, query: Tensor, key: Tensor, value: Tensor, output: Tensor
+    ) -> Parameters:
         """Of queries (rows, X), keys (rows, M), values (n or g, d, M) and outputs (n, C, d).
 
         Softmax would ignore a key's bias; what is constant in the values goes in the output's.
@@ -259,7 +263,9 @@ def root(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return (vectors * values) @ vectors.T, (vectors / values) @ vectors.T
 
 
-def shared_rows(forms: Tensor, weight: tuple[Tensor, Tensor], width: int) -> tuple[Tensor, Tensor]:
+def shared_rows(
+    forms: Tensor, weight: tuple[Tensor, Tensor], width: int
+) -> tuple[Tensor, Tensor]:
     """The best ``width`` rows that all of ``forms`` (n, A, M) are seen through.
 
     Rows (width, M), and for each form its own factor (n, A, width): form ~ factor rows on inputs of

@@ -46,7 +46,9 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
             "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "
             "form: fairseq's own loses them where it loads a checkpoint"
         )
-    replaced = {f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)}
+    replaced = {
+        f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)
+    }
     parameters = {
         name: value.float() if value.is_floating_point() else value
         for name, value in model.state_dict().items()
@@ -78,7 +80,11 @@ def stock_sublayer(attention: Attention, name: str) -> dict[str, Tensor]:
 
 
 def fold(
-    source: Source, output: Path, data: Path | None = None, subset: str = "test", sentences: int = 1
+    source: Source,
+    output: Path,
+    data: Path | None = None,
+    subset: str = "test",
+    sentences: int = 1,
 ) -> Report:
     """Write ``source`` folded to ``output`` once what was written is found to compute the same.
 

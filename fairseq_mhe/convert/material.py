@@ -86,7 +86,11 @@ def tracked(items: Sequence[Item], work: str) -> Iterator[Item]:
 
 
 def open_material(
-    source: Source, data: Path | None, sentences: int, subset: str = "valid", measured: bool = True
+    source: Source,
+    data: Path | None,
+    sentences: int,
+    subset: str = "valid",
+    measured: bool = True,
 ) -> Material:
     """The first ``sentences`` of ``subset`` and of train, or random words without a data folder.
 
@@ -213,7 +217,9 @@ def text_batches(data: DataFolder, source: Source, subset: str, count: int) -> l
     return result
 
 
-def _masked(block: Tensor, words: Dictionary, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def _masked(
+    block: Tensor, words: Dictionary, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """``<s>`` and the block with masks, and what is under them with padding elsewhere: (T + 1,)."""
     hidden = torch.rand(len(block), generator=generator) < _MASKED
     hidden &= block != words.eos()
@@ -236,11 +242,15 @@ def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
     for dictionary in (task.source_dictionary, task.target_dictionary):
         lengths = torch.randint(1, longest, (sentences,), generator=generator).tolist()
         first, end = min(4, len(dictionary) - 1), torch.tensor([dictionary.eos()])
-        words = [torch.randint(first, len(dictionary), (n,), generator=generator) for n in lengths]
+        words = [
+            torch.randint(first, len(dictionary), (n,), generator=generator) for n in lengths
+        ]
         sides += [[torch.cat((each, end)) for each in words], lengths, dictionary]
     dataset = LanguagePairDataset(*sides)
     parts = _parts(range(sentences), _BATCH)
-    result: list[Batch] = [dataset.collater([dataset[index] for index in part]) for part in parts]
+    result: list[Batch] = [
+        dataset.collater([dataset[index] for index in part]) for part in parts
+    ]
     if source.family is not TRANSLATION:
         for batch in result:
             batch["net_input"] = {"src_tokens": batch["net_input"]["prev_output_tokens"]}

@@ -25,7 +25,9 @@ def check_files(args: argparse.Namespace) -> None:
     check_output(args.output)
 
 
-def add_compared(parser: argparse.ArgumentParser, use: str, sentences: int, required: bool) -> None:
+def add_compared(
+    parser: argparse.ArgumentParser, use: str, sentences: int, required: bool
+) -> None:
     """The data folder on whose test set models are compared; ``use`` is its help."""
     add = parser.add_argument
     add("--data", type=Path, required=required, metavar="DATA", help=use)

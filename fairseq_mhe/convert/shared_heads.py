@@ -77,14 +77,18 @@ def with_shared_heads(full: Any, heads: int, cached: bool = False) -> Any:
 
 def _split(linear: Any, parts: int) -> list[Any]:
     """Weight and bias of each of several projections that lie one below the other."""
-    arrays = [x if isinstance(x, np.ndarray) else x.numpy() for x in (linear.weight, linear.bias)]
+    arrays = [
+        x if isinstance(x, np.ndarray) else x.numpy() for x in (linear.weight, linear.bias)
+    ]
     return [*zip(*(np.split(x, parts) for x in arrays), strict=True)]
 
 
 def _join(into: Any, *projections: Any) -> None:
     """Lay projections, pairs of weight and bias, one below the other."""
     weights, biases = zip(*projections, strict=True)
-    into.weight = np.concatenate([w.reshape(-1, w.shape[-1]) for w in weights]).astype(np.float32)
+    into.weight = np.concatenate([w.reshape(-1, w.shape[-1]) for w in weights]).astype(
+        np.float32
+    )
     into.bias = np.concatenate([b.reshape(-1) for b in biases]).astype(np.float32)
 
 

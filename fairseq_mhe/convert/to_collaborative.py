@@ -15,7 +15,9 @@ from fairseq_mhe.convert.options import add_files, add_measured
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe to-collaborative``."""
     add_files(
-        parser, "trained checkpoint, stock or ours", "the same model with collaborative attention"
+        parser,
+        "trained checkpoint, stock or ours",
+        "the same model with collaborative attention",
     )
     add = parser.add_argument
     help_ = "width of the shared queries and keys; nothing is lost at heads times their width"

@@ -117,7 +117,11 @@ def open_translator(folder: Path, device: str, precision: str, threads: int) -> 
     import ctranslate2
 
     return ctranslate2.Translator(
-        str(folder), device=device, compute_type=precision, inter_threads=1, intra_threads=threads
+        str(folder),
+        device=device,
+        compute_type=precision,
+        inter_threads=1,
+        intra_threads=threads,
     )
 
 
@@ -139,7 +143,8 @@ def agreement(
         )
         same.append(
             sum(
-                _words(task.target_dictionary, expected[int(pair["id"])]) == result.hypotheses[0]
+                _words(task.target_dictionary, expected[int(pair["id"])])
+                == result.hypotheses[0]
                 for pair, result in zip(pairs, results, strict=True)
             )
         )

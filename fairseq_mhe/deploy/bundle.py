@@ -57,4 +57,6 @@ def open_bundle(folder: Path) -> Bundle:
         source, target = config["positions"]
         return Bundle(folder, config["format"], text, decoding, (source, target))
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{folder / CONFIG} is damaged ({error!r}): get the bundle again") from None
+        raise UserError(
+            f"{folder / CONFIG} is damaged ({error!r}): get the bundle again"
+        ) from None

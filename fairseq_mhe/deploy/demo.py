@@ -33,14 +33,19 @@ def load(folder: str) -> tuple[Trained, Translator]:
 
 def show(trained: Trained, translator: Translator, sentence: str) -> tuple[str, str, bytes]:
     """The translation, its time and cache in words, and a picture of the cross-attention."""
-    task, model = TranslationTask(TranslationConfig(), *trained.dictionaries), trained.source.model
+    task, model = (
+        TranslationTask(TranslationConfig(), *trained.dictionaries),
+        trained.source.model,
+    )
     begin = time.perf_counter()
     (line,) = translator.translate([sentence])
     milliseconds = 1000 * (time.perf_counter() - begin)
     longest = trained.positions
     source = encode(sentence, 0, trained.text, task.source_dictionary, longest[0])  # (1, S)
     target = encode(line, 1, trained.text, task.target_dictionary, longest[1])  # (1, T)
-    cache = cache_bytes(model).per_sentence(source.size(1), target.size(1), trained.decoding.beam)
+    cache = cache_bytes(model).per_sentence(
+        source.size(1), target.size(1), trained.decoding.beam
+    )
     with NamedTemporaryFile(suffix=".png") as file:
         weights = attention_map(model, task, "cross", source, target)  # type: ignore[arg-type]
         draw(weights, trained.source.attention_words, Path(file.name))
@@ -69,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "bundles of the format fairseq (fairseq-mhe export), a column each"
     parser.add_argument("bundles", nargs="+", type=Path, metavar="BUNDLE", help=help_)
     help_ = "port of this machine (default: %(default)s)"
-    parser.add_argument("--port", type=at_least(1, 65535), default=8501, metavar="N", help=help_)
+    parser.add_argument(
+        "--port", type=at_least(1, 65535), default=8501, metavar="N", help=help_
+    )
     parser.add_argument("--open", action="store_true", help="open a browser")
 
 
@@ -78,7 +85,9 @@ def run(args: argparse.Namespace) -> None:
     require("streamlit")
     for path in args.bundles:
         if open_bundle(path).format != FAIRSEQ:
-            raise UserError(f"{path} is no bundle for fairseq: export one with --format fairseq")
+            raise UserError(
+                f"{path} is no bundle for fairseq: export one with --format fairseq"
+            )
     options = ["--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]
     options += ["--server.fileWatcherType=none", f"--server.port={args.port}"]
     options.append(f"--server.headless={not args.open}".lower())

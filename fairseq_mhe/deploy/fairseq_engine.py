@@ -18,7 +18,15 @@ from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
-from fairseq_mhe.deploy.engine import AUTO, BF16, CTRANSLATE2, FAIRSEQ, FLOAT32, INT8, Hypothesis
+from fairseq_mhe.deploy.engine import (
+    AUTO,
+    BF16,
+    CTRANSLATE2,
+    FAIRSEQ,
+    FLOAT32,
+    INT8,
+    Hypothesis,
+)
 from fairseq_mhe.deploy.trained import Trained, open_trained, read_bundle
 from fairseq_mhe.runs.decoding import Decoding
 

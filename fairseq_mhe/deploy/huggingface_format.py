@@ -55,7 +55,9 @@ def write(trained: Trained, folder: Path) -> None:
     folder.mkdir()
     dictionary = trained.dictionaries[0]
     tokenizer, rows = make_tokenizer(trained.text, dictionary)
-    words = {f"{name}_token": getattr(dictionary, f"{name}_word") for name in ("bos", "pad", "eos")}
+    words = {
+        f"{name}_token": getattr(dictionary, f"{name}_word") for name in ("bos", "pad", "eos")
+    }
     vocabulary = tokenizer.get_vocab()
     ids = {f"{name}_id": vocabulary[word] for name, word in words.items()}
     weights = _weights(trained, rows)

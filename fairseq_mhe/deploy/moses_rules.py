@@ -124,7 +124,10 @@ def detokenising(lang: str) -> list[Rule]:
         rules.append((f" (?=[?!:;\\\\%]{last})", _KEPT))
     if lang != "ko":
         rules.append((f"(?<=[{cjk}]) (?=[{cjk}])", _MARK))
-    rules += [(f"(?<=(?:^|{_GAP}){opening}+) ", _MARK), (f" (?=[,.?!:;\\\\%}}\\])]+{last})", _MARK)]
+    rules += [
+        (f"(?<=(?:^|{_GAP}){opening}+) ", _MARK),
+        (f" (?=[,.?!:;\\\\%}}\\])]+{last})", _MARK),
+    ]
     if lang == "en":
         rules.append((f" (?='{letter})", _MARK))
     if lang in ("fr", "it", "ga"):

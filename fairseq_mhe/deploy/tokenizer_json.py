@@ -66,7 +66,9 @@ def make_tokenizer(
         rows.append(dictionary.index(tokenizer.id_to_token(token)))
     eos = dictionary.eos_word
     tokenizer.post_processor = TemplateProcessing(
-        single=f"$A {eos}", pair=f"$A $B {eos}", special_tokens=[(eos, tokenizer.token_to_id(eos))]
+        single=f"$A {eos}",
+        pair=f"$A $B {eos}",
+        special_tokens=[(eos, tokenizer.token_to_id(eos))],
     )
     return tokenizer, rows
 

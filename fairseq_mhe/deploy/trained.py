@@ -65,7 +65,9 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
         raise UserError(f"give the data folder that {path} was trained on (--data)")
     data = open_data(folder)
     if run and data.fingerprint != run.settings["data"]["fingerprint"]:
-        raise UserError(f"{data.folder} is not the data that {path} was trained on: give --data")
+        raise UserError(
+            f"{data.folder} is not the data that {path} was trained on: give --data"
+        )
     task = task_of(data, source)
     dictionaries = task.source_dictionary, task.target_dictionary
     decoding = run.decoding if run else recipe(nearest_row(source.options)[0]).decoding
@@ -82,13 +84,17 @@ def read_bundle(bundle: Bundle) -> Trained:
     try:
         with safe_open(path, "pt") as stored:
             weights = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-            weights |= {name: weights[first] for name, first in (stored.metadata() or {}).items()}
+            weights |= {
+                name: weights[first] for name, first in (stored.metadata() or {}).items()
+            }
         source_words, target_words = (
             Dictionary.load(str(bundle.folder / f"dict.{language}.txt"))
             for language in bundle.text.languages
         )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"{bundle.folder} cannot be read ({error}): get the bundle again") from None
+        raise UserError(
+            f"{bundle.folder} cannot be read ({error}): get the bundle again"
+        ) from None
     options = {**read_json(bundle.folder / OPTIONS), "_name": MODEL_NAME}
     source = source_of(path, {"args": None, "cfg": {"model": options}, "model": weights})
     words = source_words, target_words

@@ -49,7 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "subwords that are translated at a time (default: as the model was scored)"
     add("--batch-tokens", type=positive, metavar="N", help=help_)
     add("--direction", metavar="SRC-TGT", help="refuse a model of other languages; as en-de")
-    add("--data", type=Path, metavar="DATA", help="the data folder that a checkpoint belongs to")
+    add(
+        "--data", type=Path, metavar="DATA", help="the data folder that a checkpoint belongs to"
+    )
     add("--threads", type=positive, metavar="N", help="CPU threads (default: all cores)")
     add("--cpu", action="store_true", help="do not use a GPU")
 

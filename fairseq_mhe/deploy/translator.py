@@ -65,7 +65,9 @@ class Translator:
         decoding: beam, length penalty and limits: those that the model was scored with.
     """
 
-    def __init__(self, model: Bundle | Trained, engine: FairseqEngine | CTranslate2Engine) -> None:
+    def __init__(
+        self, model: Bundle | Trained, engine: FairseqEngine | CTranslate2Engine
+    ) -> None:
         """Use `load`."""
         self.languages = model.text.languages
         self.engine = engine.name
@@ -128,7 +130,9 @@ class Translator:
             translator = cls(*load(bundle or path, folder, engine, numbers, cpu, threads))
         languages = "-".join(translator.languages)
         if direction not in (None, languages):
-            raise UserError(f"{path} translates {languages}, not {direction}: give another model")
+            raise UserError(
+                f"{path} translates {languages}, not {direction}: give another model"
+            )
         return translator
 
     def translate(
@@ -172,7 +176,9 @@ class Translator:
         """
         texts = list(lines)
         if isinstance(lines, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError("lines is not a list of strings: give a list, one sentence a string")
+            raise TypeError(
+                "lines is not a list of strings: give a list, one sentence a string"
+            )
         decoding = replace(
             self.decoding,
             beam=beam or self.decoding.beam,

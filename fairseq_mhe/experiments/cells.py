@@ -81,4 +81,6 @@ def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> 
     bleu_tokeniser(data.languages[1], tokenise)
     names = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{data.languages[0]}"))
     if subset not in names:
-        raise UserError(f"{data.folder} has no {subset!r}: give a --subset of {', '.join(names)}")
+        raise UserError(
+            f"{data.folder} has no {subset!r}: give a --subset of {', '.join(names)}"
+        )

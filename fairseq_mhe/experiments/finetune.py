@@ -23,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("task", type=Path, metavar="TASK-DATA", help=help_)
     help_ = "a masked language model, stock or ours: a run folder of pretrain, or a checkpoint"
     add("--model", type=Path, required=True, metavar="MODEL", help=help_)
-    add("--out", type=Path, default=Path("runs/language"), metavar="RUNS", help="folder of runs")
+    add(
+        "--out", type=Path, default=Path("runs/language"), metavar="RUNS", help="folder of runs"
+    )
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     add("--epochs", type=positive, metavar="N", help="another number than the recipe's")
     devices.add_arguments(parser)

@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe nlu-table``."""
     add = parser.add_argument
     add("arch", metavar="ARCH", choices=KNOWN, help=", ".join(KNOWN))
-    help_ = (
-        "folders of data-prep/glue.sh, superglue.sh or squad.sh, one a task; none of a causal model"
-    )
+    help_ = "folders of data-prep/glue.sh, superglue.sh or squad.sh, one a task (masked models)"
     add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
     help_ = "kinds of attention, or all (default: %(default)s)"
     kinds: dict[str, Any] = {"type": cells.kinds, "default": ",".join(_KINDS)}
@@ -71,7 +69,9 @@ def run(args: argparse.Namespace) -> None:
         args.precision = devices.precision(args)
         words = json.loads(json.dumps(vars(args), default=str))  # paths as text
         waiting = [kind for kind in args.kinds if not table.finished(kind)]
-        slurm.submit({kind: {**words, "kinds": [kind]} for kind in waiting}, len(args.kinds), args)
+        slurm.submit(
+            {kind: {**words, "kinds": [kind]} for kind in waiting}, len(args.kinds), args
+        )
         return
     if not args.finished_only:
         table.train(args.kinds, args)
@@ -155,7 +155,9 @@ class LanguageTable:
         """
         finished = [kind for kind in kinds if self.finished(kind)]
         if not finished:
-            raise UserError(f"no model of {self.out} is finished yet: there is nothing to tabulate")
+            raise UserError(
+                f"no model of {self.out} is finished yet: there is nothing to tabulate"
+            )
         rows = [self._row(kind) for kind in finished]
         notes = self._notes(finished)
         if unfinished := [kind for kind in kinds if kind not in finished]:
@@ -184,10 +186,16 @@ class LanguageTable:
         row["attention_parameters"] = attention_parameters(model)
         nats = [read_json(run / "scores.json")["nats"] for run in self._pretrained(kind)]
         if not self.tasks:
-            return {**row, "nats": nats, "kv_bytes_per_token": cache_bytes(model).per_target_token}
+            return {
+                **row,
+                "nats": nats,
+                "kv_bytes_per_token": cache_bytes(model).per_target_token,
+            }
         row["scores"] = {}
         for task in self.tasks:
-            scores = [read_json(run / "scores.json")["scores"] for run in self._runs(kind, task)]
+            scores = [
+                read_json(run / "scores.json")["scores"] for run in self._runs(kind, task)
+            ]
             row["scores"][task.task.name] = [of_seed["score"] for of_seed in scores]
         return {**row, "nats": nats[0]}
 

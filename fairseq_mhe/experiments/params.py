@@ -24,9 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe params``."""
     add = parser.add_argument
     add("--json", action="store_true", help="print attention parameters as JSON, for programs")
-    help_ = (
-        "count the attention of the paper's pre-trained models instead, and recompute PRR and PEoP"
-    )
+    help_ = "count the attention of the paper's pre-trained models, and recompute PRR and PEoP"
     add("--setting", choices=list(SETTINGS), help=help_)
 
 
@@ -119,8 +117,12 @@ def _table() -> Table:
     for row, size in {**ROWS, **SMALL_ROWS}.items():
         for kind, count in _attention_parameters(size).items():
             printed = published(row, kind)
-            values = [_sublayer(size, kind, place).cached_values for place in ("decoder", "cross")]
+            values = [
+                _sublayer(size, kind, place).cached_values for place in ("decoder", "cross")
+            ]
             cache = [f"{size.layers * number * 4:,}" for number in values]
-            table.add_row(row, kind, f"{count:,}", printed.parameters if printed else "", *cache)
+            table.add_row(
+                row, kind, f"{count:,}", printed.parameters if printed else "", *cache
+            )
         table.add_section()
     return table

@@ -38,7 +38,9 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
     """The options of what a model is trained on, and how."""
     add = parser.add_argument
     add("--data", type=Path, required=True, help="a folder of data-prep/text.sh or its like")
-    add("--out", type=Path, default=Path("runs/language"), metavar="RUNS", help="folder of runs")
+    add(
+        "--out", type=Path, default=Path("runs/language"), metavar="RUNS", help="folder of runs"
+    )
     add("--updates", type=positive, metavar="N", help="another number than the recipe's")
     add("--tokens", type=positive, metavar="N", help="subwords of a block, not the recipe's")
     add("--batch", type=positive, metavar="N", help="blocks of an update, not the recipe's")
@@ -46,7 +48,9 @@ def add_pretraining(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
-    (job,) = pretrain(args.arch, [(args.attention, args.seed)], open_data(args.data, TEXT), args)
+    (job,) = pretrain(
+        args.arch, [(args.attention, args.seed)], open_data(args.data, TEXT), args
+    )
     scores = read_json(job.scores)
     nats = scores["nats"]
     print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity_of(nats):.2f}")
@@ -68,7 +72,9 @@ def pretrain(
     jobs = []
     for kind, number in models:
         attention = dict.fromkeys(family.places, kind)
-        settings = settings_of(arch, attention, number, training, {"fingerprint": data.fingerprint})
+        settings = settings_of(
+            arch, attention, number, training, {"fingerprint": data.fingerprint}
+        )
         folder = output_folder(args.out / f"{arch}-{kind}-seed{number}")
         jobs.append(plan_job(folder, settings, {"data": str(data.folder)}))
 

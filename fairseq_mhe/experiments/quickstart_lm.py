@@ -23,7 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--out", type=Path, default=Path("runs/quickstart-lm"), help=f"folder ({_DEFAULT})")
     # So few that two cores are through with all in minutes.
-    add("--updates", type=positive, default=500, metavar="N", help=f"of pre-training ({_DEFAULT})")
+    add(
+        "--updates",
+        type=positive,
+        default=500,
+        metavar="N",
+        help=f"of pre-training ({_DEFAULT})",
+    )
     add("--epochs", type=positive, default=3, metavar="N", help=f"of fine-tuning ({_DEFAULT})")
     devices.add_arguments(parser)
 

@@ -39,7 +39,9 @@ def run(args: argparse.Namespace) -> None:
     data, out = open_data(args.data), output_folder(args.out)
     cells.check_subset(data, args.subset, args.bleu_tokenizer)
     jobs = [
-        job for chosen in recipes for job in plan_jobs(chosen, args.kinds, args.seeds, data, out)
+        job
+        for chosen in recipes
+        for job in plan_jobs(chosen, args.kinds, args.seeds, data, out)
     ]
     table = TableRun(jobs, data, out, args.subset, args.tensorboard, args.bleu_tokenizer)
     waiting = table.waiting()
@@ -79,7 +81,9 @@ def _overview(recipes: Sequence[Recipe], workers: int) -> list[str]:
     for chosen in recipes:
         training = chosen.training
         batch = training.arithmetic(workers)
-        lines.append(f"  {chosen.row}: {training.updates:,} updates, {batch}, {training.precision}")
+        lines.append(
+            f"  {chosen.row}: {training.updates:,} updates, {batch}, {training.precision}"
+        )
     return lines
 
 

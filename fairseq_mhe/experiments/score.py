@@ -6,7 +6,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 from fairseq_mhe.report.significance import compare
-from fairseq_mhe.runs.scoring import add_tokeniser, bleu_tokeniser, described, read_aligned, score
+from fairseq_mhe.runs.scoring import (
+    add_tokeniser,
+    bleu_tokeniser,
+    described,
+    read_aligned,
+    score,
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add(f"--{name}", type=Path, required=True, metavar="F", help=help_)
     help_ = "another system's, to compare with: PRR and p-value"
     add("--baseline", type=Path, metavar="F", help=help_)
-    help_ = "of the text (de, say): BLEU's tokeniser, and the older literature's tokenised BLEU too"
+    help_ = (
+        "of the text (de, say): BLEU's tokeniser, and the older literature's tokenised BLEU too"
+    )
     add("--language", metavar="L", help=help_)
     add_tokeniser(parser)
     add("--json", action="store_true", help="print JSON, for programs")

@@ -56,5 +56,7 @@ class TableRun:
         waiting = [job.name for job in self.waiting()]
         finished = [job.folder for job in self.jobs if job.name not in waiting]
         if not finished:
-            raise UserError(f"no cell of {self.out} is finished yet: there is nothing to tabulate")
+            raise UserError(
+                f"no cell of {self.out} is finished yet: there is nothing to tabulate"
+            )
         write_table(gather(finished, self.subset), self.out, title, preset, waiting)

@@ -56,7 +56,9 @@ class Row:
             return {}
         filled = argparse.Namespace(**{**self.options(), **vars(plain_options(args))})
         ARCH_CONFIG_REGISTRY[self.stock](filled)
-        if hasattr(filled, "base_shuffle"):  # False there, where fairseq's dataclass takes numbers
+        if hasattr(
+            filled, "base_shuffle"
+        ):  # False there, where fairseq's dataclass takes numbers
             filled.base_shuffle = int(filled.base_shuffle)
         return vars(filled)
 
@@ -153,9 +155,13 @@ def _refuse_unknown(row: Row, model_name: str, given: DictConfig) -> None:
     """
     if all(name in given for name in row.options()):
         return  # a checkpoint's, which may hold options of the task too
-    unknown = sorted({str(name) for name in given} - option_names(model_name) - {"_name", "arch"})
+    unknown = sorted(
+        {str(name) for name in given} - option_names(model_name) - {"_name", "arch"}
+    )
     if unknown:
-        raise ValueError(f"the model has no option {', '.join(unknown)}: see fairseq-train --help")
+        raise ValueError(
+            f"the model has no option {', '.join(unknown)}: see fairseq-train --help"
+        )
 
 
 def _register(model_name: str, name: str, row: Row) -> None:

@@ -23,7 +23,9 @@ VOCABULARY = 32768
 
 
 def build(
-    options: dict[str, Any] | DictConfig | argparse.Namespace, task: Any, seed: int | None = None
+    options: dict[str, Any] | DictConfig | argparse.Namespace,
+    task: Any,
+    seed: int | None = None,
 ) -> BaseFairseqModel:
     """The model of a task, freshly initialised, in training mode.
 
@@ -91,7 +93,9 @@ def build_on_meta(
         row = arch_name(row)
     for place, option in PLACES.items():
         if option in options and place not in family.places:
-            raise UserError(f"--{place}-attention is for translation, not for {row}: leave it out")
+            raise UserError(
+                f"--{place}-attention is for translation, not for {row}: leave it out"
+            )
     # Its adaptive softmax shares tables by other options.
     tied = {} if row.endswith("_wiki103") else family.tied
     with without_memory():

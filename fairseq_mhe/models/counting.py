@@ -45,7 +45,9 @@ class CacheBytes:
 
     def per_sentence(self, source_tokens: int, target_tokens: int, beam: int = 1) -> int:
         """Bytes held for a sentence after ``target_tokens`` steps with ``beam`` hypotheses."""
-        return self.per_source_token * source_tokens + self.per_target_token * target_tokens * beam
+        return (
+            self.per_source_token * source_tokens + self.per_target_token * target_tokens * beam
+        )
 
 
 def cache_bytes(model: nn.Module, bytes_per_value: int = 4) -> CacheBytes:

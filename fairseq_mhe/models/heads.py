@@ -11,7 +11,11 @@ from fairseq.models.roberta.model import RobertaClassificationHead
 from torch import Tensor
 
 #: The names by which heads are asked for: the first is fairseq's.
-CLASS_HEAD, ANSWER_HEAD, WORDS_HEAD = "sentence_classification_head", "answer_head", "words_head"
+CLASS_HEAD, ANSWER_HEAD, WORDS_HEAD = (
+    "sentence_classification_head",
+    "answer_head",
+    "words_head",
+)
 
 
 class AnswerHead(RobertaClassificationHead):

@@ -74,7 +74,9 @@ class _SmoothedLoss(torch.autograd.Function):
             if gradient is not None:
                 # Of a row: p - s everywhere, less (1 - e - s) at the wanted word.
                 slope = probable.sub_(share)
-                slope.scatter_add_(1, wanted, torch.full_like(slope[:, :1], epsilon + share - 1))
+                slope.scatter_add_(
+                    1, wanted, torch.full_like(slope[:, :1], epsilon + share - 1)
+                )
                 gradient[rows] = slope.masked_fill_(padded, 0)
         ctx.save_for_backward(gradient)
         ctx.mark_non_differentiable(nll)
@@ -131,7 +133,9 @@ class MaskedLmByRows(MaskedLmLoss):
         masked = sample["target"].ne(self.padding_idx)  # (B, T)
         if not _by_rows(next(model.parameters()), model) or not masked.any():
             return super().forward(model, sample, reduce)
-        logits = model(**sample["net_input"], masked_tokens=masked)[0]  # (N, V), the masked ones
+        logits = model(**sample["net_input"], masked_tokens=masked)[
+            0
+        ]  # (N, V), the masked ones
         target = model.get_targets(sample, [logits])[masked]  # (N,)
         loss, nll = _losses(logits, target, 0.0, self.padding_idx)
         count = masked.int().sum()

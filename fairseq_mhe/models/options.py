@@ -67,7 +67,9 @@ def _default(flag: str) -> str:
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(KINDS)}"),
     **{
-        option: _option(Optional[str], None, f"kind of {place} attention (default: --attention)")
+        option: _option(
+            Optional[str], None, f"kind of {place} attention (default: --attention)"
+        )
         for place, option in PLACES.items()
     },
     "attention_bias": _option(
@@ -195,7 +197,9 @@ def build_place(args: Any, place: str) -> Attention:
     side = "encoder" if place == "encoder" else "decoder"
     embed_dim = getattr(args, f"{side}_embed_dim", 512)
     memory_dim = getattr(args, "encoder_embed_dim", 512) if cross else embed_dim
-    own: dict[str, Any] = {o.name: getattr(args, o.flag, None) for o in kind_class(kind).OPTIONS}
+    own: dict[str, Any] = {
+        o.name: getattr(args, o.flag, None) for o in kind_class(kind).OPTIONS
+    }
     return build_attention(
         kind,
         embed_dim,

@@ -167,7 +167,9 @@ class Int8Linear(PackedLinear):
             warnings.filterwarnings(
                 "ignore", message="torch.quantize_per_tensor", category=UserWarning
             )
-            rounded = torch.quantize_per_channel(weight, scales, zeros, axis=0, dtype=torch.qint8)
+            rounded = torch.quantize_per_channel(
+                weight, scales, zeros, axis=0, dtype=torch.qint8
+            )
         bias = None if self.bias is None else self.bias.detach()
         return torch.ops.quantized.linear_prepack(rounded, bias)
 
@@ -188,7 +190,9 @@ def int8_available() -> bool:
 
 
 def _onednn_available() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return torch.backends.mkldnn.is_available() and hasattr(
+        torch.ops.mkldnn, "_linear_pointwise"
+    )
 
 
 def bf16_available() -> bool:

@@ -51,7 +51,11 @@ class RobertaMHEModel(AnyKind, RobertaModel):
         self.classification_heads = nn.ModuleDict()
 
     def register_classification_head(
-        self, name: str, num_classes: int | None = None, inner_dim: int | None = None, **kwargs: Any
+        self,
+        name: str,
+        num_classes: int | None = None,
+        inner_dim: int | None = None,
+        **kwargs: Any,
     ) -> None:
         """Called by fairseq's tasks: its head, or of ``HEADS`` the one of this name."""
         super().register_classification_head(name, num_classes, inner_dim, **kwargs)
@@ -107,7 +111,9 @@ def _start_as_bert(model: nn.Module) -> None:
     if next(model.parameters()).is_meta:
         return
     attentions = [module for module in model.modules() if isinstance(module, Attention)]
-    linears = [m for sublayer in attentions for m in sublayer.modules() if isinstance(m, nn.Linear)]
+    linears = [
+        m for sublayer in attentions for m in sublayer.modules() if isinstance(m, nn.Linear)
+    ]
     own = {linear for linear in linears if not linear.weight.any()}
     for module in model.modules():
         if module not in own:

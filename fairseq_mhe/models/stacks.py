@@ -52,7 +52,9 @@ class DecoderLayer(TransformerDecoderLayerBase):
         # one layer's only and asks for it by another argument.
         self.need_attn = False
 
-    def build_self_attention(self, embed_dim: int, cfg: TransformerConfig, **_: Any) -> Attention:
+    def build_self_attention(
+        self, embed_dim: int, cfg: TransformerConfig, **_: Any
+    ) -> Attention:
         """Called by fairseq's constructor."""
         return build_place(cfg, "decoder")
 
@@ -132,7 +134,9 @@ class Encoder(TransformerEncoderBase):
             "src_lengths": [padding.logical_not().sum(dim=1, dtype=torch.int32).unsqueeze(1)],
         }
 
-    def reorder_encoder_out(self, encoder_out: dict[str, Any], new_order: Tensor) -> dict[str, Any]:
+    def reorder_encoder_out(
+        self, encoder_out: dict[str, Any], new_order: Tensor
+    ) -> dict[str, Any]:
         """Follow beam search without copying the output for each hypothesis.
 
         fairseq first calls this with every sentence repeated ``beam`` times, then with orders of
@@ -153,7 +157,9 @@ class Encoder(TransformerEncoderBase):
         else:
             beam = 1
         rows, beam = sentence_order(new_order, sentences, beam)
-        reordered = encoder_out if rows is None else super().reorder_encoder_out(encoder_out, rows)
+        reordered = (
+            encoder_out if rows is None else super().reorder_encoder_out(encoder_out, rows)
+        )
         return {**reordered, "beam": beam}
 
 
@@ -266,7 +272,9 @@ class AnyKind(BaseFairseqModel):
             model = cls.assemble(options, task)
         model.args = options
         int8 = bool(options.int8_generation)
-        model.generation_precision = "int8" if int8 else options.generation_precision or "float32"
+        model.generation_precision = (
+            "int8" if int8 else options.generation_precision or "float32"
+        )
         quicken(model)
         return model
 

@@ -34,7 +34,9 @@ def aligned(processing: TextProcessing, text: str) -> Aligned:
     result = Aligned([], [], [])
     divided = processing.segment([word[0] for word in words])
     for word, pieces in zip(words, map(str.split, divided), strict=True):
-        lengths = [len(piece.removeprefix(WORD_START).removesuffix(NOT_LAST)) for piece in pieces]
+        lengths = [
+            len(piece.removeprefix(WORD_START).removesuffix(NOT_LAST)) for piece in pieces
+        ]
         exact = sum(lengths) == word.end() - word.start()
         begin = word.start()
         for piece, length in zip(pieces, lengths, strict=True):

@@ -32,7 +32,9 @@ ROOM = 1.6  # bytes that a step writes for each byte that it reads, with some to
 _dictionary: Dictionary
 
 
-def make_binary(manifest: Manifest, texts: Mapping[str, str], dictionaries: Iterable[str]) -> None:
+def make_binary(
+    manifest: Manifest, texts: Mapping[str, str], dictionaries: Iterable[str]
+) -> None:
     """The step from subword/ to bin/.
 
     Args:
@@ -63,7 +65,9 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str], dictionaries: Iter
         log = [f"{len(dictionary)} types"]
         for name, path in paths.items():
             log.append(binarise_with(dictionary, path, work / "bin" / name, manifest.workers))
-        write_text(manifest.folder / "logs" / "binarise.log", "".join(f"{line}\n" for line in log))
+        write_text(
+            manifest.folder / "logs" / "binarise.log", "".join(f"{line}\n" for line in log)
+        )
         return {"dictionary": len(dictionary) - dictionary.nspecial}
 
     manifest.run("binarise", made_from, action, ROOM * total_size(paths.values()), len(texts))
@@ -84,7 +88,9 @@ def binarise_with(dictionary: Dictionary, text: Path, prefix: Path, workers: int
     lengths: list[int] = []
     unknown = 0
     with Path(f"{prefix}.bin").open("wb") as data:
-        for numbers, line_lengths in ordered_map(number, text_pieces(text, BLOCK_BYTES), workers):
+        for numbers, line_lengths in ordered_map(
+            number, text_pieces(text, BLOCK_BYTES), workers
+        ):
             data.write(numbers.tobytes())
             lengths += line_lengths
             unknown += int(np.count_nonzero(numbers == dictionary.unk()))

@@ -57,7 +57,10 @@ class SubwordOptions:
     vocab_size: int = vocabulary(32000)
     model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
     workers: int | None = option(
-        None, "processes (default: all cores); the result is the same", type=positive, metavar="N"
+        None,
+        "processes (default: all cores); the result is the same",
+        type=positive,
+        metavar="N",
     )
 
     @property
@@ -96,7 +99,9 @@ class Splits:
         nargs="+",
         metavar="TEXT",
     )
-    valid: Path | None = option(None, "valid text, in the same forms", type=Path, metavar="TEXT")
+    valid: Path | None = option(
+        None, "valid text, in the same forms", type=Path, metavar="TEXT"
+    )
     test: Path | None = option(None, "test text, in the same forms", type=Path, metavar="TEXT")
     hold_out: int | None = option(
         None,

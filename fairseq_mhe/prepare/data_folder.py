@@ -21,7 +21,11 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 #: The word under which fairseq's task of a masked language model hides others.
 MASK = "<mask>"
 #: Form -> the commands that make such a folder.
-_MADE_BY = {PARALLEL: "fairseq-mhe prepare", TEXT: "data-prep/text.sh", TASK: "data-prep/glue.sh"}
+_MADE_BY = {
+    PARALLEL: "fairseq-mhe prepare",
+    TEXT: "data-prep/text.sh",
+    TASK: "data-prep/glue.sh",
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,9 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
             f"{folder} is {content}, not {CONTENT[form]}: give a folder of {_MADE_BY[form]}"
         )
     if manifest["state"] != "complete":
-        raise UserError(f"{folder} is not finished: run the same preparation again, which resumes")
+        raise UserError(
+            f"{folder} is not finished: run the same preparation again, which resumes"
+        )
     languages = manifest.get("source_lang", ""), manifest.get("target_lang", "")
     return DataFolder(place, languages, manifest)
 

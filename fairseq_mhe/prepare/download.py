@@ -51,7 +51,9 @@ class RemoteFile:
         return None
 
 
-def obtain_all(files: Sequence[RemoteFile], folder: Path, mirror: str | None = None) -> list[Path]:
+def obtain_all(
+    files: Sequence[RemoteFile], folder: Path, mirror: str | None = None
+) -> list[Path]:
     """The verified files in ``folder``; missing ones are downloaded (from ``mirror``/NAME).
 
     Raises:
@@ -89,7 +91,9 @@ def _size(path: Path) -> int:
 def _download(url: str, file: RemoteFile, folder: Path) -> None:
     part = _part(folder, file)
     version = part.with_suffix(".version")
-    retries = Retry(RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False)
+    retries = Retry(
+        RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False
+    )
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retries))

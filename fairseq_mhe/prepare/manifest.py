@@ -54,7 +54,9 @@ class Manifest:
     def checksums(self, step: str, folder: str = "") -> dict[str, str]:
         """File -> SHA-256 of what ``step`` has written in ``folder``."""
         files = self.content["steps"][step]["files"]
-        return {name: entry["sha256"] for name, entry in files.items() if name.startswith(folder)}
+        return {
+            name: entry["sha256"] for name, entry in files.items() if name.startswith(folder)
+        }
 
     def run(
         self,
@@ -98,7 +100,9 @@ class Manifest:
                 return False
         return True
 
-    def _finish(self, step: str, made_from: Mapping[str, Any], counts: Counts, work: Path) -> None:
+    def _finish(
+        self, step: str, made_from: Mapping[str, Any], counts: Counts, work: Path
+    ) -> None:
         """Move the files of a step to their places and record them."""
         paths = sorted(path for path in work.rglob("*") if path.is_file())
         files = {
@@ -125,7 +129,9 @@ class Manifest:
 
 
 @contextlib.contextmanager
-def open_manifest(data: Path, heading: Mapping[str, Any], workers: int = 1) -> Iterator[Manifest]:
+def open_manifest(
+    data: Path, heading: Mapping[str, Any], workers: int = 1
+) -> Iterator[Manifest]:
     """Make or reopen the data folder, for one process at a time.
 
     ``heading``: the manifest's keys above its steps; ``workers``: processes for the steps.

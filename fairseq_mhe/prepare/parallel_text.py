@@ -16,7 +16,13 @@ from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.binarise import make_binary
-from fairseq_mhe.prepare.clean import CleanText, clean_pairs, dropped_percent, fates, usual_ratio
+from fairseq_mhe.prepare.clean import (
+    CleanText,
+    clean_pairs,
+    dropped_percent,
+    fates,
+    usual_ratio,
+)
 from fairseq_mhe.prepare.config import (
     SPLITS,
     Inputs,

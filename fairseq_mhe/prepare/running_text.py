@@ -72,7 +72,8 @@ def prepare_text(config: TextConfig, source: dict[str, Any] | None = None) -> Pa
     checksums = sha256_of_all(paths, config.cores)
     made_from = {
         "inputs": {
-            split: [checksums[path] for path in paths] for split, paths in config.texts().items()
+            split: [checksums[path] for path in paths]
+            for split, paths in config.texts().items()
         },
         "options": [config.hold_out, config.lowercase, config.documents],
     }

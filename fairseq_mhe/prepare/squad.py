@@ -50,5 +50,7 @@ def _question(row: dict[str, Any], context: str, article: int) -> Question:
     answers = tuple((answer["text"], answer["answer_start"]) for answer in row["answers"])
     for words, start in answers:
         if start < 0 or not context.startswith(words, start):
-            raise ValueError(f"question {row['id']}: its answer {words!r:.60} is not at {start}")
+            raise ValueError(
+                f"question {row['id']}: its answer {words!r:.60} is not at {start}"
+            )
     return Question(row["id"], row["question"], answers, context, article)

@@ -33,7 +33,9 @@ MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model"}
 COUNT_BYTES = 1 << 23  # of text at a time: the longer, the fewer words are counted twice
 CACHED_WORDS = 500_000  # that a process remembers the subwords of
 MAX_SENTENCES = 2_000_000  # that SentencePiece learns from; more change next to nothing
-MAX_SENTENCE_BYTES = 4192  # SentencePiece leaves out longer lines, and fails on far longer words
+MAX_SENTENCE_BYTES = (
+    4192  # SentencePiece leaves out longer lines, and fails on far longer words
+)
 # SentencePiece shares its counts out over threads and adds them up again: another number, another
 # model.
 LEARNING_THREADS = 16
@@ -59,7 +61,9 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
         UserError: there is nothing to merge.
     """
     if max(map(len, words), default=0) < 2:
-        raise UserError("the training text has no word of two letters; nothing to learn BPE from")
+        raise UserError(
+            "the training text has no word of two letters; nothing to learn BPE from"
+        )
     counts = (f"{word} {count}" for word, count in words.items())
     quiet = contextlib.redirect_stderr(io.StringIO())  # subword-nmt draws a progress bar
     with path.open("w", encoding="utf-8", newline="\n") as codes, quiet:
@@ -124,7 +128,9 @@ def _load(model: SubwordModel) -> Callable[[list[str]], list[str]]:
     """A function from lines to lines in subwords."""
     if model.kind == "sentencepiece":
         processor = sentencepiece.SentencePieceProcessor(model_file=str(model.path))
-        return lambda lines: [" ".join(pieces) for pieces in processor.encode(lines, out_type=str)]
+        return lambda lines: [
+            " ".join(pieces) for pieces in processor.encode(lines, out_type=str)
+        ]
     with model.path.open(encoding="utf-8") as codes:
         splits = _Splits(BPE(codes).bpe_codes)
     return lambda lines: [" ".join(map(splits.__getitem__, line.split())) for line in lines]

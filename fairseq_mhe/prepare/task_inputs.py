@@ -108,7 +108,9 @@ def shortened(parts: Sequence[Subwords], most: int) -> list[Subwords]:
     return [left[:first], right[0][:second]]
 
 
-def _windows(task: Task, path: Path, processing: TextProcessing, block: int, stride: int) -> Inputs:
+def _windows(
+    task: Task, path: Path, processing: TextProcessing, block: int, stride: int
+) -> Inputs:
     """Questions with windows over their contexts: <s> question </s> </s> window </s>.
 
     The label is the answer's first and last token, the first answer's where there are several, and

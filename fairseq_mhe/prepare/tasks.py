@@ -67,12 +67,18 @@ _INTEGRATIONS = (
     *("home_connect", "knx", "midea", "miele", "mqtt"),
     *("roborock", "sofar", "teslemetry", "victron_gx", "zha"),
 )
-_SENTENCE, _PAIR, _PREMISE = ("sentence",), ("sentence1", "sentence2"), ("premise", "hypothesis")
+_SENTENCE, _PAIR, _PREMISE = (
+    ("sentence",),
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+)
 _COLA = ("source", "label", "mark", "sentence")
 _MATCHED = ("dev_matched", "dev_mismatched")
 _F1 = ("f1", "accuracy")
 _superglue = partial(Task, suite="superglue", scored=("val",))
-_squad = partial(Task, folder="SQuAD", columns=("question", "context"), suite="squad", form=ANSWERS)
+_squad = partial(
+    Task, folder="SQuAD", columns=("question", "context"), suite="squad", form=ANSWERS
+)
 _TASKS = (
     Task("cola", "CoLA", _SENTENCE, _BINARY, ("matthews",), header=_COLA),
     Task("sst2", "SST-2", _SENTENCE, _BINARY),
@@ -87,7 +93,9 @@ _TASKS = (
     _superglue("cb", "CB", _PREMISE, _THREE, ("macro_f1", "accuracy")),
     _superglue("copa", "COPA", ("premise", "choice1", "choice2"), _BINARY, form=CHOICE),
     _superglue("multirc", "MultiRC", ("passage", "answer"), _BINARY, ("f1", "exact_groups")),
-    _superglue("record", "ReCoRD", ("passage", "query"), _BINARY, ("f1", "exact"), form=CANDIDATES),
+    _superglue(
+        "record", "ReCoRD", ("passage", "query"), _BINARY, ("f1", "exact"), form=CANDIDATES
+    ),
     _superglue("superglue_rte", "RTE", _PREMISE, _ENTAILS),
     _superglue("wic", "WiC", _PAIR, _TRUE, form=WORDS),
     _superglue("wsc", "WSC", ("text",), _TRUE, form=WORDS),
@@ -96,7 +104,12 @@ _TASKS = (
     _squad("squad2", labels=None, metrics=("f1",)),
     # Of the embedded corpus, for a first look (`corpora.home_assistant_language`).
     Task(
-        "integration", "", ("message",), _INTEGRATIONS, label="integration", suite="home_assistant"
+        "integration",
+        "",
+        ("message",),
+        _INTEGRATIONS,
+        label="integration",
+        suite="home_assistant",
     ),
 )
 TASKS = {task.name: task for task in _TASKS}

@@ -74,7 +74,9 @@ def read_lines(path: Path) -> Iterator[str]:
                 "valid UTF-8; convert the file first"
             ) from None
         if "\0" in line:
-            raise UserError(f"{path}, line {number}: holds a NUL character; is this a text file?")
+            raise UserError(
+                f"{path}, line {number}: holds a NUL character; is this a text file?"
+            )
         if number == 1:
             line = line.removeprefix(BOM)
             if "\r" in line.rstrip() and not line.endswith("\n"):

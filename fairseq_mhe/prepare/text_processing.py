@@ -48,7 +48,9 @@ class TextProcessing:
 
     def segment(self, lines: Sequence[str], side: int = 0) -> list[str]:
         """Plain lines of the source (``side`` 0) or target (1) as subwords with spaces between."""
-        text = model_text(self.languages[side], self.tokenizer, self.punctuation, self.lowercase)
+        text = model_text(
+            self.languages[side], self.tokenizer, self.punctuation, self.lowercase
+        )
         return segment(text([normalise(line) for line in lines]), self.model)
 
     def plain(self, lines: Iterable[str], side: int = 1) -> list[str]:

@@ -115,7 +115,9 @@ class WordwiseMoses:
             else:
                 tokens = self._in_line(first, word, following)
         if is_free and len(self._free) < CACHED_WORDS:
-            self._free[word] = word if word == tokens else tokens  # one string, not two equal ones
+            self._free[word] = (
+                word if word == tokens else tokens
+            )  # one string, not two equal ones
         elif len(self._bound) < CACHED_WORDS:
             self._bound[first, word, following] = tokens
         return tokens
@@ -125,7 +127,9 @@ class WordwiseMoses:
         if place == len(words):
             return ""
         first = words[place][0]
-        return "a" if first in self._moses.lower_letters else "1" if first in "0123456789" else "X"
+        return (
+            "a" if first in self._moses.lower_letters else "1" if first in "0123456789" else "X"
+        )
 
     def _same_everywhere(self, shape: str) -> bool:
         """Whether the tokens are the same in every context."""

@@ -87,7 +87,11 @@ def translate(model: TransformerMHEModel, task: FairseqTask, source: Tensor) -> 
 
 @torch.no_grad()
 def attention_map(
-    model: TransformerMHEModel, task: FairseqTask, place: str, source: Tensor, target: Tensor | None
+    model: TransformerMHEModel,
+    task: FairseqTask,
+    place: str,
+    source: Tensor,
+    target: Tensor | None,
 ) -> AttentionMap:
     """The weights of a place (of ``PLACES``) for a sentence (1, S) and a translation (1, T) of it.
 
@@ -97,7 +101,9 @@ def attention_map(
     with _kept(model, place) as layers:
         memory = model.encoder(source, torch.tensor([source.size(1)]))
         if target is not None:
-            read = target.roll(1, dims=1)  # the decoder reads the end first, then all but the end
+            read = target.roll(
+                1, dims=1
+            )  # the decoder reads the end first, then all but the end
             model.decoder(read, memory)
             queries = _symbols(target, task.target_dictionary)
             if place == "decoder":
@@ -119,7 +125,9 @@ def language_map(
         read = written = torch.cat((bos, sentence), dim=1)  # (1, T + 1)
     with _kept(source.model, place) as layers:
         source.model(src_tokens=read)
-    return AttentionMap(tuple(layers), _symbols(written, dictionary), _symbols(read, dictionary))
+    return AttentionMap(
+        tuple(layers), _symbols(written, dictionary), _symbols(read, dictionary)
+    )
 
 
 @contextlib.contextmanager
@@ -155,7 +163,8 @@ def draw(shown: AttentionMap, title: str, output: Path) -> None:
     """
     rows, columns = len(shown.layers), shown.layers[0].size(0)
     width, height = (
-        min(LARGEST, max(SMALLEST, TOKEN * len(tokens))) for tokens in (shown.keys, shown.queries)
+        min(LARGEST, max(SMALLEST, TOKEN * len(tokens)))
+        for tokens in (shown.keys, shown.queries)
     )
     figure = Figure(
         figsize=(columns * width + MARGIN, rows * height + MARGIN), layout="constrained"
@@ -243,6 +252,9 @@ def _of_translation(
 
 def _of_language_model(opened: Source, folder: Path, place: str, sentence: str) -> AttentionMap:
     data = open_data(folder, TEXT)
-    dictionary, longest = dictionary_of(data, opened), cast(Any, opened.model).max_positions() - 1
+    dictionary, longest = (
+        dictionary_of(data, opened),
+        cast(Any, opened.model).max_positions() - 1,
+    )
     tokens = encode(sentence, 0, data.processing(), dictionary, longest)
     return language_map(opened, dictionary, tokens, place)

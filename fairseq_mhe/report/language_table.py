@@ -112,7 +112,9 @@ def _beside_paper(rows: Sequence[dict[str, Any]], benchmark: int) -> list[dict[s
 @functools.cache
 def _sizes_of_paper() -> dict[str, int]:
     """Kind -> attention parameters of the paper's models."""
-    return {kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES}
+    return {
+        kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES
+    }
 
 
 def _merits(

@@ -17,7 +17,9 @@ def notes_below(cells: Sequence[Cell], summaries: Sequence[Row], paper: bool) ->
     several = any(len(summary["seeds"]) > 1 for summary in summaries)
     runs = [run for cell in cells for run in cell.runs]
     training = _each([read_json(run.metrics)["measured"] for run in runs])
-    generation = _each([each["measured"] for cell in cells for each in cell.values("generation")])
+    generation = _each(
+        [each["measured"] for cell in cells for each in cell.values("generation")]
+    )
     notes = [
         f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
         f"{first['sentences']:,} detokenised sentences ({cells[0].subset}); ± is half the 95% "
@@ -61,7 +63,9 @@ def _each(words: Sequence[str], between: str = "; ") -> str:
 
 def _seeds(cells: Sequence[Cell]) -> str:
     """The seeds; those of each cell where they differ."""
-    seeds = {label(cell, cells): ", ".join(str(run.seed) for run in cell.runs) for cell in cells}
+    seeds = {
+        label(cell, cells): ", ".join(str(run.seed) for run in cell.runs) for cell in cells
+    }
     if len(set(seeds.values())) == 1:
         return next(iter(seeds.values()))
     return "; ".join(f"{name} {of_cell}" for name, of_cell in seeds.items())

@@ -203,7 +203,10 @@ def _mean_score(scores: Sequence[Mapping[str, Any]], name: str) -> float | None:
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """The row's sizes, its training, the paper's numbers, and COMET where every seed has it."""
     training = cell.runs[0].training
-    options, row = training.options, sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_"))
+    options, row = (
+        training.options,
+        sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_")),
+    )
     layers = [int(options.get(f"{side}_layers", row.layers)) for side in ("encoder", "decoder")]
     width = int(options.get("encoder_embed_dim", row.embed_dim))
     heads = int(options.get("encoder_attention_heads", row.heads))

@@ -40,7 +40,9 @@ class Comparison:
 
 def too_weak(baseline: str) -> str:
     """Why there is a dash in place of PRR and p."""
-    return f"{baseline} has less than {LEAST_BASELINE:g} BLEU: it learned nothing to compare with"
+    return (
+        f"{baseline} has less than {LEAST_BASELINE:g} BLEU: it learned nothing to compare with"
+    )
 
 
 def retained(score: float, baseline: float) -> float | None:
@@ -49,7 +51,10 @@ def retained(score: float, baseline: float) -> float | None:
 
 
 def compare(
-    systems: Sequence[Texts], baselines: Sequence[Texts], references: Texts, tokenise: str = "13a"
+    systems: Sequence[Texts],
+    baselines: Sequence[Texts],
+    references: Texts,
+    tokenise: str = "13a",
 ) -> Comparison:
     """PRR and p-value of mean BLEU over several trainings (seeds) of a system and of a baseline.
 
@@ -92,7 +97,9 @@ def compare(
     return Comparison(prr(system, baseline), float(low), float(high), p_value)
 
 
-def _paired_bootstrap(system: Texts, baseline: Texts, references: Texts, tokenise: str) -> float:
+def _paired_bootstrap(
+    system: Texts, baseline: Texts, references: Texts, tokenise: str
+) -> float:
     """sacreBLEU's p-value."""
     named = [("baseline", baseline), ("system", system)]
     metrics = {"BLEU": BLEU(tokenize=tokenise)}
@@ -107,7 +114,9 @@ def _bleu_counts(hypotheses: Texts, references: Texts, tokenise: str) -> NDArray
     # The effective order changes sentence scores, which are not used, not the counts.
     bleu = BLEU(tokenize=tokenise, effective_order=True)
     scores = [bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
-    return np.array([[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], dtype=np.int64)
+    return np.array(
+        [[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], dtype=np.int64
+    )
 
 
 def _bleu(counts: NDArray[np.int64]) -> float:

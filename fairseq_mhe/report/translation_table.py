@@ -170,7 +170,9 @@ def _samples(cells: Sequence[Cell], title: str) -> str:
     for number in sorted(drawn):
         lines += [f"## Line {number + 1}", "", f"- source: {sources[number]}"]
         lines += [f"- reference: {references[number]}"]
-        lines += [f"- {name}: {output[number] or '(nothing)'}" for name, output in outputs.items()]
+        lines += [
+            f"- {name}: {output[number] or '(nothing)'}" for name, output in outputs.items()
+        ]
         lines.append("")
     return "\n".join(lines)
 

@@ -17,7 +17,9 @@ FILE = "comet.json"
 def check_installed() -> None:
     """Raises UserError where COMET is missing."""
     if importlib.util.find_spec("comet") is None:
-        raise UserError("COMET is not installed: pip install unbabel-comet, or leave --comet out")
+        raise UserError(
+            "COMET is not installed: pip install unbabel-comet, or leave --comet out"
+        )
 
 
 def add_score(job: Job, subset: str, model: str, gpu: bool) -> None:

@@ -52,7 +52,9 @@ class Device:
         if self.slots * self.workers == 1:
             return {}
         named = os.environ.get("CUDA_VISIBLE_DEVICES")
-        visible = named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
+        visible = (
+            named.split(",") if named else list(map(str, range(torch.cuda.device_count())))
+        )
         own = visible[slot * self.workers : (slot + 1) * self.workers]
         return {"CUDA_VISIBLE_DEVICES": ",".join(own)}
 

@@ -99,7 +99,12 @@ def kind_name(attention: Mapping[str, str]) -> str:
 
 
 def settings_of(
-    row: str, attention: Mapping[str, str], seed: int, training: Training, data: Any, **facts: Any
+    row: str,
+    attention: Mapping[str, str],
+    seed: int,
+    training: Training,
+    data: Any,
+    **facts: Any,
 ) -> dict[str, Any]:
     """What decides which model comes out; "options" are fairseq-train's, by name.
 
@@ -138,7 +143,8 @@ def plan_job(
         return job
     old = read_job(folder)
     before, now = (
-        dict(_flat({**each.settings, "decoding": each.config["decoding"]})) for each in (old, job)
+        dict(_flat({**each.settings, "decoding": each.config["decoding"]}))
+        for each in (old, job)
     )
     differences = [
         f"{name}: {before.get(name)}, now {now.get(name)}"

@@ -73,7 +73,9 @@ class Training:
     @property
     def average(self) -> int:
         """How many of the last checkpoints are averaged: all that are kept but one."""
-        kept = self.options.get("keep_last_epochs" if self.patience else "keep_interval_updates")
+        kept = self.options.get(
+            "keep_last_epochs" if self.patience else "keep_interval_updates"
+        )
         return max(1, int(kept or 0) - 1)
 
     @property

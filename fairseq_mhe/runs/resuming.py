@@ -60,7 +60,9 @@ def restore(folder: Path, workers: int = 1, mini_batch: Mapping[str, Any] | None
     return most
 
 
-def _check_mini_batch(path: Path, state: Mapping[str, Any], mini_batch: Mapping[str, Any]) -> None:
+def _check_mini_batch(
+    path: Path, state: Mapping[str, Any], mini_batch: Mapping[str, Any]
+) -> None:
     before = (state.get("cfg") or {}).get("dataset") or {}
     for name in ("max_tokens", "batch_size"):
         size, now = before.get(name), mini_batch.get(name)

@@ -44,7 +44,9 @@ def score(
     if language and has_spaces(language):
         tokenised = tokenised_bleu(hypotheses, references, language)
     return {
-        "bleu": _score(BLEU(tokenize=bleu_tokeniser(language, tokenise)), hypotheses, references),
+        "bleu": _score(
+            BLEU(tokenize=bleu_tokeniser(language, tokenise)), hypotheses, references
+        ),
         "chrf": _score(CHRF(), hypotheses, references),
         "sentences": len(hypotheses),
         "tokenised": tokenised,
@@ -137,7 +139,9 @@ def tokeniser_in(signature: str) -> str:
 
 def add_tokeniser(parser: ArgumentParser) -> None:
     """The option for what BLEU is counted of."""
-    help_ = "of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; char for "
+    help_ = (
+        "of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; char for "
+    )
     help_ += "Thai, Lao, Khmer, Burmese and Tibetan; else 13a)"
     parser.add_argument("--bleu-tokenizer", choices=TOKENISERS, help=help_)
 

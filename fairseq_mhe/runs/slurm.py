@@ -24,7 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("SLURM")
     add = group.add_mutually_exclusive_group().add_argument
     add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
-    add("--finished-only", action="store_true", help="train nothing: the table of what is finished")
+    add(
+        "--finished-only",
+        action="store_true",
+        help="train nothing: the table of what is finished",
+    )
     add = group.add_argument
     add("--slurm-hours", type=float, metavar="H", help=f"time limit (default: {_HOURS:g})")
     add("--slurm-cpus", type=positive, metavar="N", help=f"cores a job (default: {_CORES})")
@@ -87,7 +91,9 @@ def submit(jobs: Mapping[str, Mapping[str, Any]], total: int, args: argparse.Nam
             submitted = executor.submit_array([CellJob(path, number) for number in numbers])
         except ImportError as error:
             raise UserError("submitit is not installed: pip install submitit") from error
-        except Exception as error:  # submitit passes on what sbatch says in exceptions of its own
+        except (
+            Exception
+        ) as error:  # submitit passes on what sbatch says in exceptions of its own
             raise UserError(f"SLURM refuses the jobs: {error}") from error
         for name, job in zip(jobs, submitted, strict=True):
             print(f"{name}: job {job.job_id}, output {job.paths.stdout}")

@@ -139,7 +139,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
     right, answers = right_answers(args.data), read_json(args.predictions)
-    if not isinstance(answers, dict) or not all(isinstance(text, str) for text in answers.values()):
+    if not isinstance(answers, dict) or not all(
+        isinstance(text, str) for text in answers.values()
+    ):
         raise UserError(f"{args.predictions} is not a JSON object of question id: answer")
     values = squad_scores(answers, right)
     if args.json:

@@ -74,7 +74,9 @@ def task_metrics(
 Scored = tuple[dict[str, Any], dict[str, float]]
 
 
-def score_task(job: Job, data: TaskFolder, gpu: bool) -> tuple[dict[str, int], dict[str, float]]:
+def score_task(
+    job: Job, data: TaskFolder, gpu: bool
+) -> tuple[dict[str, int], dict[str, float]]:
     """How many examples of each scored set (official name), and every metric in percent.
 
     Writes predictions.SET.json: a list of labels or numbers; of questions, an object with answers.
@@ -150,5 +152,7 @@ def commonest_score(data: TaskFolder) -> float | None:
     place = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
     commonest = statistics.mode(read_lines(place / "train.label"))
     right = _right(data)
-    constant = {official: [commonest] * len(facts["labels"]) for official, facts in right.items()}
+    constant = {
+        official: [commonest] * len(facts["labels"]) for official, facts in right.items()
+    }
     return task_metrics(task, constant, right)["score"]

@@ -62,7 +62,9 @@ def make_model(job: Job) -> None:
                 "another --out"
             )
         saved = saved_checkpoints(job.checkpoints)
-        if job.training.patience:  # the mean is of epochs, and the last update may be within one
+        if (
+            job.training.patience
+        ):  # the mean is of epochs, and the last update may be within one
             saved = [path for path in saved if _EPOCHS.fullmatch(path.name)] or saved
         average_checkpoints(saved[-job.training.average :], job.model)  # a trial may have fewer
     if not job.counts.exists():
@@ -133,7 +135,9 @@ def translate(job: Job, data: DataFolder, subset: str, device: Device, board: Bo
     write_json(folder / "generation.json", speed)
 
 
-def _generate(job: Job, words: Sequence[str], log: Path, device: Device, board: Board) -> list[str]:
+def _generate(
+    job: Job, words: Sequence[str], log: Path, device: Device, board: Board
+) -> list[str]:
     """Run fairseq-generate, and return what it printed."""
     child = Child("fairseq_cli.generate", words, log, device.threads, "fairseq-generate")
     done = 0

@@ -74,7 +74,9 @@ def _fixed(kind: str) -> dict[str, Any]:
     return {"attention_kv_heads": 2} if "attention_kv_heads" in flags else {}
 
 
-def fitting(row: str, kinds: tuple[str, ...], budget: int, within: float) -> list[tuple[int, int]]:
+def fitting(
+    row: str, kinds: tuple[str, ...], budget: int, within: float
+) -> list[tuple[int, int]]:
     """The heads and widths of kinds that come ``within`` a share of the budget, at most three.
 
     With the row's number of heads and with half of it, or the nearest numbers of heads with which a

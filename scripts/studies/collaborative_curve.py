@@ -26,8 +26,18 @@ def add_decomposition(parser: argparse.ArgumentParser) -> None:
     """Options of studies that decompose models to collaborative attention."""
     add, dims = parser.add_argument, "16,32,64,128"
     add("--dims", type=positive_list, default=dims, metavar="D,...", help=f"widths ({dims})")
-    add("--iterations", type=positive, default=200, metavar="N", help="rounds of the decomposition")
-    add("--unweighted", action="store_true", help="decompose the bare weights, as the paper does")
+    add(
+        "--iterations",
+        type=positive,
+        default=200,
+        metavar="N",
+        help="rounds of the decomposition",
+    )
+    add(
+        "--unweighted",
+        action="store_true",
+        help="decompose the bare weights, as the paper does",
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,11 +54,15 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     for dim in sorted(set(args.dims)):
         options, start = {"collaborative_dim": dim}, decomposition(dim, args)
         for name, updates in (("decomposed", 0.0), ("fine-tuned", args.further)):
-            found.append(Variant(f"{name}-D{dim}", name, kind, MHA, options, updates, start, dim))
+            found.append(
+                Variant(f"{name}-D{dim}", name, kind, MHA, options, updates, start, dim)
+            )
         found.append(Variant(f"scratch-D{dim}", "scratch", kind, MHA, options, x=dim))
         if dim % row.heads == 0 and dim != row.embed_dim:
             options = {"attention_head_dim": dim // row.heads}
-            found.append(Variant(f"narrow-D{dim}", "narrow", everywhere(MHA), MHA, options, x=dim))
+            found.append(
+                Variant(f"narrow-D{dim}", "narrow", everywhere(MHA), MHA, options, x=dim)
+            )
     return found
 
 

@@ -36,7 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     runs = "finished runs of finetune, of mha in the paper; several seeds and tasks"
     add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=runs)
-    add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help="their folders")
+    add(
+        "--tasks",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="TASK-DATA",
+        help="their folders",
+    )
     data = "the language model's data folder: errors count as they do on its text"
     add("--data", type=Path, required=True, help=data)
     add("--epochs", type=positive, metavar="N", help="of fine-tuning again, not the recipe's")
@@ -74,8 +81,12 @@ def run(args: argparse.Namespace) -> None:
     columns = [column("variant", "variant"), column("D", "D", missing="-")]
     columns.append(column("attention parameters", "attention_parameters", ",", "-"))
     columns += [over_seeds(name, name) for name in before if name != "variant"]
-    notes = ["A score is the mean over seeds, with the standard deviation where there are several."]
-    write(args, "collaborative-nlu", Table(title, [Block(columns, rows)], notes), {"rows": rows})
+    notes = [
+        "A score is the mean over seeds, with the standard deviation where there are several."
+    ]
+    write(
+        args, "collaborative-nlu", Table(title, [Block(columns, rows)], notes), {"rows": rows}
+    )
 
 
 def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:

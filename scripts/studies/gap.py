@@ -37,7 +37,9 @@ def variants(args: argparse.Namespace, recipe: Recipe) -> Sequence[Variant]:
     """Every variant of a row, the references first."""
     mha, mhe, (rate,) = everywhere(MHA), everywhere(MHE), recipe.training.options["lr"]
     found = [Variant(MHE, "reference", mhe, MHE), Variant(MHA, "reference", mha, MHE)]
-    found += [Variant(name, question, mhe, MHE, options) for name, question, options in _CHANGES]
+    found += [
+        Variant(name, question, mhe, MHE, options) for name, question, options in _CHANGES
+    ]
     for prefix, attention in (("", mhe), ("mha-", mha)):
         for name, factor in (("half", 0.5), ("double", 2.0)):
             options = {"lr": [rate * factor]}

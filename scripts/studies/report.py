@@ -44,7 +44,10 @@ _COLUMNS = (
     column("sd", "bleu_deviation", ".2f"),
     column("difference", "bleu_difference", "+.2f"),
     column("p", "bleu_p", ".3f"),
-    ("compared with", lambda row: "" if row["variant"] == row["reference"] else row["reference"]),
+    (
+        "compared with",
+        lambda row: "" if row["variant"] == row["reference"] else row["reference"],
+    ),
     column("training tokens/s", "tokens_per_second", ",.0f"),
 )
 
@@ -144,7 +147,9 @@ def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> lis
     return [None if p is None or math.isnan(p) else p for p in known]  # NaN: no noise at all
 
 
-def write(args: argparse.Namespace, name: str, table: Table, results: Mapping[str, Any]) -> None:
+def write(
+    args: argparse.Namespace, name: str, table: Table, results: Mapping[str, Any]
+) -> None:
     """Write NAME.md and NAME.json into --out, and print the Markdown."""
     facts = {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -213,4 +218,6 @@ def _draw_cache(axes: Axes, summaries: Sequence[Row]) -> None:
             axes.annotate(str(number), points[-1], (4, 4), textcoords="offset points")
     draw_front(axes, points, sign=-1)
     axes.margins(0.1)
-    name_axes(axes, "", "key/value cache, bytes a token (grey: Pareto front)", "validation loss")
+    name_axes(
+        axes, "", "key/value cache, bytes a token (grey: Pareto front)", "validation loss"
+    )

@@ -42,7 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--subset", default="test", help="what is translated (default: %(default)s)")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
     add("--threads", type=positive, default=cores(), metavar="N", help="default: all cores")
-    add("--out", type=Path, default=Path("runs/serving"), help="its folder (default: %(default)s)")
+    add(
+        "--out",
+        type=Path,
+        default=Path("runs/serving"),
+        help="its folder (default: %(default)s)",
+    )
 
 
 def run(args: argparse.Namespace) -> None:

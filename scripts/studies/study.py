@@ -107,7 +107,11 @@ class Study:
         add("--only", metavar="NAME,...", help="variants or questions beside the references")
         seeds = "random seeds (default: %(default)s)"
         add("--seeds", type=cells.seeds, default="1,2,3", metavar="N,...", help=seeds)
-        add("--finished-only", action="store_true", help="train nothing: report what is finished")
+        add(
+            "--finished-only",
+            action="store_true",
+            help="train nothing: report what is finished",
+        )
         cells.add_arguments(parser)
 
     def ordered(self, args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
@@ -131,7 +135,9 @@ class Study:
                 work.train([each for each in converted if each.updates])
             done = work.scored(variants)
             if any(each.question == REFERENCE and each not in done for each in variants):
-                raise UserError(f"{work.out}: the references are not finished: nothing to compare")
+                raise UserError(
+                    f"{work.out}: the references are not finished: nothing to compare"
+                )
             report(self, recipe, variants, done, args)
 
 
@@ -152,7 +158,9 @@ def chosen(variants: Sequence[Variant], names: str | None) -> list[Variant]:
     Raises:
         UserError: there is none of such a name.
     """
-    known = dict.fromkeys([each.question for each in variants] + [each.name for each in variants])
+    known = dict.fromkeys(
+        [each.question for each in variants] + [each.name for each in variants]
+    )
     words = set(known if names is None else names.split(","))
     if unknown := sorted(words - known.keys()):
         raise UserError(f"--only {unknown[0]}: unknown; choose of {', '.join(known)}")

@@ -31,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     every = ",".join(MEAN)
     kinds = "kinds (default: %(default)s)"
     type_ = some_of(tuple(MEAN))
-    parser.add_argument("--attention", type=type_, default=every, metavar="KIND,...", help=kinds)
+    parser.add_argument(
+        "--attention", type=type_, default=every, metavar="KIND,...", help=kinds
+    )
     add_further(parser, 0.2)
 
 

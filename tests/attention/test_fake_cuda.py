@@ -78,7 +78,8 @@ def test_forward(kind: str, place: str, dtype: torch.dtype) -> None:
         for number, given in enumerate(masks(place, len(y), dtype)):
             watch.asked.clear()
             both = (
-                isinstance(given["attn_mask"], CausalMask) and given["key_padding_mask"] is not None
+                isinstance(given["attn_mask"], CausalMask)
+                and given["key_padding_mask"] is not None
             )
             modes = (False, True) if both or number == 0 else (bool(turn(dtype, number)),)
             for training in modes:

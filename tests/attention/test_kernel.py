@@ -45,7 +45,9 @@ def attend_reference(
         hidden = key_padding_mask.repeat_interleave(beam, 0)
     scores = torch.zeros(*query.shape[:3], key.size(2), dtype=query.dtype)
     for j, part in enumerate(query.split(key.size(3), dim=3)):  # of the key j places before
-        seen = key.masked_fill(hidden[:, None, :, None], 0.0) if part.shape != query.shape else key
+        seen = (
+            key.masked_fill(hidden[:, None, :, None], 0.0) if part.shape != query.shape else key
+        )
         product = part @ seen.transpose(-2, -1) * scale
         scores[..., j:] += product[..., : key.size(2) - j]
     if attn_mask is not None:
@@ -70,7 +72,9 @@ def test_equals_the_reference(
     sentences, beam, kept, lengths, widths, together, padded, masking, contiguous
 ) -> None:
     (key_heads, value_heads), (queries, keys), (dk, dv) = kept, lengths, widths
-    q = random(queries, sentences * beam, 4, together * dk).permute(1, 2, 0, 3)  # as split_heads
+    q = random(queries, sentences * beam, 4, together * dk).permute(
+        1, 2, 0, 3
+    )  # as split_heads
     q = q.contiguous() if contiguous else q
     k = random(sentences, key_heads, keys, dk, seed=1)
     v = random(sentences, value_heads, keys, dv, seed=2)
@@ -102,7 +106,9 @@ def test_causal_with_padding_anywhere(kept: int, padding) -> None:
     expected, _ = attend_reference(q, k, v, **arguments)
     found, _, _ = attend(q, k, v, **arguments)
     real = torch.ones(3, 6, dtype=torch.bool) if padding is None else ~padding
-    torch.testing.assert_close(found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT)
+    torch.testing.assert_close(
+        found.transpose(1, 2)[real], expected.transpose(1, 2)[real], **EXACT
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -86,7 +86,7 @@ def test_is_initialised_as_fairseqs(memory: int) -> None:
     for name, parameter in theirs.named_parameters():
         other = ours.get_parameter(name)
         # uniform on the same interval: 256 or more draws come near its ends and its deviation
-        assert other.abs().max().item() == pytest.approx(parameter.abs().max().item(), rel=0.02), (
-            name
-        )
+        assert other.abs().max().item() == pytest.approx(
+            parameter.abs().max().item(), rel=0.02
+        ), name
         assert other.std().item() == pytest.approx(parameter.std().item(), rel=0.1), name

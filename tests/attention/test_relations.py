@@ -188,7 +188,11 @@ def test_relation(
     if padding is not None:
         padding[:, 0] = False  # a row of nothing but padding has no defined output
     mask = CausalMask(queries) if place == "decoder" else None
-    arguments = {"key_padding_mask": padding, "attn_mask": mask, "need_head_weights": need_weights}
+    arguments = {
+        "key_padding_mask": padding,
+        "attn_mask": mask,
+        "need_head_weights": need_weights,
+    }
     expected, expected_weights = one(x, y, y, need_weights=need_weights, **arguments)
     found, weights = other(x, y, y, need_weights=need_weights, **arguments)
     # What a padded query sees of its past is not defined (and ignored by fairseq's loss): compare

@@ -40,7 +40,11 @@ def hidden(x: Tensor, y: Tensor, padding: Tensor | None, causal: bool) -> Tensor
     ("place", "mask_kind"),
     [
         ("cross", "none"),
-        *((p, m) for p in ("encoder", "decoder") for m in ("none", "causal", "boolean", "float")),
+        *(
+            (p, m)
+            for p in ("encoder", "decoder")
+            for m in ("none", "causal", "boolean", "float")
+        ),
     ],
 )
 @pytest.mark.parametrize("bias", [False, True])
@@ -120,7 +124,9 @@ def test_decoding_step_by_step_equals_all_at_once(kind: str, padded: bool) -> No
         out, weights = layer(x[t : t + 1], **arguments)
         real = slice(None) if padding is None else ~padding[:, t]
         torch.testing.assert_close(out[0][real], whole[t][real], **EXACT)
-        torch.testing.assert_close(weights[:, real, 0], whole_weights[:, real, t, : t + 1], **EXACT)
+        torch.testing.assert_close(
+            weights[:, real, 0], whole_weights[:, real, t, : t + 1], **EXACT
+        )
 
 
 @settings(max_examples=25)
@@ -195,7 +201,9 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
     if draw(st.booleans()):
         return draw(st.lists(st.integers(0, hypotheses - 1), min_size=1, max_size=hypotheses))
     groups = range(hypotheses // beam)
-    kept = sorted(draw(st.sets(st.sampled_from(groups), min_size=1))) if hypotheses >= beam else []
+    kept = (
+        sorted(draw(st.sets(st.sampled_from(groups), min_size=1))) if hypotheses >= beam else []
+    )
     order = [g * beam + draw(st.integers(0, beam - 1)) for g in kept for _ in range(beam)]
     return order or [0]
 
@@ -203,7 +211,12 @@ def beam_orders(draw: st.DrawFn, hypotheses: int, beam: int) -> list[int]:
 def test_sentences_stay_shared_through_a_search(kind: str) -> None:
     layer = make_layer(kind, "cross")
     state: dict = {}
-    layer(random(1, 6, EMBED_DIM), random(S, 2, EMBED_DIM), incremental_state=state, static_kv=True)
+    layer(
+        random(1, 6, EMBED_DIM),
+        random(S, 2, EMBED_DIM),
+        incremental_state=state,
+        static_kv=True,
+    )
     layer.reorder_incremental_state(state, torch.tensor([2, 2, 0, 5, 3, 4]))
     assert layer._get_input_buffer(state).key.size(0) == 2
     layer.reorder_incremental_state(state, torch.tensor([4, 3, 3]))
@@ -245,13 +258,16 @@ def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
         changed = x.clone()
         changed[t + 1 :] += 10
         one, two = (
-            layer(z, attn_mask=CausalMask(T), need_weights=need_weights)[0] for z in (x, changed)
+            layer(z, attn_mask=CausalMask(T), need_weights=need_weights)[0]
+            for z in (x, changed)
         )
         torch.testing.assert_close(one[: t + 1], two[: t + 1], **EXACT)
         assert not torch.allclose(one[t + 1 :], two[t + 1 :])
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 2e-2), (torch.bfloat16, 1.5e-1)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float16, 2e-2), (torch.bfloat16, 1.5e-1)]
+)
 def test_half_precision(kind: str, place: str, dtype: torch.dtype, tolerance: float) -> None:
     """Near float64 with the same rounded weights; float16 has 11 bits, bfloat16 8."""
     layer, exact = make_layer(kind, place, dtype=dtype), make_layer(kind, place)
@@ -280,7 +296,9 @@ def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
         return torch.nn.functional.dropout(weights, 0.25)
 
     _, weights = EQUATIONS[kind](layer, x, x, hidden(x, x, None, causal=False))
-    drawn = layer.queries(x).size(1)  # H, or 1 where one head is repeated, dropped weights and all
+    drawn = layer.queries(x).size(
+        1
+    )  # H, or 1 where one head is repeated, dropped weights and all
     changed = (
         dropped(weights[:drawn].transpose(0, 1).contiguous())
         .transpose(0, 1)
@@ -308,7 +326,9 @@ def _replay(weights: Tensor):
 def test_other_key_width(kind: str) -> None:
     """Cross-attention over an encoder of another width."""
     if kind == "el":
-        pytest.skip("EL-attention slices its input, which must be as wide as the heads together")
+        pytest.skip(
+            "EL-attention slices its input, which must be as wide as the heads together"
+        )
     layer = make_layer(kind, "cross", kdim=10, vdim=10)
     x, y = random(T, B, EMBED_DIM), random(S, B, 10)
     expected, _ = EQUATIONS[kind](layer, x, y, hidden(x, y, None, causal=False))

@@ -99,7 +99,10 @@ def test_generation_is_the_same_and_has_no_more_parameters(kind: str, place: str
     layer = make_layer(kind, place, bias=True)
     x = random(5, 3, EMBED_DIM)
     y = random(7, 3, EMBED_DIM, seed=1) if place == "cross" else x
-    before, (expected, weights) = dict(layer.state_dict()), layer(x, y, y, need_head_weights=True)
+    before, (expected, weights) = (
+        dict(layer.state_dict()),
+        layer(x, y, y, need_head_weights=True),
+    )
     layer.make_generation_fast_()
     for _ in range(2):
         found, same_weights = layer(x, y, y, need_head_weights=True)

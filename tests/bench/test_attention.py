@@ -66,7 +66,9 @@ def test_seconds_are_of_one_call_and_of_one_step(place: str) -> None:
     parts = {"forward": 2.0, "backward": 3.0} if place in TRAINING_PLACES else {"steps": 5.0}
     assert workload._measure(1).keys() == parts.keys()
     calls = len(workload._calls)
-    workload._measure = lambda times: {part: value * times * calls for part, value in parts.items()}
+    workload._measure = lambda times: {
+        part: value * times * calls for part, value in parts.items()
+    }
     assert workload.repetition() == {"total": 5.0, **parts}
 
 

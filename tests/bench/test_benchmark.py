@@ -89,7 +89,8 @@ def test_training() -> None:
     query, key = QUERY["mhe_mul"], KEY["mhe_mul"]
     source = LAYERS * (query + key + 10 * PAIR + FEED_FORWARD + key)
     target = (
-        LAYERS * (query + key + 6 * PAIR + query + 10 * PAIR + FEED_FORWARD) + WIDTH * VOCABULARY
+        LAYERS * (query + key + 6 * PAIR + query + 10 * PAIR + FEED_FORWARD)
+        + WIDTH * VOCABULARY
     )
     assert found.multiply_adds == 3 * (100 * source + 110 * target)
     twice = floor("training", "mhe_mul", cell, {**facts, "updates": 4})

@@ -69,7 +69,9 @@ def test_nothing_is_kept_from_a_repetition_but_numbers() -> None:
 )
 def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for() -> None:
     workload = CTranslate2Benchmark(CTRANSLATE2, make_settings())
-    workload.prepare({"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"})
+    workload.prepare(
+        {"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"}
+    )
     assert [len(sentence) for sentence in workload._sentences] == [8, 8, 7]
     workload._translator = Mock(wraps=workload._translator)
     assert workload.repetition()["total"] > 0

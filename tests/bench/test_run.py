@@ -89,7 +89,8 @@ def test_a_stopped_run_goes_on_and_a_finished_one_is_measured_anew(
     assert [cell["length"] for cell in log] == [3, 4, 5]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.md"]
     assert [
-        entry["cell"]["length"] for entry in json.loads((tmp_path / "r.json").read_text())["cells"]
+        entry["cell"]["length"]
+        for entry in json.loads((tmp_path / "r.json").read_text())["cells"]
     ] == [3, 4, 5]
     run(*words)
     assert [cell["length"] for cell in log[3:]] == [3, 4, 5]

@@ -22,7 +22,8 @@ def test_training_batches_fill_max_tokens_with_padding_included(max_tokens: int)
         assert batch["ntokens"] == target.ne(PAD).sum()
         assert target[target.ne(PAD)].ge(EOS).all()
     filled = [
-        max(b["target"].numel(), b["net_input"]["src_tokens"].numel()) / max_tokens for b in batches
+        max(b["target"].numel(), b["net_input"]["src_tokens"].numel()) / max_tokens
+        for b in batches
     ]
     assert np.median(filled) > 0.75
 

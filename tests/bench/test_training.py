@@ -30,7 +30,8 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
     assert isinstance(trainer.optimizer, FairseqAdam) is (dtype == "float32")
     if dtype == "float32":  # in bf16 a warm-up's first updates are too small to show
         assert any(
-            not torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True)
+            not torch.equal(a, b)
+            for a, b in zip(before, trainer.model.parameters(), strict=True)
         )
 
 

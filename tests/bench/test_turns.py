@@ -55,7 +55,9 @@ def test_one_variant_without_memory_leaves_the_others_alone(method: str) -> None
     fails = {method: MemoryError("no room")}
     results, log = run(2, stock={}, mha=fails)
     assert results["mha"] == {"status": OUT_OF_MEMORY, "reason": "no room"}
-    assert log.count(("mha", "repetition")) == {"prepare": 0, "repetition": 1, "facts": 2}[method]
+    assert (
+        log.count(("mha", "repetition")) == {"prepare": 0, "repetition": 1, "facts": 2}[method]
+    )
     assert results["stock"]["relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
     without_stock, _ = run(1, stock=fails, mha={"facts": {}})
     assert without_stock["mha"]["relative"] is None or method == "facts"
@@ -127,7 +129,11 @@ def test_a_process_of_its_own_measures_until_it_is_killed() -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (torch.OutOfMemoryError("CUDA out of memory.\nTried"), MemoryError, "CUDA out of memory."),
+        (
+            torch.OutOfMemoryError("CUDA out of memory.\nTried"),
+            MemoryError,
+            "CUDA out of memory.",
+        ),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), MemoryError, "Default"),
         (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
         (ErrorExit("not like that"), UserError, "not like that"),

@@ -13,7 +13,9 @@ from fairseq_mhe.checkpoints.average import average_checkpoints
 from fairseq_mhe.common.errors import UserError
 
 
-def save(path: Path, weights: dict[str, torch.Tensor], updates: int = 1, **options: Any) -> Path:
+def save(
+    path: Path, weights: dict[str, torch.Tensor], updates: int = 1, **options: Any
+) -> Path:
     """A checkpoint as fairseq-train writes it, small."""
     model = {"arch": "transformer_mhe_tiny", "encoder_attention_heads": 4, **options}
     state = {
@@ -33,12 +35,15 @@ def load(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
 def test_it_is_the_plain_mean_in_float32(tmp_path: Path, dtype: torch.dtype) -> None:
     tensors = [
-        torch.randn(5, 3, generator=torch.Generator().manual_seed(i)).to(dtype) for i in range(7)
+        torch.randn(5, 3, generator=torch.Generator().manual_seed(i)).to(dtype)
+        for i in range(7)
     ]
     paths = [save(tmp_path / f"{i}.pt", {"w": tensor}) for i, tensor in enumerate(tensors)]
     average_checkpoints(paths, tmp_path / "out.pt")
     mean = load(tmp_path / "out.pt")["model"]["w"]
-    expected = np.mean([tensor.double().numpy() for tensor in tensors], axis=0).astype(np.float32)
+    expected = np.mean([tensor.double().numpy() for tensor in tensors], axis=0).astype(
+        np.float32
+    )
     assert mean.dtype == torch.float32
     np.testing.assert_array_equal(mean.numpy(), expected)
 
@@ -60,7 +65,9 @@ def test_tied_embeddings_stay_tied(tmp_path: Path) -> None:
     paths = []
     for i in range(2):
         table = torch.full((100, 100), float(i))
-        paths.append(save(tmp_path / f"{i}.pt", {"encoder.embed": table, "decoder.embed": table}))
+        paths.append(
+            save(tmp_path / f"{i}.pt", {"encoder.embed": table, "decoder.embed": table})
+        )
     average_checkpoints(paths, tmp_path / "out.pt")
     model = load(tmp_path / "out.pt")["model"]
     assert model["encoder.embed"].data_ptr() == model["decoder.embed"].data_ptr()
@@ -75,7 +82,11 @@ def test_tied_embeddings_stay_tied(tmp_path: Path) -> None:
         ({}, {}, "w is absent and (2,)"),
         ({"w": torch.ones(2)}, {"encoder_attention_heads": 8}, "heads is 8 and 4"),
         ({"w": torch.ones(2)}, {"attention": "mha"}, "attention is mha and absent"),
-        ({"w": torch.ones(2)}, {"no_scale_embedding": True}, "no_scale_embedding is True and abs"),
+        (
+            {"w": torch.ones(2)},
+            {"no_scale_embedding": True},
+            "no_scale_embedding is True and abs",
+        ),
     ],
 )
 def test_checkpoints_of_different_models_are_refused(
@@ -104,7 +115,9 @@ def folder_of_a_training(folder: Path) -> None:
     average_checkpoints([folder / "checkpoint_1_8.pt"], folder / "checkpoint_average.pt")
 
 
-def test_the_command_averages_the_last(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_averages_the_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder_of_a_training(tmp_path)
     words = ["--output", str(tmp_path / "out.pt"), "--last", "3", str(tmp_path)]
     assert cli.main(["average", *words]) == 0

@@ -83,13 +83,19 @@ def without(part: str) -> Callable[[State], None]:
 #: How a checkpoint is changed -> what the line says then.
 FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
     "options as text": (lambda state: state.update(cfg="transformer"), "no fairseq checkpoint"),
-    "a weight of text": (lambda state: state["model"].update(w="heavy"), "no fairseq checkpoint"),
+    "a weight of text": (
+        lambda state: state["model"].update(w="heavy"),
+        "no fairseq checkpoint",
+    ),
     "no options": (lambda state: state.pop("cfg"), "architecture None"),
     "lstm": (of_another_kind(_name="lstm"), "architecture 'lstm'"),
     "half of its weights": (without(".self_attn."), "Missing key"),
     "other sizes": (of_another_kind(encoder_attention="mqa"), "is not of this model"),
     "an unknown kind": (of_another_kind(attention="mlp"), "unknown attention 'mlp'"),
-    "heads as text": (of_another_kind(encoder_attention_heads="four"), "no model can be made of"),
+    "heads as text": (
+        of_another_kind(encoder_attention_heads="four"),
+        "no model can be made of",
+    ),
     "no heads": (of_another_kind(decoder_attention_heads=0), "must both be positive"),
 }
 

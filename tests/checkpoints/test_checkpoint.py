@@ -57,7 +57,9 @@ def test_sizes_that_only_the_architecture_tells(tmp_path: Path) -> None:
     args = argparse.Namespace(arch="transformer_iwslt_de_en", share_all_embeddings=True)
     sizes = {"embed_dim": 512, "ffn_embed_dim": 1024, "attention_heads": 4, "layers": 6}
     options = {
-        f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in sizes.items()
     }
     model = make_model(arch="transformer", **options)
     torch.save({"args": args, "model": model.state_dict()}, tmp_path / "a.pt")
@@ -69,9 +71,15 @@ def test_what_is_saved_loads_through_fairseq_and_is_plain(tmp_path: Path) -> Non
         save(tmp_path / "a.pt", stir(make_model(attention="gqa")), updates=9, attention="gqa")
     )
     save_model(
-        source, source.options, source.model.state_dict(), tmp_path / "b.pt", {"made_by": "a test"}
+        source,
+        source.options,
+        source.model.state_dict(),
+        tmp_path / "b.pt",
+        {"made_by": "a test"},
     )
-    models, _ = checkpoint_utils.load_model_ensemble([str(tmp_path / "b.pt")], task=source.task())
+    models, _ = checkpoint_utils.load_model_ensemble(
+        [str(tmp_path / "b.pt")], task=source.task()
+    )
     assert same_logits(models[0].eval(), source.model)
     again = open_source(tmp_path / "b.pt")
     assert again.options == source.options
@@ -104,5 +112,7 @@ def test_weights_that_are_not_finite_are_refused_with_their_name(tmp_path: Path)
     with torch.no_grad():
         model.decoder.layers[0].fc1.bias[1] = torch.nan
     path = save(tmp_path / "diverged.pt", model, attention="mhe_mul")
-    with pytest.raises(UserError, match=r"diverged.pt: the weight decoder.layers.0.fc1.bias has"):
+    with pytest.raises(
+        UserError, match=r"diverged.pt: the weight decoder.layers.0.fc1.bias has"
+    ):
         open_source(path)

@@ -41,9 +41,13 @@ def test_it_counts_and_names(tmp_path: Path, half: torch.dtype | None) -> None:
     assert not found["resumable"]
 
 
-@pytest.mark.parametrize("tied", ["share_all_embeddings", "share_decoder_input_output_embed", None])
+@pytest.mark.parametrize(
+    "tied", ["share_all_embeddings", "share_decoder_input_output_embed", None]
+)
 def test_tied_tables_count_once(tmp_path: Path, tied: str | None) -> None:
-    options = {"attention": "mha", "share_all_embeddings": False} | ({tied: True} if tied else {})
+    options = {"attention": "mha", "share_all_embeddings": False} | (
+        {tied: True} if tied else {}
+    )
     model = make_model(**options)
     path = save(tmp_path / "a.pt", model, **options)
     state = torch.load(path)

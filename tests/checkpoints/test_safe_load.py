@@ -24,10 +24,16 @@ class Malicious:
 
 
 @pytest.mark.parametrize("new_format", [True, False], ids=["zip", "before torch 1.6"])
-def test_a_checkpoint_with_options_in_a_namespace_loads(tmp_path: Path, new_format: bool) -> None:
+def test_a_checkpoint_with_options_in_a_namespace_loads(
+    tmp_path: Path, new_format: bool
+) -> None:
     options = argparse.Namespace(arch="transformer_mhe_tiny", attention="mha")
     weights = {"w": torch.ones(3, 3)}
-    saved = {"cfg": {"model": options}, "model": weights, "optimizer_history": [{"num_updates": 7}]}
+    saved = {
+        "cfg": {"model": options},
+        "model": weights,
+        "optimizer_history": [{"num_updates": 7}],
+    }
     torch.save(saved, tmp_path / "a.pt", _use_new_zipfile_serialization=new_format)
     state = read_checkpoint(tmp_path / "a.pt")
     assert model_options(state) == {"arch": "transformer_mhe_tiny", "attention": "mha"}

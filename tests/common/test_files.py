@@ -20,7 +20,9 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     assert list((tmp_path / "new" / "folder").iterdir()) == []
 
 
-@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")])
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/null")]
+)
 def test_what_is_no_regular_file_is_not_replaced(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:

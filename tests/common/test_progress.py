@@ -17,7 +17,9 @@ from fairseq_mhe.common.progress import Board
 
 
 def screen(terminal: bool, width: int = 80) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=width, legacy_windows=False)
+    return Console(
+        file=io.StringIO(), force_terminal=terminal, width=width, legacy_windows=False
+    )
 
 
 def text_of(console: Console) -> str:
@@ -95,7 +97,9 @@ def test_it_has_no_thread(terminal: bool) -> None:
         assert threading.active_count() == threads
 
 
-def test_it_is_not_drawn_at_every_update(now: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_not_drawn_at_every_update(
+    now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn = []
     with Board(console=screen(terminal=True)) as board:
         monkeypatch.setattr(board._progress, "refresh", lambda: drawn.append(now[0]))

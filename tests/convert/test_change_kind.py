@@ -76,18 +76,25 @@ def test_both_methods_are_shown_with_the_one_that_is_kept(
     options = {"attention": "mha", **ONE_LAYER}
     path = save(tmp_path / "a.pt", trained(**options), **options)
     convert("mqa", path, tmp_path / "out.pt", "--data", str(data), "--sentences", "20")
-    rows = [line.split("|")[1:-1] for line in capsys.readouterr().out.split("\n") if "|" in line]
+    rows = [
+        line.split("|")[1:-1] for line in capsys.readouterr().out.split("\n") if "|" in line
+    ]
     cells = {row[0].strip(): [cell.strip() for cell in row[1:]] for row in rows[2:]}
     assert set(cells) == {"fit", "mean"}
     losses = {method: float(cell[0]) for method, cell in cells.items()}
-    assert [method for method, cell in cells.items() if cell[2]] == [min(losses, key=losses.get)]
+    assert [method for method, cell in cells.items() if cell[2]] == [
+        min(losses, key=losses.get)
+    ]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--to", "mha"], "mhe_mul"),
-        (["--to", "mqa", "--kv-heads", "2"], "--attention-kv-heads has no effect on --attention"),
+        (
+            ["--to", "mqa", "--kv-heads", "2"],
+            "--attention-kv-heads has no effect on --attention",
+        ),
         (["--to", "gqa", "--kv-heads", "3"], "kv_heads 3 does not divide num_heads 4"),
         (["--to", "mqa", "--method", "best"], "needs --data"),
         (["--to", "mqa", "--data", "nowhere"], "nowhere is no data folder"),

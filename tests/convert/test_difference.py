@@ -72,5 +72,6 @@ def test_searches_end_in_the_end_of_sentence_and_are_known_by_their_number(
     found = search(source.model, task, batches, beam=2, limit=6)
     assert sorted(found) == list(range(60))
     assert all(
-        tokens[-1] == task.target_dictionary.eos() and len(tokens) <= 7 for tokens in found.values()
+        tokens[-1] == task.target_dictionary.eos() and len(tokens) <= 7
+        for tokens in found.values()
     )

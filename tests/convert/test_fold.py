@@ -163,7 +163,9 @@ def test_a_process_that_never_imports_the_package_translates_the_same(
     assert cli.main(["fold", str(path), str(tmp_path / "folded.pt")]) == 0
     command = [sys.executable, "-m", "fairseq_cli.generate"]
     ours = generate(command, data, path, "--user-dir", USER_DIR)
-    plain = generate([sys.executable, LOADED, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt")
+    plain = generate(
+        [sys.executable, LOADED, "-c", PLAIN_GENERATE], data, tmp_path / "folded.pt"
+    )
     assert "IMPORTED False" in plain
     tokens = [
         [line.split("\t")[::2] for line in lines if line.startswith("H-")]
@@ -176,8 +178,18 @@ def test_a_process_that_never_imports_the_package_translates_the_same(
 def test_the_command_compares_on_data(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = save(tmp_path / "model.pt", stir(make_model(attention="mhe_mul")), attention="mhe_mul")
-    words = ["fold", str(path), str(tmp_path / "out.pt"), "--data", str(data), "--sentences", "9"]
+    path = save(
+        tmp_path / "model.pt", stir(make_model(attention="mhe_mul")), attention="mhe_mul"
+    )
+    words = [
+        "fold",
+        str(path),
+        str(tmp_path / "out.pt"),
+        "--data",
+        str(data),
+        "--sentences",
+        "9",
+    ]
     assert cli.main(words) == 0
     text = capsys.readouterr().out
     assert "folded from mhe_mul" in text
@@ -204,11 +216,15 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
             average_checkpoints(parts, tmp_path / "folded-average.pt")
         return
     average_checkpoints(paths, tmp_path / "average.pt")
-    averaged_first = folded(open_source(tmp_path / "average.pt"), tmp_path / "average-folded.pt")
+    averaged_first = folded(
+        open_source(tmp_path / "average.pt"), tmp_path / "average-folded.pt"
+    )
     average_checkpoints(parts, tmp_path / "folded-average.pt")
     folded_first = load_by_fairseq(tmp_path / "folded-average.pt", open_source(paths[0]).task())
     for name, expected in averaged_first.state_dict().items():
-        torch.testing.assert_close(folded_first.state_dict()[name], expected, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            folded_first.state_dict()[name], expected, rtol=1e-5, atol=1e-6
+        )
 
 
 def test_collaborative_attention_wider_than_a_head_is_refused(

@@ -177,5 +177,7 @@ def test_sentences_that_the_model_has_no_positions_for_are_left_out(data: Path) 
     few = make_model(max_source_positions=4, max_target_positions=7)
     pairs = sentence_pairs(task, "test", 10, few)  # of 2 to 10 tokens, again and again
     assert [pair["id"] for pair in pairs] == [0, 1, 2, 9, 10, 11, 18, 19, 20, 27]
-    with pytest.raises(UserError, match="has no sentences in 'test' that the model has the posi"):
+    with pytest.raises(
+        UserError, match="has no sentences in 'test' that the model has the posi"
+    ):
         sentence_pairs(task, "test", 10, make_model(max_source_positions=1))

@@ -23,7 +23,9 @@ def full(groups: int, self_attention: bool) -> Any:
         )
 
     query, key, value = rows(HEADS), rows(groups), rows(groups)
-    key_bias = np.repeat(random.normal(size=(groups, WIDTH)), HEADS // groups, axis=0).reshape(-1)
+    key_bias = np.repeat(random.normal(size=(groups, WIDTH)), HEADS // groups, axis=0).reshape(
+        -1
+    )
     query_bias, value_bias, output_bias = random.normal(size=(3, C))
     spec = attention_spec.MultiHeadAttentionSpec(self_attention=self_attention)
     parts = [(query, query_bias), (key, key_bias), (value, value_bias)]

@@ -22,11 +22,17 @@ from tests.fixtures.processes import fairseq
 
 WIDTH = 16  # n d of the small models
 ONE_LAYER = {"encoder_layers": 1, "decoder_layers": 1}
-MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_mul", "cross_attention": "mhe_add"}
+MIXED = {
+    "encoder_attention": "gqa",
+    "decoder_attention": "mhe_mul",
+    "cross_attention": "mhe_add",
+}
 
 
 def convert(source: Path, output: Path, dim: int, *words: str) -> None:
-    assert cli.main(["to-collaborative", "--dim", str(dim), str(source), str(output), *words]) == 0
+    assert (
+        cli.main(["to-collaborative", "--dim", str(dim), str(source), str(output), *words]) == 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -38,7 +44,12 @@ def convert(source: Path, output: Path, dim: int, *words: str) -> None:
         (True, {**MIXED, "attention_bias": True, **ONE_LAYER}),
         (
             True,
-            {"attention": "mha", "cross_attention": "mqa", "attention_head_dim": 4, **ONE_LAYER},
+            {
+                "attention": "mha",
+                "cross_attention": "mqa",
+                "attention_head_dim": 4,
+                **ONE_LAYER,
+            },
         ),
     ],
 )
@@ -76,7 +87,8 @@ def test_fewer_dimensions_lose_more(
     for few, more in itertools.pairwise(reports):
         assert few["logits"]["largest"] > more["logits"]["largest"]
         assert all(
-            f["error"] > m["error"] > 0 for f, m in zip(few["layers"], more["layers"], strict=True)
+            f["error"] > m["error"] > 0
+            for f, m in zip(few["layers"], more["layers"], strict=True)
         )
     assert all(report["loss"] > 0 for report in reports)
     assert open_source(tmp_path / "6.pt").options["collaborative_dim"] == 6
@@ -91,7 +103,8 @@ def test_fairseq_train_goes_on_from_it(
     convert(path, out, 10, "--data", str(data), "--sentences", "20")
     printed = capsys.readouterr().out
     assert (
-        len(re.findall(r"^\| \S+attn *\| *[0-9.e-]+ \| *\d+ \| *[0-9.]+ \|$", printed, re.M)) == 6
+        len(re.findall(r"^\| \S+attn *\| *[0-9.e-]+ \| *\d+ \| *[0-9.]+ \|$", printed, re.M))
+        == 6
     )
     pattern = r"go on with: fairseq-train DATA-BIN --user-dir fairseq_mhe (.*) \.\.\."
     flags = re.search(pattern, printed)[1].split()

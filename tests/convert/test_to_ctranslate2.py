@@ -19,7 +19,11 @@ from fairseq_mhe.convert import to_ctranslate2
 from tests.fixtures.checkpoints import save, trained
 from tests.fixtures.models import make_model
 
-MIXED = {"encoder_attention": "gqa", "decoder_attention": "mhe_add", "cross_attention": "mhe_mul"}
+MIXED = {
+    "encoder_attention": "gqa",
+    "decoder_attention": "mhe_add",
+    "cross_attention": "mhe_mul",
+}
 #: Few layers, and few words in which a translation that does not end is given up.
 SMALL = {"encoder_layers": 1, "decoder_layers": 1, "max_target_positions": 24}
 PLAIN = {"attention": "mhe_mul", **SMALL}
@@ -43,7 +47,9 @@ def convert(
 
 
 @pytest.mark.parametrize("shared", [[], ["--shared-heads"]], ids=["plain", "shared"])
-@pytest.mark.parametrize("options", CASES, ids=lambda options: "-".join(map(str, options.values())))
+@pytest.mark.parametrize(
+    "options", CASES, ids=lambda options: "-".join(map(str, options.values()))
+)
 def test_translations_are_the_same(
     tmp_path: Path,
     data: Path,
@@ -124,7 +130,9 @@ def test_what_ctranslate2_cannot_hold_is_one_line(
     options = {"attention": "mha", **options}
     path = save(tmp_path / "a.pt", make_model(**options), **options)
     assert (
-        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
+        cli.main(
+            ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
+        )
         == 2
     )
     error = capsys.readouterr().err
@@ -144,7 +152,10 @@ def test_sentences_that_the_model_cannot_read_or_say_are_not_compared(
 
 
 def test_without_it_there_is_one_clear_line(
-    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    data: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = save(tmp_path / "a.pt", make_model(attention="mqa"), attention="mqa")
     find = importlib.util.find_spec
@@ -154,7 +165,9 @@ def test_without_it_there_is_one_clear_line(
         lambda name, *more: None if name == "ctranslate2" else find(name, *more),
     )
     assert (
-        cli.main(["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")])
+        cli.main(
+            ["to-ctranslate2", str(path), "--data", str(data), "--out", str(tmp_path / "out")]
+        )
         == 2
     )
     assert "pip install ctranslate2" in capsys.readouterr().err

@@ -16,7 +16,13 @@ from fairseq_mhe.deploy.translator import Translator
 CONTENT: dict[str, Any] = {
     "format": "fairseq",
     "text": {"source_lang": "en", "target_lang": "de", "tokenizer": "moses", "subword": "bpe"},
-    "decoding": {"beam": 5, "lenpen": 1.0, "max_len_a": 1.5, "max_len_b": 20, "max_tokens": 100},
+    "decoding": {
+        "beam": 5,
+        "lenpen": 1.0,
+        "max_len_a": 1.5,
+        "max_len_b": 20,
+        "max_tokens": 100,
+    },
     "positions": [64, 32],
 }
 

@@ -57,7 +57,9 @@ def is_pickle(path: Path) -> bool:
         return False
 
 
-def test_a_bundle_holds_what_is_needed_and_no_pickle(exported: Path, for_ctranslate2: Path) -> None:
+def test_a_bundle_holds_what_is_needed_and_no_pickle(
+    exported: Path, for_ctranslate2: Path
+) -> None:
     own = {"model.safetensors", "config.json", "dict.en.txt", "dict.de.txt"}
     assert {path.name for path in exported.iterdir()} == COMMON | own
     own = {"model.bin", "config.json", "shared_vocabulary.json"}
@@ -124,7 +126,9 @@ def test_the_example_does_to_text_what_the_data_folder_did(
         learn_sentencepiece(SOURCES * 5, 100, 60, "unigram", path)
     else:
         shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", path)
-    text = TextProcessing(("en", "de"), tokenizer, SubwordModel(kind, path, sha256(path)), **marks)
+    text = TextProcessing(
+        ("en", "de"), tokenizer, SubwordModel(kind, path, sha256(path)), **marks
+    )
     seen: list[list[str]] = []
 
     def translate_batch(sentences: list[list[str]], **_: Any) -> list[types.SimpleNamespace]:
@@ -182,7 +186,11 @@ def test_the_checksums_are_those_of_sha256sum(exported: Path) -> None:
 def test_wrong_paths_are_one_line(
     tmp_path: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = {"RUN": str(run_of("mha")), "OUT": str(tmp_path / "out"), "DATA": str(MADE / "data")}
+    places = {
+        "RUN": str(run_of("mha")),
+        "OUT": str(tmp_path / "out"),
+        "DATA": str(MADE / "data"),
+    }
     for name, place in places.items():
         words = [word.replace(name, place) for word in words]
     assert cli.main(["export", *words]) == 2

@@ -84,12 +84,18 @@ def same_logits(trained: Trained, tokenizer: Any, model: Any, lines: list[str]) 
     tokens = torch.tensor([token for token, row in enumerate(all_rows) if row is not None])
     for line in lines[:6]:
         batch = tokenizer(line, return_tensors="pt")
-        source = torch.tensor([[all_rows[token] or 3 for token in batch["input_ids"][0].tolist()]])
+        source = torch.tensor(
+            [[all_rows[token] or 3 for token in batch["input_ids"][0].tolist()]]
+        )
         with torch.inference_mode():
             target = batch["input_ids"].roll(1, 1)  # (1, S): </s> first
-            ours = trained.source.model(source, torch.tensor([source.shape[1]]), source.roll(1, 1))
+            ours = trained.source.model(
+                source, torch.tensor([source.shape[1]]), source.roll(1, 1)
+            )
             theirs = model(**batch, decoder_input_ids=target).logits  # (1, S, tokens)
-        torch.testing.assert_close(theirs[..., tokens], ours[0][..., rows], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(
+            theirs[..., tokens], ours[0][..., rows], atol=1e-4, rtol=1e-4
+        )
 
 
 @pytest.fixture
@@ -172,15 +178,19 @@ def test_no_translation_is_longer_than_the_model_can_hold(
     trained = make_trained(tmp_path, samples["bpe"], max_target_positions=20)
     decoding = replace(DECODING, max_len_a=a, max_len_b=b)
     assert (
-        _generation(replace(trained, decoding=decoding), {"eos_token_id": 2, "pad_token_id": 1})[
-            "max_new_tokens"
-        ]
+        _generation(
+            replace(trained, decoding=decoding), {"eos_token_id": 2, "pad_token_id": 1}
+        )["max_new_tokens"]
         == longest
     )
 
 
 @pytest.mark.parametrize("engine", ["auto", "fairseq"])
-def test_translate_says_that_such_a_bundle_is_for_transformers(tmp_path: Path, engine: str) -> None:
+def test_translate_says_that_such_a_bundle_is_for_transformers(
+    tmp_path: Path, engine: str
+) -> None:
     bundle = write_bundle(tmp_path, format="huggingface")
-    with pytest.raises(UserError, match=f"is a bundle for huggingface, which --engine {engine}"):
+    with pytest.raises(
+        UserError, match=f"is a bundle for huggingface, which --engine {engine}"
+    ):
         Translator.load(bundle, engine=engine)

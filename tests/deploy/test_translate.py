@@ -42,7 +42,11 @@ def command(*words: str | Path) -> list[str]:
 
 
 def test_a_pipe_after_options_is_read_once(
-    brief: Path, expected: list[str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    brief: Path,
+    expected: list[str],
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -54,7 +58,11 @@ def test_a_pipe_after_options_is_read_once(
 
 
 def test_several_files_go_to_one_which_is_whole_or_absent(
-    brief: Path, expected: list[str], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    brief: Path,
+    expected: list[str],
+    text: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     packed = tmp_path / "more.gz"
     packed.write_bytes(gzip.compress(f"\n{SOURCES[0]}".encode()))
@@ -66,7 +74,16 @@ def test_several_files_go_to_one_which_is_whole_or_absent(
     assert found[20] == found[22] == ""
     assert capsys.readouterr().out == ""
     out = tmp_path / "none"
-    words = ["translate", str(brief), str(packed), "--nbest", "9", "--out", str(out), *BY_FAIRSEQ]
+    words = [
+        "translate",
+        str(brief),
+        str(packed),
+        "--nbest",
+        "9",
+        "--out",
+        str(out),
+        *BY_FAIRSEQ,
+    ]
     assert cli.main(words) == 2
     assert not out.exists()
 
@@ -113,7 +130,9 @@ def test_bad_input_is_one_line(
     bad = text.with_name("bad")
     bad.write_bytes(b"Good.\nB\xff\n")
     places = {"BUNDLE": str(brief), "TEXT": str(text), "BAD": str(bad)}
-    assert cli.main(["translate", *(places.get(word, word) for word in words), *BY_FAIRSEQ]) == 2
+    assert (
+        cli.main(["translate", *(places.get(word, word) for word in words), *BY_FAIRSEQ]) == 2
+    )
     out, error = capsys.readouterr()
     assert (out, error.count("\n")) == ("", 1)
     assert message in error

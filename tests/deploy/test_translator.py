@@ -75,7 +75,11 @@ def test_auto_is_ctranslate2_on_a_cpu_where_it_can_be(
     ],
 )
 def test_auto_is_ctranslate2_on_a_gpu_that_it_can_use(
-    exported: Path, gpus: int, fault: Exception | None, engine: str, monkeypatch: pytest.MonkeyPatch
+    exported: Path,
+    gpus: int,
+    fault: Exception | None,
+    engine: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The GPU is a fake, in whose place the CPU computes."""
     ctranslate2 = pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
@@ -166,7 +170,10 @@ def test_smaller_numbers_are_approximations_by_fairseq(
     [
         ({"precision": "bf16", "engine": "ctranslate2"}, "CTranslate2 has no bf16"),
         ({"precision": "fp16"}, "'fp16' is unknown: choose one of float32, bf16, auto"),
-        ({"int8": True, "engine": "fairseq"}, "int8_generation is for a float32 model on an x86"),
+        (
+            {"int8": True, "engine": "fairseq"},
+            "int8_generation is for a float32 model on an x86",
+        ),
     ],
 )
 def test_numbers_that_there_are_not_are_refused(
@@ -243,7 +250,9 @@ def test_lines_are_cut_between_sentences_else_at_spaces_or_between_characters(
 
 
 @pytest.mark.parametrize("engine", ["fairseq", "ctranslate2"])
-def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engine: str) -> None:
+def test_no_translation_is_longer_than_the_models_positions(
+    tmp_path: Path, engine: str
+) -> None:
     """The model never comes to an end, and the limit of its decoding is 200 subwords."""
     pytest.importorskip(engine, reason=f"{engine} is not installed")
     state = read_checkpoint(run_of("mhe_mul") / "model.pt")
@@ -256,7 +265,9 @@ def test_no_translation_is_longer_than_the_models_positions(tmp_path: Path, engi
 
 
 @pytest.mark.parametrize("lines", ["Hello.", ["Hello.", 0]])
-def test_anything_but_a_list_of_strings_is_a_type_error(translator: Translator, lines: Any) -> None:
+def test_anything_but_a_list_of_strings_is_a_type_error(
+    translator: Translator, lines: Any
+) -> None:
     with pytest.raises(TypeError, match="lines is not a list of strings: give a list"):
         translator.translate(lines)
 

@@ -113,7 +113,9 @@ def qk_shared(layer, x: Tensor, y: Tensor, mask: Tensor):
     """Kitaev et al. 2020, section 2: one projection, keys of length 1."""
     width = layer.embed_dim // layer.num_heads
     queries = layer.qk_proj(x).split(width, dim=-1)
-    keys = [key / key.norm(dim=-1, keepdim=True) for key in layer.qk_proj(y).split(width, dim=-1)]
+    keys = [
+        key / key.norm(dim=-1, keepdim=True) for key in layer.qk_proj(y).split(width, dim=-1)
+    ]
     values = layer.v_proj(y).split(width, dim=-1)
     return equations._combine(layer, queries, keys, values, 1 / math.sqrt(width), mask)
 
@@ -165,14 +167,25 @@ def test_the_example_translates(registered: Path) -> None:
     torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
 
 
-def test_fairseq_train_takes_the_example(registered: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fairseq_train_takes_the_example(
+    registered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By its name, from its own user directory; what it does not use is refused by that name."""
-    words = ["--user-dir", str(registered), "--arch", "transformer_mhe_base", "--attention", NEW]
+    words = [
+        "--user-dir",
+        str(registered),
+        "--arch",
+        "transformer_mhe_base",
+        "--attention",
+        NEW,
+    ]
     monkeypatch.setattr(sys, "argv", ["fairseq-train", "no data", *words])
     args = options.parse_args_and_arch(options.get_training_parser())
     assert args.attention == NEW
     monkeypatch.setattr(sys, "argv", [*sys.argv, "--collaborative-dim", "8"])
-    with pytest.raises(SystemExit, match=f"--collaborative-dim has no effect on --attention {NEW}"):
+    with pytest.raises(
+        SystemExit, match=f"--collaborative-dim has no effect on --attention {NEW}"
+    ):
         options.parse_args_and_arch(options.get_training_parser())
 
 

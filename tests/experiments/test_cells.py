@@ -53,7 +53,10 @@ def test_a_recipes_own_precision_stays_unless_another_is_asked_for(tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--batch-tokens", "32771"], "an update of 32,771 tokens in mini-batches of 256 to 4,096"),
+        (
+            ["--batch-tokens", "32771"],
+            "an update of 32,771 tokens in mini-batches of 256 to 4,096",
+        ),
         (["--recipe", "nowhere.yaml"], "give a row or --recipe FILE, one of the two"),
     ],
 )

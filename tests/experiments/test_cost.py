@@ -37,7 +37,9 @@ def test_json_of_mha_base_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert report["attention_parameters"] == 18 * 4 * square
     norms_and_biases = 6 * (2048 + 512) * 2 + 6 * 2 * 2 * 512 + 6 * 3 * 2 * 512
-    assert report["total_parameters"] == 18 * 4 * square + 12 * ffn + 1000 * 512 + norms_and_biases
+    assert (
+        report["total_parameters"] == 18 * 4 * square + 12 * ffn + 1000 * 512 + norms_and_biases
+    )
     assert report["attention"] == {"encoder": "mha", "decoder": "mha", "cross": "mha"}
     assert all(
         isinstance(number, int)

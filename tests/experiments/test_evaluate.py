@@ -51,7 +51,10 @@ def test_other_data_are_refused(
     first = next(iter(next(iter(manifest["steps"].values()))["files"].values()))
     first["sha256"] = "0" * 64
     (other / "manifest.json").write_text(json.dumps(manifest))
-    assert cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(other)]) == 2
+    assert (
+        cli.main(["evaluate", str(table / "tiny-mha-seed1"), "--cpu", "--data", str(other)])
+        == 2
+    )
     assert "is not the data that" in capsys.readouterr().err
 
 

@@ -55,13 +55,24 @@ def finetune(folder: Path, out: Path, task: Path, epochs: int = 2) -> int:
 
 def tabulate(out: Path, *more: str) -> int:
     """The table of ``mhe_mul`` and seed 1, unless other words say otherwise."""
-    usual = ["--data", str(out / "text"), "--seeds", "1", "--kinds", "mhe_mul", "--out", str(out)]
+    usual = [
+        "--data",
+        str(out / "text"),
+        "--seeds",
+        "1",
+        "--kinds",
+        "mhe_mul",
+        "--out",
+        str(out),
+    ]
     return cli.main(["nlu-table", "roberta_mhe_tiny", *usual, *more])
 
 
 def results_in(folder: Path) -> dict[str, int]:
     """When each result but the table was written."""
-    return {name: at for name, at in snapshot(folder).items() if not name.startswith("nlu-table")}
+    return {
+        name: at for name, at in snapshot(folder).items() if not name.startswith("nlu-table")
+    }
 
 
 def test_every_example_is_scored(folder: Path) -> None:
@@ -167,7 +178,16 @@ def test_what_cannot_be_fine_tuned_is_refused(
         (sst2, unfinished, tmp_path, f"{unfinished} is no finished run: "),
         (sst2, folder / RUN, folder, "has other settings (options max_update: 4, now 6; "),
     ):
-        line = ["finetune", str(task), "--model", str(model), "--out", str(out), "--epochs", "3"]
+        line = [
+            "finetune",
+            str(task),
+            "--model",
+            str(model),
+            "--out",
+            str(out),
+            "--epochs",
+            "3",
+        ]
         assert cli.main([*line, *FLOAT32]) == 2
         assert told in capsys.readouterr().err
 
@@ -185,7 +205,9 @@ def test_every_form_of_task_is_fine_tuned_and_scored(
 ) -> None:
     long = [line for line in LINES if len(line.split()) > 3]
     put_task(tmp_path, name, long)
-    task_folder = prepare_task(TASKS[name], tmp_path, folder / "text", tmp_path / "task", block=64)
+    task_folder = prepare_task(
+        TASKS[name], tmp_path, folder / "text", tmp_path / "task", block=64
+    )
     assert finetune(folder, tmp_path, task_folder, epochs=1) == 0, capsys.readouterr().err
     run = tmp_path / f"{RUN}-{name}-seed1"
     found = json.loads((run / "scores.json").read_text())
@@ -234,7 +256,9 @@ def check_answers(
             assert said[question["id"]] or name == "squad2"
     run = folder / f"{RUN}-{name}-seed1"
     capsys.readouterr()
-    assert cli.main(["score-squad", str(path), str(run / "predictions.dev.json"), "--json"]) == 0
+    assert (
+        cli.main(["score-squad", str(path), str(run / "predictions.dev.json"), "--json"]) == 0
+    )
     again = json.loads(capsys.readouterr().out)
     assert {key: values[key] for key in again} == again
     assert values.get("f1 by the best threshold", 100) >= values["f1"]
@@ -334,7 +358,9 @@ def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
     assert state["cfg"]["model"].attention == "collaborative"
     before = snapshot(tmp_path)
     assert study(line) == 0
-    files = {path: at for path, at in snapshot(tmp_path).items() if "collaborative-nlu" not in path}
+    files = {
+        path: at for path, at in snapshot(tmp_path).items() if "collaborative-nlu" not in path
+    }
     assert files == {path: at for path, at in before.items() if "collaborative-nlu" not in path}
     assert study([*line[:-1], str(tmp_path / "other"), "--runs", str(folder)]) == 2
     assert "is no run folder: it has no config.json" in capsys.readouterr().err
@@ -351,7 +377,9 @@ def test_a_causal_models_table_is_of_perplexity(
     run = tmp_path / "transformer_lm_mhe_tiny-mhe_mul-seed1"
     nats = json.loads((run / "scores.json").read_text())["nats"]
     # Of 4 layers a key and a value of one head, 32 wide, in float32.
-    assert re.search(rf"\| mhe_mul +\| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| ", printed)
+    assert re.search(
+        rf"\| mhe_mul +\| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| ", printed
+    )
     assert "- Training: seed 1, 2 updates of 4 blocks of 64 subwords, in bf16." in printed
     assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
     before = (tmp_path / "perplexity.md").read_text()

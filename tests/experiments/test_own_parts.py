@@ -38,7 +38,14 @@ def test_an_own_kind_by_an_own_recipe_is_in_the_table(tmp_path: Path) -> None:
     (user_dir / "__init__.py").write_text(EXAMPLE, encoding="utf-8")
     text = (FOLDER / "tiny.yaml").read_text()
     path.write_text(text.replace("  dropout: 0.1", "  encoder_layers: 1\n  dropout: 0.1"))
-    words = ["--data", str(MADE / "data"), "--out", str(tmp_path / "out"), "--recipe", str(path)]
+    words = [
+        "--data",
+        str(MADE / "data"),
+        "--out",
+        str(tmp_path / "out"),
+        "--recipe",
+        str(path),
+    ]
     words += ["--kinds", NEW, "--updates", "2", "--cpu", "--precision", "float32"]
     command("fairseq_mhe.cli", "run-table", *words, "--user-dir", str(user_dir))
     (row,) = json.loads((tmp_path / "out" / "table.json").read_text())
@@ -53,7 +60,11 @@ def test_hydra_trains_a_recipe_as_its_command_line_does(tmp_path: Path) -> None:
     data = MADE / "data" / "bin"
     words = [str(data), "--user-dir", str(PACKAGE), "--cpu"]
     words += ["--attention", "mhe_mul", "--seed", "1"]
-    words += [*recipe("tiny").training.shortened(2).words(), "--save-dir", str(tmp_path / "words")]
+    words += [
+        *recipe("tiny").training.shortened(2).words(),
+        "--save-dir",
+        str(tmp_path / "words"),
+    ]
     hydra = ["--config-dir", str(FOLDER), "--config-name", "tiny", f"task.data={data}"]
     hydra += ["+model.attention=mhe_mul", "common.cpu=true", f"common.user_dir={PACKAGE}"]
     hydra += ["optimization.max_update=2", "lr_scheduler.warmup_updates=1"]

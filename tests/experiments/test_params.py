@@ -38,7 +38,9 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-def test_every_kind_is_counted_in_the_bert_base_setting(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_kind_is_counted_in_the_bert_base_setting(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """To the printed digits, but for mha, of which the paper prints 0.01 million more than its
     formula gives.
     """
@@ -51,7 +53,9 @@ def test_every_kind_is_counted_in_the_bert_base_setting(capsys: pytest.CaptureFi
         assert counts[kind] / 1e6 == pytest.approx(float(printed_count), abs=within)
 
 
-def test_the_table_of_a_setting_shows_counts_and_merit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_a_setting_shows_counts_and_merit(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """At the width of a file or pipe (80 columns) too, where nothing may be cut."""
     lines = printed(capsys, "--setting", "bert-base").split("\n")
     assert max(map(len, lines)) <= 80

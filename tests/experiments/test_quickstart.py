@@ -73,9 +73,9 @@ def test_no_sentence_is_lost(finished: Finished) -> None:
         assert len(hypotheses) == len(references)
         assert list(read_lines(folder / "references.txt")) == references
         expected = BLEU().corpus_score(hypotheses, [references]).score
-        assert json.loads((folder / "scores.json").read_text())["bleu"]["score"] == pytest.approx(
-            expected, abs=1e-3
-        )
+        assert json.loads((folder / "scores.json").read_text())["bleu"][
+            "score"
+        ] == pytest.approx(expected, abs=1e-3)
 
 
 def test_training_sees_every_sentence(finished: Finished) -> None:
@@ -145,7 +145,9 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_result(
     for kind, folder in zip(KINDS, folders, strict=True):
         log = (folder / "train.log").read_text()
         starts = [
-            line.partition("from update ")[2] for line in log.split("\n") if line.startswith("--- ")
+            line.partition("from update ")[2]
+            for line in log.split("\n")
+            if line.startswith("--- ")
         ]
         assert [start.partition(",")[0] == "0" for start in starts] == [True, False], (
             "it began anew"

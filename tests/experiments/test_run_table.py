@@ -26,7 +26,13 @@ from fairseq_mhe.report.translation_table import PAPER
 from fairseq_mhe.runs.recipes import recipe
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
-from tests.fixtures.trained import TABLE_ROWS, TABLE_UPDATES, snapshot, table_script, table_words
+from tests.fixtures.trained import (
+    TABLE_ROWS,
+    TABLE_UPDATES,
+    snapshot,
+    table_script,
+    table_words,
+)
 
 KINDS = ("mha", "mhe_mul")
 #: How often the table is killed, and fewer than how many changes to its files a start makes until
@@ -39,7 +45,9 @@ CLOCK = {"tokens_per_second", "sentences_per_second"}
 def cells(out: Path) -> list[dict[str, Any]]:
     """table.json without what depends on the clock."""
     found = json.loads((out / "table.json").read_text())
-    return [{name: value for name, value in cell.items() if name not in CLOCK} for cell in found]
+    return [
+        {name: value for name, value in cell.items() if name not in CLOCK} for cell in found
+    ]
 
 
 def test_it_ends_in_the_table(table: Path) -> None:

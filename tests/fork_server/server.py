@@ -61,7 +61,9 @@ def load() -> None:
     # The first words that hydra reads take it longest: it learns its grammar.
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    OverridesParser.create().parse_overrides(["model.a_b=null", "common.a='b c'", "x.y=[1,0.5]"])
+    OverridesParser.create().parse_overrides(
+        ["model.a_b=null", "common.a='b c'", "x.y=[1,0.5]"]
+    )
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
     gc.collect()

@@ -24,7 +24,17 @@ from tests.fixtures.processes import kill
 from tests.fixtures.small_runs import MADE
 
 RUN = "tiny-mha-seed1"
-TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(MADE / "data"), "--out"]
+TRAIN = [
+    "train",
+    "tiny",
+    "mha",
+    "--updates",
+    "8",
+    "--cpu",
+    "--data",
+    str(MADE / "data"),
+    "--out",
+]
 
 
 def start(*words: str) -> subprocess.Popen[str]:

@@ -45,8 +45,15 @@ def another_family(state: State, code: str) -> None:
     state["args"] = Namespace(
         **sizes,
         **{"encoder_layers": code, "decoder_layers": "[(8, 3)]", "decoder_attention": "True"},
-        **{"arch": "fconv", "task": "translation", "criterion": "cross_entropy", "dropout": 0.1},
-        **dict.fromkeys(("encoder_embed_path", "decoder_embed_path", "share_input_output_embed")),
+        **{
+            "arch": "fconv",
+            "task": "translation",
+            "criterion": "cross_entropy",
+            "dropout": 0.1,
+        },
+        **dict.fromkeys(
+            ("encoder_embed_path", "decoder_embed_path", "share_input_output_embed")
+        ),
         **dict.fromkeys(("max_source_positions", "max_target_positions"), 99),
     )
 

@@ -79,7 +79,9 @@ def test_no_run_folder_is_made(
     assert (out / "tiny-mha-seed1" / "config.json").is_file()
 
 
-@pytest.mark.parametrize("command", [["train", "small", "mha"], ["run-table", "--rows", "small"]])
+@pytest.mark.parametrize(
+    "command", [["train", "small", "mha"], ["run-table", "--rows", "small"]]
+)
 def test_processes_divide_the_batch(
     command: list[str],
     data: Path,

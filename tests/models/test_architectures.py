@@ -54,7 +54,9 @@ TASKS = {
     "transformer_mhe": make_task(50),
     "roberta_mhe": MaskedLMTask(MaskedLMConfig(), make_dictionary(50)),
     # More words than the cut-offs of wiki103.
-    "transformer_lm_mhe": LanguageModelingTask(LanguageModelingConfig(), make_dictionary(90_000)),
+    "transformer_lm_mhe": LanguageModelingTask(
+        LanguageModelingConfig(), make_dictionary(90_000)
+    ),
 }
 #: Of each family: its first row, and those with other values that fairseq's architectures set.
 OURS = {

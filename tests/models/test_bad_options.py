@@ -24,8 +24,14 @@ BAD = [
         "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one of: "
         "collaborative",
     ),
-    ("--cross-attention el --encoder-embed-dim 256", "num_heads 8 x head_dim 64 = 512 must equal"),
-    ("--attention mhe", "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa"),
+    (
+        "--cross-attention el --encoder-embed-dim 256",
+        "num_heads 8 x head_dim 64 = 512 must equal",
+    ),
+    (
+        "--attention mhe",
+        "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa",
+    ),
     ("--attention skv --encoder-attention-heads 7", "embed_dim 512 is not divisible by"),
     ("--attention mqa --attention-head-dim 0", "head_dim must be positive, not 0"),
 ]

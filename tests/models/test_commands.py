@@ -16,7 +16,21 @@ from tests.fixtures.processes import PYTHON, SCRIPTS, fairseq
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 SENTENCES = 13  # no multiple of 8, fairseq's --required-batch-size-multiple
-WORDS = ["a", "rose", "is", "red", "and", "the", "sky", "was", "blue", "over", "our", "old", "town"]
+WORDS = [
+    "a",
+    "rose",
+    "is",
+    "red",
+    "and",
+    "the",
+    "sky",
+    "was",
+    "blue",
+    "over",
+    "our",
+    "old",
+    "town",
+]
 
 
 def run(
@@ -35,7 +49,9 @@ def run(
 
 def train(folder: Path, save: Path, *words: str, updates: int = 2, **options: bool):
     """A training of a few updates."""
-    usual = "--arch transformer_mhe_tiny --share-all-embeddings --cpu --optimizer adam --lr 0.001"
+    usual = (
+        "--arch transformer_mhe_tiny --share-all-embeddings --cpu --optimizer adam --lr 0.001"
+    )
     usual += " --criterion label_smoothed_cross_entropy --max-tokens 60 --num-workers 0"
     line = [str(folder / "bin"), "--user-dir", USER_DIR, *usual.split()]
     line += ["--max-update", str(updates), "--save-dir", str(save), "--log-format", "simple"]
@@ -109,7 +125,9 @@ def test_a_stopped_training_resumes_to_the_same_loss(folder: Path, tmp_path: Pat
     """Two updates and two more give the loss of four at once."""
     pattern = re.compile(r"valid on 'valid' subset \| loss (\S+) .*num_updates 4")
     whole = train(folder, tmp_path / "whole", "--dropout", "0", updates=4)
-    train(folder, tmp_path / "parts", "--dropout", "0", "--save-interval-updates", "2", updates=2)
+    train(
+        folder, tmp_path / "parts", "--dropout", "0", "--save-interval-updates", "2", updates=2
+    )
     rest = train(
         folder, tmp_path / "parts", "--dropout", "0", "--save-interval-updates", "2", updates=4
     )
@@ -136,7 +154,9 @@ def test_generation_translates_every_sentence(folder: Path, kind: str, options: 
 def test_interactive(folder: Path) -> None:
     path = str(folder / "mhe_mul" / "checkpoint_last.pt")
     words = [str(folder / "bin"), "--user-dir", USER_DIR, "--path", path, "--cpu"]
-    done = run("interactive", *words, "--beam", "2", "--max-len-b", "9", input="a rose\nthe sky\n")
+    done = run(
+        "interactive", *words, "--beam", "2", "--max-len-b", "9", input="a rose\nthe sky\n"
+    )
     assert hypotheses(done.stdout) == [0, 1]
 
 
@@ -165,7 +185,9 @@ checkpoint: {{save_dir: {folder / "hydra"}}}
     assert hypotheses(generate(folder, kind="hydra")) == list(range(SENTENCES))
 
 
-def test_a_checkpoint_of_another_kind_is_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_kind_is_refused_in_one_line(
+    folder: Path, tmp_path: Path
+) -> None:
     train(folder, tmp_path / "run", "--attention", "mha")
     done = train(folder, tmp_path / "run", "--attention", "mhe_mul", updates=3, check=False)
     assert done.returncode == 1

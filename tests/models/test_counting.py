@@ -83,7 +83,11 @@ def test_cache_is_what_a_beam_search_holds(options: dict) -> None:
 
 
 def flops(run: Callable[[], Any]) -> int:
-    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with (
+        torch.no_grad(),
+        sdpa_kernel(SDPBackend.MATH),
+        FlopCounterMode(display=False) as counter,
+    ):
         run()
     return counter.get_total_flops()
 

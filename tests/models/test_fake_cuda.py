@@ -25,7 +25,8 @@ DECODER = (
 
 
 every_kind = pytest.mark.parametrize(
-    ("kind", "dtype"), [*((kind, "bf16") for kind in KINDS), ("mha", "float32"), ("mha", "fp16")]
+    ("kind", "dtype"),
+    [*((kind, "bf16") for kind in KINDS), ("mha", "float32"), ("mha", "fp16")],
 )
 
 
@@ -67,8 +68,25 @@ def test_kernels_that_an_update_starts(
     Stock fairseq starts 3,774; before attention, masks, factors and optimizer were joined, `mha`
     started 1,463 and `mhe_mul` 2,021; `mhe_conv` with wider keys 1,209.
     """
-    words = ["no-data", "--arch", "transformer_mhe_base", "--attention", kind, "--bf16", "--cpu"]
-    words += ["--optimizer", "adam_fused", "--lr", "0.1", "--clip-norm", "1", "--dropout", "0.1"]
+    words = [
+        "no-data",
+        "--arch",
+        "transformer_mhe_base",
+        "--attention",
+        kind,
+        "--bf16",
+        "--cpu",
+    ]
+    words += [
+        "--optimizer",
+        "adam_fused",
+        "--lr",
+        "0.1",
+        "--clip-norm",
+        "1",
+        "--dropout",
+        "0.1",
+    ]
     words += ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
     cfg = configuration_of((*words, "--share-all-embeddings"))
     task, model = build(cfg, 1000)

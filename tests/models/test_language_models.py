@@ -47,7 +47,9 @@ def logits(model: nn.Module, tokens: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("normalize_before", [False, True])
-def test_mha_with_biases_is_fairseqs(family: tuple, normalize_before: bool, scaled: bool) -> None:
+def test_mha_with_biases_is_fairseqs(
+    family: tuple, normalize_before: bool, scaled: bool
+) -> None:
     arch, theirs, side = family
     options = {f"{side}_normalize_before": normalize_before, "no_scale_embedding": not scaled}
     options["activation_fn"] = "gelu"
@@ -134,7 +136,11 @@ def test_masked_model_starts_as_bert_but_for_a_kinds_own() -> None:
 BAD = [
     (ROBERTA, {"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha"),
     (LM, {"decoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
-    (ROBERTA, {"attention": "mha", "head_embedding_std": 0.1}, "has no effect on --attention mha"),
+    (
+        ROBERTA,
+        {"attention": "mha", "head_embedding_std": 0.1},
+        "has no effect on --attention mha",
+    ),
     (ROBERTA, {"shared_projection_init": "head"}, "start as BERT's, N"),
 ]
 

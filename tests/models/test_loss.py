@@ -39,7 +39,10 @@ class Model:
 
 
 def losses(
-    criterion: type[LabelSmoothedCrossEntropyCriterion], logits: Tensor, target: Tensor, **more: Any
+    criterion: type[LabelSmoothedCrossEntropyCriterion],
+    logits: Tensor,
+    target: Tensor,
+    **more: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss, loss without smoothing, and the gradient of three times the first."""
     leaf = logits.clone().requires_grad_()
@@ -114,7 +117,10 @@ def test_in_float32_it_is_fairseqs_code(
     for more in ({}, {"ignore_prefix_size": 2}):
         ours, theirs = (
             losses(criterion, batch[0].float(), batch[1], **more)
-            for criterion in (LabelSmoothedCrossEntropyByRows, LabelSmoothedCrossEntropyCriterion)
+            for criterion in (
+                LabelSmoothedCrossEntropyByRows,
+                LabelSmoothedCrossEntropyCriterion,
+            )
         )
         assert all(torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))
 
@@ -129,7 +135,12 @@ def test_a_language_models_is_fairseqs(
     target = tokens.roll(-1, 1)
     if name == "masked_lm":
         target[torch.arange(tokens.numel()).view_as(tokens) % 3 > 0] = PADDING
-    sample = {"net_input": {"src_tokens": tokens}, "target": target, "ntokens": 7, "nsentences": 5}
+    sample = {
+        "net_input": {"src_tokens": tokens},
+        "target": target,
+        "ntokens": 7,
+        "nsentences": 5,
+    }
     found = []
     for precision in ("float32", "bf16"):
         criterion = CRITERION_REGISTRY[criterion_for(precision, name)]

@@ -89,7 +89,9 @@ def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
     for names in (("adam", "adam"), ("adam_fused", "adam_fused"), ("adam", "adam_fused")):
         model, saved = make_model(attention="mhe_mul").to(dtype), None
         for name, updates in zip(names, (range(3), range(3, 6)), strict=True):
-            cfg = configuration(name, "--weight-decay", "0.1", "--adam-betas", "(0.9, 0.98)", *more)
+            cfg = configuration(
+                name, "--weight-decay", "0.1", "--adam-betas", "(0.9, 0.98)", *more
+            )
             with monkeypatch.context() as patch:
                 ours = gpu and name == "adam_fused"
                 patch.setattr(torch.Tensor, "is_cuda", property(lambda self, is_=ours: is_))
@@ -116,7 +118,9 @@ def test_only_head_embeddings_decay_by_their_own_rate() -> None:
     step(plain, configuration("adam", "--weight-decay", "0.5"))
     optimizer = step(
         ours,
-        configuration("adam_mhe", "--weight-decay", "0.5", "--head-embedding-weight-decay", "2"),
+        configuration(
+            "adam_mhe", "--weight-decay", "0.5", "--head-embedding-weight-decay", "2"
+        ),
     )
     before, without = dict(start.named_parameters()), dict(plain.named_parameters())
     found = 0

@@ -42,7 +42,9 @@ EITHER = pytest.mark.parametrize(
 
 
 def _packed(
-    features: tuple[int, int] = (12, 20), bias: bool = True, kind: type[PackedLinear] = PackedLinear
+    features: tuple[int, int] = (12, 20),
+    bias: bool = True,
+    kind: type[PackedLinear] = PackedLinear,
 ) -> PackedLinear:
     torch.manual_seed(1)
     return kind(nn.Linear(*features, bias=bias))
@@ -75,7 +77,9 @@ def _rounded(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     bias=st.booleans(),
 )
 @settings(max_examples=50)
-def test_it_is_the_plain_product(shape: list[int], features: tuple[int, int], bias: bool) -> None:
+def test_it_is_the_plain_product(
+    shape: list[int], features: tuple[int, int], bias: bool
+) -> None:
     layer = _packed(features, bias)
     x = torch.randn(*shape, features[0])
     with torch.no_grad():

@@ -69,16 +69,28 @@ def test_the_flags_build_the_same_model(different: dict[str, Any]) -> None:
     ("arch", "task", "different"),
     [
         ("transformer_lm_mhe_tiny", "language_modeling", {"decoder_input_dim": 32}),
-        ("transformer_lm_mhe_tiny", "language_modeling", {"scale_heads": True, "scale_fc": True}),
         (
             "transformer_lm_mhe_tiny",
             "language_modeling",
-            {"adaptive_input": True, "adaptive_input_cutoff": "5,9", "decoder_learned_pos": True},
+            {"scale_heads": True, "scale_fc": True},
+        ),
+        (
+            "transformer_lm_mhe_tiny",
+            "language_modeling",
+            {
+                "adaptive_input": True,
+                "adaptive_input_cutoff": "5,9",
+                "decoder_learned_pos": True,
+            },
         ),
         (
             "roberta_mhe_tiny",
             "masked_lm",
-            {"untie_weights_roberta": True, "max_positions": 2000, "max_source_positions": 2000},
+            {
+                "untie_weights_roberta": True,
+                "max_positions": 2000,
+                "max_source_positions": 2000,
+            },
         ),
     ],
 )

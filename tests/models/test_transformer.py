@@ -84,7 +84,9 @@ def test_step_by_step_decoding_equals_teacher_forcing(attention: str) -> None:
         torch.testing.assert_close(step[rows], whole[:, t][rows], **CLOSE)
 
 
-@pytest.mark.parametrize("options", [{}, {"beam_size": 1}, {"len_penalty": 0.6, "beam_size": 7}])
+@pytest.mark.parametrize(
+    "options", [{}, {"beam_size": 1}, {"len_penalty": 0.6, "beam_size": 7}]
+)
 def test_beam_search_scores_are_those_of_the_full_model(attention: str, options: dict) -> None:
     """Every hypothesis's token scores equal a fresh forward pass over it: cache, reordering and
     sharing are exact.
@@ -98,7 +100,9 @@ def test_beam_search_scores_are_those_of_the_full_model(attention: str, options:
             previous = torch.cat((torch.tensor([eos]), tokens[:-1])).unsqueeze(0)
             logits = model(source, batch["src_lengths"][row : row + 1], previous)[0]
             scores = logits.log_softmax(-1)[0, torch.arange(len(tokens)), tokens]
-            torch.testing.assert_close(hypothesis["positional_scores"], scores, rtol=0, atol=1e-5)
+            torch.testing.assert_close(
+                hypothesis["positional_scores"], scores, rtol=0, atol=1e-5
+            )
 
 
 @pytest.fixture
@@ -114,7 +118,16 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return call
 
-    methods = ("__bool__", "__int__", "__float__", "__index__", "item", "tolist", "equal", "cpu")
+    methods = (
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "item",
+        "tolist",
+        "equal",
+        "cpu",
+    )
     for owner, names in (
         (torch.Tensor, (*methods, "numpy", "nonzero", "allclose", "masked_select")),
         (torch, ("equal", "allclose", "nonzero", "masked_select")),
@@ -126,7 +139,9 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def decoder_steps(models: list[nn.Module], batch: dict[str, Any], **options: Any) -> int:
     """How many steps beam search takes over a batch."""
-    with mock.patch.object(models[0].decoder, "forward", wraps=models[0].decoder.forward) as step:
+    with mock.patch.object(
+        models[0].decoder, "forward", wraps=models[0].decoder.forward
+    ) as step:
         search(models, batch, **options)
     return step.call_count
 

@@ -30,7 +30,12 @@ def files_in(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
 def test_only_what_is_needed_is_unpacked(tmp_path: Path, name: str) -> None:
-    members = {"training/a.en": "one\n", "../evil": "evil\n", "/evil": "evil\n", "b.de": "zwei\n"}
+    members = {
+        "training/a.en": "one\n",
+        "../evil": "evil\n",
+        "/evil": "evil\n",
+        "b.de": "zwei\n",
+    }
     archive = write(tmp_path / name, members)
     extract(archive, ["training/a.en", "b.de"], tmp_path / "out")
     assert files_in(tmp_path) == {name, "out/training/a.en", "out/b.de"}

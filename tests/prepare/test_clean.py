@@ -59,7 +59,10 @@ def test_length_is_counted_in_tokens_of_the_tokeniser() -> None:
 def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
     """Beside what is usual: a Chinese sentence has far fewer than an English one."""
     config = replace(MOSES, tokenizer="none", target_lang="zh", max_tokens=20)
-    pairs = [("The weather is fine in the mountains today", "今天山里天气很好"), ("Yes, no", "是")]
+    pairs = [
+        ("The weather is fine in the mountains today", "今天山里天气很好"),
+        ("Yes, no", "是"),
+    ]
     wrong = [("The weather is fine in the mountains today", "今"), ("x" * 161, "今" * 40)]
     usual = usual_ratio([*pairs, *[("", "今"), ("a", "")], pairs[0]])
     assert usual == pytest.approx(8 / 42)
@@ -67,7 +70,9 @@ def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
     assert clean_pairs(wrong, config, "train", usual).counts == {"ratio": 1, "too_long": 1}
     for split in SPLITS:
         pair = ("word " * 30, "Wort " * 30)
-        assert clean_pairs([pair], replace(config, target_lang="de"), split).counts == {"kept": 1}
+        assert clean_pairs([pair], replace(config, target_lang="de"), split).counts == {
+            "kept": 1
+        }
 
 
 def test_line_breaks_of_every_kind_become_spaces() -> None:

@@ -147,6 +147,8 @@ def test_a_wrong_file_is_refused(
 
 def test_a_refusal_ends_at_once(file: RemoteFile, server: Server, tmp_path: Path) -> None:
     server.status = 404
-    with pytest.raises(UserError, match=r"cannot download http://127.*file\.tgz: 404 .*--mirror"):
+    with pytest.raises(
+        UserError, match=r"cannot download http://127.*file\.tgz: 404 .*--mirror"
+    ):
         obtain(file, tmp_path)
     assert len(server.requests) == 1

@@ -35,7 +35,9 @@ def rows() -> list[list[str]]:
 
 def letters(text: str) -> str:
     """What the leakage check compares, written differently from the script's own function."""
-    return "".join(char for char in text.casefold() if unicodedata.category(char).startswith("L"))
+    return "".join(
+        char for char in text.casefold() if unicodedata.category(char).startswith("L")
+    )
 
 
 @pytest.mark.skipif(not WHEEL, reason="FAIRSEQ_MHE_HA_WHEEL does not name the wheel")
@@ -50,7 +52,9 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wrong.whl").write_bytes(b"not the wheel")
     for name, message in (("wrong.whl", "has sha256"), ("none.whl", "is not there")):
         command = [sys.executable, FOLDER / "extract.py", name, "--out", "out"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 1
         assert message in done.stderr
         assert len(done.stderr.splitlines()) == 1
@@ -112,7 +116,11 @@ def test_the_readme_has_the_right_numbers(rows: list[list[str]]) -> None:
         ("Good morning", "Доброе утро", "foreign letters"),
         ("word " * 41, "Wort " * 41, "too long"),
         ("A very long explanation of it all, with details", "Kurz", "lengths differ"),
-        ("Beolink Converter NL/ML RADIO TP", "Beolink Konverter NL/ML RADIO TP", "mostly copied"),
+        (
+            "Beolink Converter NL/ML RADIO TP",
+            "Beolink Konverter NL/ML RADIO TP",
+            "mostly copied",
+        ),
     ],
 )
 def test_reasons_to_drop(en: str, de: str, reason: str | None) -> None:
@@ -122,7 +130,11 @@ def test_reasons_to_drop(en: str, de: str, reason: str | None) -> None:
 @pytest.mark.parametrize(
     ("en", "de", "pairs"),
     [
-        ("One. Two here.", "Eins. Zwei hier.", [("One.", "Eins."), ("Two here.", "Zwei hier.")]),
+        (
+            "One. Two here.",
+            "Eins. Zwei hier.",
+            [("One.", "Eins."), ("Two here.", "Zwei hier.")],
+        ),
         ("One, two here.", "Eins. Zwei hier.", [("One, two here.", "Eins. Zwei hier.")]),
         ("One.\n\n- Two", "Eins.\n - Zwei", [("One.", "Eins."), ("Two", "Zwei")]),
         ("One.\nTwo", "Eins. Zwei", None),

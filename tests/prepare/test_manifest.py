@@ -65,7 +65,9 @@ def test_other_inputs_redo_it_and_remove_the_old_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_text("cut")])
-def test_a_missing_or_cut_file_redoes_it(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+def test_a_missing_or_cut_file_redoes_it(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
     action = Action("one", "two")
     run(tmp_path, action)
     damage(tmp_path / "two")

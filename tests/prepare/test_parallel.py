@@ -61,7 +61,9 @@ def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "working.py"
     script.write_text(WORKING)
     command = [sys.executable, str(script)]
-    parent = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    parent = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
         assert parent.stdout is not None
         assert len({parent.stdout.readline() for _ in range(2)}) == 2  # both are at work

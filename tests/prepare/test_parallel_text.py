@@ -41,11 +41,15 @@ def test_layout_and_manifest(prepared: Path) -> None:
         for lang in ("en", "de"):
             for folder in ("raw", "subword"):
                 text = (prepared / folder / f"{split}.{lang}").read_text(encoding="utf-8")
-                assert text.count("\n") == lines == {"train": 300, "valid": 30, "test": 30}[split]
+                assert (
+                    text.count("\n") == lines == {"train": 300, "valid": 30, "test": 30}[split]
+                )
             assert (prepared / "bin" / f"{split}.en-de.{lang}.idx").exists()
     assert manifest["state"] == "complete"
     assert {manifest["source_lang"], manifest["target_lang"]} == {"en", "de"}
-    assert manifest["tokenizer"] == {"bpe": "moses", "sentencepiece": "none"}[manifest["subword"]]
+    assert (
+        manifest["tokenizer"] == {"bpe": "moses", "sentencepiece": "none"}[manifest["subword"]]
+    )
     assert (prepared / "tokenised").exists() == (manifest["tokenizer"] == "moses")
     recorded = {
         name: file["sha256"]
@@ -99,7 +103,12 @@ def test_other_options_and_inputs_redo_what_depends_on_them(config: PrepareConfi
     after = snapshot(config.out)
     changed = {name for name in before if before[name] != after.get(name)}
     assert "raw/train.en" not in changed
-    assert {"subword/bpe.codes", "subword/train.en", "bin/dict.en.txt", "manifest.json"} <= changed
+    assert {
+        "subword/bpe.codes",
+        "subword/train.en",
+        "bin/dict.en.txt",
+        "manifest.json",
+    } <= changed
     prepare(config)
     assert snapshot(config.out) == before
     lines = read_manifest(config.out)["lines"]["train"]
@@ -138,13 +147,27 @@ def test_cleaning_drops_and_counts_from_train_and_keeps_the_rest(
 
 def test_text_without_spaces_is_kept(config: PrepareConfig, tmp_path: Path) -> None:
     """Its words cannot be counted, and a line of it looks like one word."""
-    words = ["今天", "山里", "天气", "很好", "我们", "一起", "去看", "那些", "花草", "树木", "和云"]
+    words = [
+        "今天",
+        "山里",
+        "天气",
+        "很好",
+        "我们",
+        "一起",
+        "去看",
+        "那些",
+        "花草",
+        "树木",
+        "和云",
+    ]
     pairs = [
         (" ".join(["weather"] * length), "".join(words[:length])) for length in range(2, 12)
     ] * 20
     table = tmp_path / "pairs.tsv"
     table.write_text("".join(f"{source}\t{target}\n" for source, target in pairs), "utf-8")
-    config = replace(config, train=(table,), valid=None, test=None, hold_out=20, target_lang="zh")
+    config = replace(
+        config, train=(table,), valid=None, test=None, hold_out=20, target_lang="zh"
+    )
     manifest = read_manifest(prepare(config))
     counts = manifest["steps"]["clean"]["counts"]["train"]
     assert counts["held_out"] + counts["kept"] == counts["read"] == 200
@@ -164,7 +187,9 @@ def test_what_is_dropped_is_told_warned_of_and_refused(
     prepare(replace(config, train=(tmp_path / "many",)))
     assert "warning: 31% dropped: train: 69 of 100 pairs" in capsys.readouterr().err
     most = replace(config, train=(tmp_path / "most",))
-    with pytest.raises(UserError, match=r"drops 61% of .*most\.en .*39 of 100 .*--max-dropped 100"):
+    with pytest.raises(
+        UserError, match=r"drops 61% of .*most\.en .*39 of 100 .*--max-dropped 100"
+    ):
         prepare(replace(most, out=tmp_path / "none"))
     assert os.listdir(tmp_path / "none") == [".lock"]
     prepare(replace(most, max_dropped=61))
@@ -251,7 +276,9 @@ def test_tables_compressed_files_and_several_of_them_give_what_plain_files_give(
     pairs = corpus["train"][:300]
     table = tmp_path / "text" / "first.tsv.xz"
     table.write_bytes(
-        lzma.compress("".join(f"{source}\t{target}\n" for source, target in pairs[:100]).encode())
+        lzma.compress(
+            "".join(f"{source}\t{target}\n" for source, target in pairs[:100]).encode()
+        )
     )
     prefix = write_parallel(tmp_path / "text" / "rest", pairs[100:])
     for lang in config.langs:
@@ -269,7 +296,9 @@ def test_a_step_that_the_disk_is_too_small_for_is_not_begun(
 ) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr("fairseq_mhe.common.files.shutil.disk_usage", lambda _: usage(0, 0, 10))
-    with pytest.raises(UserError, match=r"data has 0\.0 GB free, step 'clean' needs about 0\.0 GB"):
+    with pytest.raises(
+        UserError, match=r"data has 0\.0 GB free, step 'clean' needs about 0\.0 GB"
+    ):
         prepare(config)
     assert os.listdir(config.out) == [".lock"]
 

@@ -28,7 +28,9 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [pair[0] for pair in read_corpus(CORPUS)["train"][:600]]
     path = tmp_path_factory.mktemp("text") / "own text.txt"
     parts = ["\n".join(lines[start : start + 20]) for start in range(0, 600, 20)]
-    path.write_text("\n\n" + "\n \n\n".join(parts).replace(" ", "  ") + "\n\n", encoding="utf-8")
+    path.write_text(
+        "\n\n" + "\n \n\n".join(parts).replace(" ", "  ") + "\n\n", encoding="utf-8"
+    )
     return path
 
 
@@ -121,5 +123,7 @@ def test_penn_treebank_is_one_document(text: Path, tmp_path: Path) -> None:
     lines = [line for line in text.read_text().split("\n") if line.strip()]
     for split in ("train", "valid", "test"):
         (tmp_path / f"ptb.{split}.txt").write_text("".join(f" {line} \n" for line in lines))
-    out = PennTreebank(folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1).prepare()
+    out = PennTreebank(
+        folder=tmp_path, out=tmp_path / "data", vocab_size=150, workers=1
+    ).prepare()
     assert "\n\n" not in (out / "raw" / "valid.txt").read_text()

@@ -40,7 +40,10 @@ def test_the_subwords_stay_and_the_text_is_what_a_person_writes(tmp_path: Path) 
     ]
     assert data.text("valid", 1).read_text().splitlines()[1] == "zwei mädchen & ein hut"
     assert data.detokenise(DE) == data.text("test", 1).read_text().splitlines()
-    assert data.given_tokens(DE) == ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
+    assert data.given_tokens(DE) == [
+        "der hund eines jungen rennt .",
+        "zwei mädchen &amp; ein hut",
+    ]
     assert data.processing().segment(["a boy's hat"]) == [
         "a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s h@@ a@@ t"
     ]

@@ -97,7 +97,9 @@ def test_sentencepiece_is_the_same_twice_and_loses_nothing(
     assert len({piece for line in segmented for piece in line.split(" ")}) < 300 + 20
 
 
-def test_sentencepiece_learns_from_lines_of_any_length(tmp_path: Path, lines: list[str]) -> None:
+def test_sentencepiece_learns_from_lines_of_any_length(
+    tmp_path: Path, lines: list[str]
+) -> None:
     """It leaves out what is longer than 4,192 bytes, with and without spaces."""
     learn_sentencepiece(["zebra" * 1000], 1, 30, "unigram", tmp_path / "model")
     (line,) = segment(["zebra" * 9], as_model("sentencepiece", tmp_path / "model"))

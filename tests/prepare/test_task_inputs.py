@@ -27,7 +27,9 @@ LONG = [line for line in LINES[40:] if len(line.split()) > 3]
 def inputs(name: str, data: Path, folder: Path, block: int = 64, stride: int = 20) -> Inputs:
     """What `put_task` has written for training."""
     path = folder / f"{name}.train{TASKS[name].suffix}"
-    return read_inputs(TASKS[name], path, open_data(data, TEXT).processing(), block, stride, True)
+    return read_inputs(
+        TASKS[name], path, open_data(data, TEXT).processing(), block, stride, True
+    )
 
 
 def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> None:
@@ -56,7 +58,9 @@ def test_spans_are_the_words(name: str, language_text: Path, tmp_path: Path) -> 
     task = fairseqs_task(data.binary)
     for index, row in enumerate(superglue_rows(name, LONG, 7)):
         batch = task.dataset("train").collater([task.dataset("train")[index]])
-        (tokens,), (spans,) = (batch["net_input"][key].tolist() for key in ("src_tokens", "spans"))
+        (tokens,), (spans,) = (
+            batch["net_input"][key].tolist() for key in ("src_tokens", "spans")
+        )
         if name == "wic":
             wanted = [row["word"]] * 2
         else:
@@ -111,7 +115,9 @@ def test_windows_cover_all_with_the_stride() -> None:
 
 
 @pytest.mark.parametrize("block", [48, 400])
-def test_answers_are_where_the_label_says(block: int, language_text: Path, tmp_path: Path) -> None:
+def test_answers_are_where_the_label_says(
+    block: int, language_text: Path, tmp_path: Path
+) -> None:
     """<s> question </s> </s> window </s>, label by label, and nothing where there is no answer."""
     read = inputs("squad2", language_text, put_task(tmp_path, "squad2", LONG), block)
     questions = {
@@ -150,7 +156,12 @@ QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
         ("wic", ("sentence1",), 3, "line 1 is no row of wic"),
         ("wsc", ("target", "span2_index"), 99, "list index out of range"),
         ("squad1", (*QUESTION, "id"), None, "article 1: there is no 'id'"),
-        ("squad1", (*QUESTION, "answers", 0, "answer_start"), 3, "0-0: its answer .* is not at 3"),
+        (
+            "squad1",
+            (*QUESTION, "answers", 0, "answer_start"),
+            3,
+            "0-0: its answer .* is not at 3",
+        ),
         ("squad1", (*QUESTION, "answers"), [], "0-0 has no answer, .* name the task squad2"),
         ("squad1", ("data",), [], "has no questions"),
     ],

@@ -125,13 +125,25 @@ def test_the_longer_text_is_cut() -> None:
 
 
 BAD = [
-    ("rte", "index\tsentence1\tlabel\n0\ta\tentailment\n", "line 2 is no row of rte: there is no"),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n", "there is no label 'maybe'"),
+    (
+        "rte",
+        "index\tsentence1\tlabel\n0\ta\tentailment\n",
+        "line 2 is no row of rte: there is no",
+    ),
+    (
+        "rte",
+        "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n",
+        "there is no label 'maybe'",
+    ),
     ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n", "has no examples"),
     ("rte", "", "has no examples"),
     ("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\tx\n", "could not convert .* 'x'"),
     ("boolq", '{"question": "a"\n', "line 1 is no row of boolq: Expecting"),
-    ("boolq", '{"question": "a", "passage": 3, "label": true}\n', "1 is no row of boolq: 'int'"),
+    (
+        "boolq",
+        '{"question": "a", "passage": 3, "label": true}\n',
+        "1 is no row of boolq: 'int'",
+    ),
     ("multirc", '{"passage": "text"}\n', "line 1 is no row of multirc"),
 ]
 
@@ -163,7 +175,9 @@ def test_bad_files_end_in_one_line(
     assert not (tmp_path / "out" / "bin").exists()
 
 
-def test_a_folder_of_another_kind_is_not_written_over(language_text: Path, tmp_path: Path) -> None:
+def test_a_folder_of_another_kind_is_not_written_over(
+    language_text: Path, tmp_path: Path
+) -> None:
     source = put(tmp_path, "rte", dict.fromkeys(("train", "dev"), official("rte")))
     with pytest.raises(UserError, match="holds running text: name another --out"):
         prepare_task(TASKS["rte"], source, language_text, language_text, block=64)
@@ -184,5 +198,7 @@ def test_a_task_has_one_folder(language_text: Path, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_told(language_text: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"):
+    with pytest.raises(
+        UserError, match=r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"
+    ):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)

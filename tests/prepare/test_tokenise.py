@@ -81,7 +81,9 @@ def test_word_by_word_gives_what_the_whole_line_gives(lang: str) -> None:
     assert normalise(lines) == list(map(reference.normalize, lines))
 
 
-def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(corpus: dict[str, Pairs]) -> None:
+def test_word_by_word_gives_what_whole_lines_of_the_corpus_give(
+    corpus: dict[str, Pairs],
+) -> None:
     for side, lang in enumerate(("en", "de")):
         tokens, moses = WordwiseMoses(lang), MosesTokenizer(lang=lang)
         odd = ["", " ", "\x07", "a\x07b\x00 ' '", "  a  '  '5 ", "x.'", "it's '"]

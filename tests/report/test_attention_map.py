@@ -61,7 +61,9 @@ def test_weights_are_those_of_the_equation(kind: str, place: str) -> None:
     for weights, sublayer, (query, key) in zip(shown.layers, sublayers, inputs, strict=True):
         heads = sublayer.num_heads
         assert weights.shape == (heads, queries, keys)
-        torch.testing.assert_close(weights.sum(-1), torch.ones(heads, queries), rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            weights.sum(-1), torch.ones(heads, queries), rtol=0, atol=1e-6
+        )
         with torch.no_grad():
             _, expected = EQUATIONS[kind](sublayer, query, key, hidden)
         torch.testing.assert_close(weights, expected.squeeze(1), rtol=0, atol=1e-5)
@@ -82,7 +84,9 @@ def opened() -> tuple[Any, Any, list[Tensor]]:
 
 def test_tokens_on_the_axes() -> None:
     model, task, (source, target) = opened()
-    decoder, cross = (attention_map(model, task, p, source, target) for p in ("decoder", "cross"))
+    decoder, cross = (
+        attention_map(model, task, p, source, target) for p in ("decoder", "cross")
+    )
     encoder = attention_map(model, task, "encoder", source, None)
     assert encoder.queries == encoder.keys == cross.keys
     joined = " ".join(encoder.keys).replace("@@ ", "")

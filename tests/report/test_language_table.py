@@ -63,7 +63,11 @@ def test_a_whole_benchmark_and_a_kind_that_the_paper_does_not_have() -> None:
     tasks = ["cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte"]
     names = [*tasks, "wnli", "record", "integration"]
     blocks = tasks_table({"collaborative": {task: [50.0] for task in names}})
-    assert [block.heading for block in blocks] == ["GLUE", "SuperGLUE (record alone)", "By task"]
+    assert [block.heading for block in blocks] == [
+        "GLUE",
+        "SuperGLUE (record alone)",
+        "By task",
+    ]
     assert cells(blocks, "GLUE")["collaborative"] == ["7", "50.00", *["-"] * 5]
     assert "collaborative" not in SCORES
 

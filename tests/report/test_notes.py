@@ -91,6 +91,7 @@ def test_different_training_is_noted(make_run: MakeRun) -> None:
 def test_other_data_is_noted(make_run: MakeRun) -> None:
     runs = [make_run(kind, 3) for kind in ("mha", "mhe_mul")]
     change(runs[1].folder / "config.json", "settings", "data", "fingerprint", to="1" * 64)
-    assert "Trained otherwise than mha, so compare with care: mhe_mul (data 11111111)." in below(
-        *runs
+    assert (
+        "Trained otherwise than mha, so compare with care: mhe_mul (data 11111111)."
+        in below(*runs)
     )

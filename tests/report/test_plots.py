@@ -49,7 +49,13 @@ def test_the_papers_marks_are_hollow_and_explained(
 ) -> None:
     figures: list[Any] = []
     monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    scores = {"bleu": 20.0, "bleu_confidence": 1.0, "prr": 95.0, "prr_low": 94.0, "prr_high": 96.0}
+    scores = {
+        "bleu": 20.0,
+        "bleu_confidence": 1.0,
+        "prr": 95.0,
+        "prr_low": 94.0,
+        "prr_high": 96.0,
+    }
     model = {"row": "base", "attention": "mhe_mul"}
     summary = {**scores, **model, "p_value": 0.1, "paper_bleu": bleu, "paper_prr": prr}
     plots.plot_rows([summary], tmp_path / "picture.png", "title")
@@ -64,14 +70,18 @@ def test_error_bars_at_one_cost_stand_side_by_side(tmp_path: Path, drawn: Drawn)
     """The cache of mha and mhe_mul is one: their bars were drawn over each other."""
     summary = {"bleu": 20.0, "bleu_confidence": 1.0, "p_value": None, "prr": None}
     summary |= {"kv_bytes_per_token": 2048, "attention_parameters": 3_000_000}
-    plot([summary] * 3, {key: {"valid": []} for key in "abc"}, tmp_path / "picture.png", "title")
+    plot(
+        [summary] * 3, {key: {"valid": []} for key in "abc"}, tmp_path / "picture.png", "title"
+    )
     assert len(drawn) == 6
     for panel in (drawn[:3], drawn[3:]):
         places = sorted(place for _, place, _, _ in panel)
         assert min(b - a for a, b in itertools.pairwise(places)) >= 0.029 * places[0]
 
 
-def test_tasks_are_drawn_with_their_deviation_and_beside_mha(tmp_path: Path, drawn: Drawn) -> None:
+def test_tasks_are_drawn_with_their_deviation_and_beside_mha(
+    tmp_path: Path, drawn: Drawn
+) -> None:
     scores = {
         "mha": {"cola": [0.0, 0.0], "rte": [50.0, 54.0]},
         "mhe_mul": {"cola": [3.0, 5.0], "rte": [39.0, 39.0]},

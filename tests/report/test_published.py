@@ -33,7 +33,9 @@ SCORE_ROUNDING, PRR_ROUNDING, PEOP_ROUNDING = 0.05, 0.05, 0.005
 @pytest.fixture(scope="module")
 def parameters() -> dict[str, int]:
     """Attention parameters, counted in modules."""
-    return {kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES}
+    return {
+        kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES
+    }
 
 
 def around(score: float) -> tuple[float, float]:
@@ -54,7 +56,9 @@ def test_one_set_of_scores_explains_all_cells_of_a_task(
     """PRR and PEoP follow from the same unrounded scores of mha and sha."""
     steps = [step / 200 - SCORE_ROUNDING for step in range(21)]
     possible = [
-        (SCORES["mha"][task] + up, SCORES["sha"][task] + right) for up in steps for right in steps
+        (SCORES["mha"][task] + up, SCORES["sha"][task] + right)
+        for up in steps
+        for right in steps
     ]
     assert any(explained(task, mha, sha, parameters) for mha, sha in possible)
 

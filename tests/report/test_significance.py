@@ -69,7 +69,10 @@ def test_prr_is_the_ratio_of_means_with_an_interval_around_it(
 
 def test_a_difference_between_the_first_seeds_only_is_not_significant() -> None:
     """The mean of the other seeds goes the other way: chance, whatever the first ones say."""
-    system, baseline = [BAD, noisy(0.1, 7), noisy(0.1, 8)], [GOOD, noisy(0.4, 9), noisy(0.25, 10)]
+    system, baseline = (
+        [BAD, noisy(0.1, 7), noisy(0.1, 8)],
+        [GOOD, noisy(0.4, 9), noisy(0.25, 10)],
+    )
     assert compare(system[0], baseline[0], REFERENCES).p_value < 0.01
     assert compare_seeds(system, baseline, REFERENCES).p_value > 0.1
 
@@ -93,7 +96,8 @@ def test_equal_systems_rarely_differ_however_much_their_seeds_do(
 
     def trainings() -> list[list[str]]:
         return [
-            noisy(max(0.02, chance.gauss(0.25, 0.05)), chance.randrange(1 << 30)) for _ in range(3)
+            noisy(max(0.02, chance.gauss(0.25, 0.05)), chance.randrange(1 << 30))
+            for _ in range(3)
         ]
 
     pairs = [(trainings(), trainings()) for _ in range(15)]

@@ -28,7 +28,13 @@ from tests.fixtures.runs import REFERENCES
 
 MakeRun = Callable[..., Job]
 PROMISED = {
-    *("attention", "attention_parameters", "total_parameters", "kv_bytes_per_token", "signature"),
+    *(
+        "attention",
+        "attention_parameters",
+        "total_parameters",
+        "kv_bytes_per_token",
+        "signature",
+    ),
     *("bleu", "chrf", "prr", "p_value", "tokens_per_second", "sentences_per_second"),
 }
 
@@ -124,9 +130,13 @@ def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(
     runs = [make_run("mha", len(REFERENCES)), make_run("mhe_mul", 5)]
     write_table(gather(run.folder for run in runs), tmp_path, "A title")
     found = json.loads((tmp_path / "table.json").read_text())
-    assert [cell[name] for cell in found for name in ("prr", "prr_low", "p_value")] == [None] * 6
+    assert [cell[name] for cell in found for name in ("prr", "prr_low", "p_value")] == [
+        None
+    ] * 6
     text = (tmp_path / "table.md").read_text()
-    note = "- PRR and p are - where mha has less than 1 BLEU: it learned nothing to compare with."
+    note = (
+        "- PRR and p are - where mha has less than 1 BLEU: it learned nothing to compare with."
+    )
     assert note in text.splitlines()
     names, _, *lines = (
         [word.strip() for word in line.strip("|").split("|")]
@@ -156,7 +166,9 @@ def test_the_quickstarts_files_and_picture(
     assert any("tok:13a" in line and "version:" in line for line in text.split("\n"))
     with Image.open(tmp_path / "out" / "picture.png") as image:
         assert image.size == (3600, 1100)
-        colours = {colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24) or []}
+        colours = {
+            colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24) or []
+        }
     assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours, "each kind has its colour"
 
 
@@ -191,11 +203,20 @@ def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -
         gather([done.folder, other.folder])
 
 
-def test_every_format_and_the_picture_of_several_rows(make_run: MakeRun, tmp_path: Path) -> None:
+def test_every_format_and_the_picture_of_several_rows(
+    make_run: MakeRun, tmp_path: Path
+) -> None:
     """A title and a note of two lines are one."""
-    models = [("base", "mha", 2), ("base", "mhe_mul", 5), ("12h", "mha", 2), ("12h", "mhe_mul", 5)]
+    models = [
+        ("base", "mha", 2),
+        ("base", "mhe_mul", 5),
+        ("12h", "mha", 2),
+        ("12h", "mhe_mul", 5),
+    ]
     cells = gather(make_run(kind, wrong, row=row).folder for row, kind, wrong in models)
-    write_table(cells, tmp_path / "out", "A title,\n1% & more", PAPER, ["big-mha\n\\input{run}"])
+    write_table(
+        cells, tmp_path / "out", "A title,\n1% & more", PAPER, ["big-mha\n\\input{run}"]
+    )
     assert {path.name for path in (tmp_path / "out").iterdir()} == set(PAPER.files)
 
     def text(end: str) -> str:

@@ -172,7 +172,9 @@ def weights(run: Job) -> dict[str, torch.Tensor]:
 
 def assert_same_training(one: Job, other: Job, first: int = 1) -> None:
     """Losses and weights agree to float tolerance."""
-    (curve, others) = (dict(map(tuple, read_json(run.metrics)["train"])) for run in (one, other))
+    (curve, others) = (
+        dict(map(tuple, read_json(run.metrics)["train"])) for run in (one, other)
+    )
     assert set(others) == set(range(first, 7)) <= set(curve)
     assert [others[update] for update in others] == pytest.approx(
         [curve[update] for update in others], abs=2e-3
@@ -183,7 +185,9 @@ def assert_same_training(one: Job, other: Job, first: int = 1) -> None:
     assert apart < 1e-3 * moved
 
 
-def test_two_processes_give_the_curve_of_one(miniature: Path, alone: Job, tmp_path: Path) -> None:
+def test_two_processes_give_the_curve_of_one(
+    miniature: Path, alone: Job, tmp_path: Path
+) -> None:
     together = train(miniature, tmp_path, TWO)
     assert_same_training(alone, together)
     assert "2 processes a model" in read_json(together.metrics)["measured"]

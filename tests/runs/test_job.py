@@ -48,7 +48,9 @@ def test_a_folder_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     path = job.folder / "config.json"
     config = json.loads(path.read_text())
     write_json(path, {**config, "folder_version": 2})
-    with pytest.raises(UserError, match=f"{job.folder} was made by another version of fairseq-mhe"):
+    with pytest.raises(
+        UserError, match=f"{job.folder} was made by another version of fairseq-mhe"
+    ):
         plan_job(job.folder, settings(), {})
     path.write_text('{"settings": {"row": "tiny"')
     with pytest.raises(UserError, match=f"cannot read {path}"):
@@ -83,7 +85,10 @@ def test_a_second_process_is_kept_out_until_the_first_is_killed(tmp_path: Path) 
     try:
         assert locked.wait(timeout=60)
         leftover.mkdir()
-        with pytest.raises(UserError, match="another fairseq-mhe is at work"), only_one(tmp_path):
+        with (
+            pytest.raises(UserError, match="another fairseq-mhe is at work"),
+            only_one(tmp_path),
+        ):
             pass
         assert leftover.exists()
     finally:

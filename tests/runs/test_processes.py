@@ -172,6 +172,9 @@ def test_what_fairseq_really_prints_when_it_starts_is_all_known() -> None:
     users.
     """
     done = subprocess.run(
-        [PYTHON, "-m", "fairseq_cli.train", "--help"], capture_output=True, text=True, check=True
+        [PYTHON, "-m", "fairseq_cli.train", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert list(real_warnings(done.stderr.split("\n"))) == []

@@ -129,13 +129,20 @@ def test_a_shorter_training_keeps_the_warm_ups_share() -> None:
     assert (short.updates, short.options["warmup_updates"], short.interval) == (20, 2, 5)
     assert short.options["total_num_update"] == 20
     assert TRAINING.shortened(40) == TRAINING
-    assert TRAINING.shortened(1).options["warmup_updates"] == TRAINING.shortened(1).interval == 1
+    assert (
+        TRAINING.shortened(1).options["warmup_updates"] == TRAINING.shortened(1).interval == 1
+    )
 
 
 @pytest.mark.parametrize(
     ("row", "devices", "size", "update_freq"),
     [
-        *(("base", 1, 4096, 8), ("base", 2, 4096, 4), ("base", 8, 4096, 1), ("base", 16, 2048, 1)),
+        *(
+            ("base", 1, 4096, 8),
+            ("base", 2, 4096, 4),
+            ("base", 8, 4096, 1),
+            ("base", 16, 2048, 1),
+        ),
         *(("tiny", 2, 512, 1), ("roberta_mhe_base", 4, 16, 32), ("roberta_mhe_tiny", 2, 8, 1)),
     ],
 )

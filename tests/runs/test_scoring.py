@@ -71,7 +71,9 @@ def test_a_missing_dictionary_is_one_line(
         raise RuntimeError("\nmany\nlines\n")
 
     monkeypatch.setattr("fairseq_mhe.runs.scoring.BLEU", missing)
-    with pytest.raises(UserError, match=rf"pip install 'sacrebleu\[{extra}\]', or give another"):
+    with pytest.raises(
+        UserError, match=rf"pip install 'sacrebleu\[{extra}\]', or give another"
+    ):
         bleu_tokeniser(language)
     assert tokeniser_in("nrefs:1|tok:ja-mecab-0.996-IPA|smooth:exp") == "ja-mecab"
 
@@ -96,7 +98,9 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
         "| sed -E 's/([^ ])-([^ ])/\\1 ##AT##-##AT## \\2/g' > $0.tok"
     )
     for name in ("ref", "hyp"):
-        subprocess.run(["bash", "-c", script, name], cwd=tmp_path, check=True, capture_output=True)
+        subprocess.run(
+            ["bash", "-c", script, name], cwd=tmp_path, check=True, capture_output=True
+        )
     assert "Tage ##AT##-##AT## Plan" in (tmp_path / "ref.tok").read_text()
     words = [
         "-m",
@@ -146,7 +150,10 @@ def test_texts_that_cannot_be_scored_are_named(tmp_path: Path) -> None:
             ["ein mann mit hut , der geht .", "zwei hunde", "eine frau in rot läuft schnell"],
             ["ein mann mit hut , der steht .", "zwei große hunde", "eine frau läuft schnell"],
         ),
-        (["ein mann (mit hut), der geht"], ["ein mann (mit hut), der gerade eben sehr weit geht"]),
+        (
+            ["ein mann (mit hut), der geht"],
+            ["ein mann (mit hut), der gerade eben sehr weit geht"],
+        ),
         (["ein hund"], ["ein großer hund läuft weg"]),  # no trigram: 0, and a brevity penalty
     ],
 )

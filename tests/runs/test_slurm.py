@@ -93,7 +93,11 @@ def test_a_job_is_done_by_its_number(
     assert submitted.read_text().count("--array=0-3") == 1
     assert cli.main(["run-jobs", str(out / "jobs.json"), "2"]) == 0
     run = read_job(out / "tiny-mhe_mul-seed1")
-    assert (run.training.precision, run.training.batch_tokens, run.kind) == ("bf16", 512, "mhe_mul")
+    assert (run.training.precision, run.training.batch_tokens, run.kind) == (
+        "bf16",
+        512,
+        "mhe_mul",
+    )
     assert (run.subset("valid") / "scores.json").is_file()
     assert not list(out.glob("table.*"))
     assert not (out / "tiny-mha-seed1" / "config.json").exists()
@@ -129,6 +133,8 @@ def test_what_sbatch_refuses_is_one_line(
         "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
     )
     assert submit(tmp_path / "out") == 2
-    error = capsys.readouterr().err.strip().split("\n")[-1]  # submitit shows sbatch's words, too
+    error = (
+        capsys.readouterr().err.strip().split("\n")[-1]
+    )  # submitit shows sbatch's words, too
     told = "SLURM refuses the jobs: invalid partition specified"
     assert error == f"fairseq-mhe run-table: error: {told}"

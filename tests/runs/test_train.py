@@ -54,8 +54,12 @@ def test_two_kinds_differ_in_one_word_and_no_sentence_is_lost(tmp_path: Path) ->
     words = []
     for kind in ("mha", "mhe_mul"):
         job = open_run(tmp_path / kind, settings(kind), PLACES)
-        words.append([w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(job, CPU)])
-    assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [("mha", "mhe_mul")]
+        words.append(
+            [w.replace(str(tmp_path / kind), "RUN") for w in training_arguments(job, CPU)]
+        )
+    assert [pair for pair in zip(*words, strict=True) if pair[0] != pair[1]] == [
+        ("mha", "mhe_mul")
+    ]
     given = words[0]
     assert given[0] == "/data set/bin"
     assert given[given.index("--required-batch-size-multiple") + 1] == "1"
@@ -86,7 +90,9 @@ class FakeChild:
         state = {"model": {"w": torch.ones(1)}, "optimizer_history": history}
         torch.save(state, folder / "checkpoint_last.pt")
         where = f"{START} 0, on the CPU\n" * 2 + f"{START} 9, on a GPU\n"
-        log.write_text(where + line("train_inner", loss="3.0", wps="50", num_updates="40") + "\n")
+        log.write_text(
+            where + line("train_inner", loss="3.0", wps="50", num_updates="40") + "\n"
+        )
 
     def running(self) -> bool:
         return self.failing not in (None, self.rank)

@@ -192,7 +192,9 @@ def test_a_python_that_has_the_package_needs_no_environment(
 
 
 @pytest.mark.parametrize("version", ["3.9", None])
-def test_a_folder_of_something_else_is_not_touched(sandbox: Sandbox, version: str | None) -> None:
+def test_a_folder_of_something_else_is_not_touched(
+    sandbox: Sandbox, version: str | None
+) -> None:
     """An environment of an old Python, or no environment at all."""
     sandbox.python("python3", "3.12")
     mine = sandbox.bin / "mine"
@@ -200,7 +202,9 @@ def test_a_folder_of_something_else_is_not_touched(sandbox: Sandbox, version: st
     (mine / "thesis.tex").touch()
     if version:
         stub(mine / "bin" / "python", version)
-    refused(sandbox, "mine has no Python 3.11 or 3.12: remove it, or name another", "--venv=mine")
+    refused(
+        sandbox, "mine has no Python 3.11 or 3.12: remove it, or name another", "--venv=mine"
+    )
     assert {path.name for path in mine.iterdir()} == {"bin", "thesis.tex"}
 
 

@@ -96,7 +96,9 @@ def test_every_help_is_there_without_the_extras() -> None:
     modules = {
         module
         for script in SCRIPTS
-        for module in re.findall(r"^run -m (\S+)", (REPOSITORY / script).read_text(), re.MULTILINE)
+        for module in re.findall(
+            r"^run -m (\S+)", (REPOSITORY / script).read_text(), re.MULTILINE
+        )
     } - {"pytest"}
     assert {"studies", "fairseq_mhe.cli"} <= modules
     lines = [*modules, *(f"studies {name}" for name in STUDIES)]

@@ -50,7 +50,11 @@ def test_the_report_compares_each_variant_with_its_reference(
     }
     study = Study("trial", "A trial", questions, lambda args, recipe: variants)
     args = argparse.Namespace(
-        out=tmp_path / "out", data=tmp_path / "home-assistant", subset="test", cpu=True, typed=["x"]
+        out=tmp_path / "out",
+        data=tmp_path / "home-assistant",
+        subset="test",
+        cpu=True,
+        typed=["x"],
     )
     recipe = recipe_of("tiny")
     report(study, recipe, [*variants, left], done, args)

@@ -28,7 +28,8 @@ Row = tuple[str, str, str]
 def read_messages() -> list[Row]:
     """The English messages, normalised, in their order."""
     return [
-        (split, integration, normalise(english)) for split, integration, english, _ in read_rows()
+        (split, integration, normalise(english))
+        for split, integration, english, _ in read_rows()
     ]
 
 

@@ -77,7 +77,9 @@ class Corpus(PairOptions):
     langs: ClassVar[tuple[str, str]] = ("en", "de")
     out: Path
 
-    def make(self, files: Inputs, source: Mapping[str, Any] | None = None, **recipe: Any) -> Path:
+    def make(
+        self, files: Inputs, source: Mapping[str, Any] | None = None, **recipe: Any
+    ) -> Path:
         """The data folder of ``files``; ``recipe``: further fields of `PrepareConfig`.
 
         Raises:

@@ -9,7 +9,11 @@ from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.text import side_path
 
-NAMES = {"train": "train", "valid": "val", "test": "test_2016_flickr"}  # split -> its name there
+NAMES = {
+    "train": "train",
+    "valid": "val",
+    "test": "test_2016_flickr",
+}  # split -> its name there
 _LINES = {"train": 29_000, "valid": 1014, "test": 1000}
 _COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 _PLACE = f"https://raw.githubusercontent.com/multi30k/dataset/{_COMMIT}/data/task1/raw"

@@ -16,7 +16,9 @@ from fairseq_mhe.prepare.running_text import FILES
 class PennTreebank(TextCorpus):
     """One document a split."""
 
-    folder: Path = option(None, "where ptb.{train,valid,test}.txt are", type=Path, required=True)
+    folder: Path = option(
+        None, "where ptb.{train,valid,test}.txt are", type=Path, required=True
+    )
     out: Path = default_out("runs/ptb-data")
 
     def prepare(self) -> Path:

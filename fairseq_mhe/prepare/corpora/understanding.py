@@ -82,7 +82,9 @@ def obtain_task(
 
 def _extract(task: Task, archives: list[Path], work: Path) -> None:
     splits = ("train", *task.scored)
-    extract(archives[0], [f"{task.folder}/{official_name(task, split)}" for split in splits], work)
+    extract(
+        archives[0], [f"{task.folder}/{official_name(task, split)}" for split in splits], work
+    )
 
 
 def _split_mrpc(paths: list[Path], work: Path) -> None:
@@ -107,7 +109,13 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
         "is downloaded"
     )
     add("--folder", type=Path, help=help)
-    add("--text", type=Path, required=True, metavar="DATA", help="the language model's data folder")
+    add(
+        "--text",
+        type=Path,
+        required=True,
+        metavar="DATA",
+        help="the language model's data folder",
+    )
     add("--out", type=Path, metavar="DIR", help="folder to make (default: runs/TASK-data)")
     add(
         "--block",

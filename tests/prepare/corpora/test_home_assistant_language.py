@@ -43,5 +43,10 @@ def test_a_message_is_in_one_set_once_and_not_in_the_text_if_held_out(rows: list
 
 
 def test_integrations_are_documents() -> None:
-    rows = [("train", "a", "One"), ("train", "a", "Two"), ("valid", "x", "-"), ("train", "b", "3")]
+    rows = [
+        ("train", "a", "One"),
+        ("train", "a", "Two"),
+        ("valid", "x", "-"),
+        ("train", "b", "3"),
+    ]
     assert documents(rows, "train", {"two"}) == ["", "One", "", "3"]

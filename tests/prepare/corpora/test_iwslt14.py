@@ -34,7 +34,9 @@ def test_every_23rd_pair_is_valid_and_all_is_in_small_letters(
     tmp_path: Path, corpus: dict[str, Pairs]
 ) -> None:
     write_archive(tmp_path / "de-en.tgz", members(corpus["train"]))
-    data = Iwslt14(out=tmp_path / "data", archives=tmp_path, vocab_size=100, workers=2).prepare()
+    data = Iwslt14(
+        out=tmp_path / "data", archives=tmp_path, vocab_size=100, workers=2
+    ).prepare()
     german, english = (
         {split: (data / "raw" / f"{split}.{lang}").read_text().splitlines() for split in SPLITS}
         for lang in Iwslt14.langs

@@ -27,7 +27,9 @@ def served(tmp_path: Path, corpus: dict[str, Pairs]) -> Path:
     return folder
 
 
-def test_from_the_network_and_from_a_folder_it_is_the_same(served: Path, tmp_path: Path) -> None:
+def test_from_the_network_and_from_a_folder_it_is_the_same(
+    served: Path, tmp_path: Path
+) -> None:
     paths = [served / file.name for file in FILES]
     files = tuple(
         RemoteFile(f"http://127.0.0.1:9/{p.name}", p.stat().st_size, sha256(p)) for p in paths

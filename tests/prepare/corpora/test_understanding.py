@@ -47,7 +47,9 @@ def remote(path: Path) -> RemoteFile:
 
 
 def test_every_task_has_its_files() -> None:
-    assert set(FILES) == {name for name, task in TASKS.items() if task.suite != "home_assistant"}
+    assert set(FILES) == {
+        name for name, task in TASKS.items() if task.suite != "home_assistant"
+    }
     files = [file for some in FILES.values() for file in some]
     assert len({file.sha256 for file in files}) == len(files)
     assert len({file.name for file in files}) == len(files), "one folder can have them all"
@@ -55,7 +57,9 @@ def test_every_task_has_its_files() -> None:
         assert re.fullmatch("[0-9a-f]{64}", file.sha256 or "")
 
 
-@pytest.mark.parametrize(("name", "inside"), [("rte", "RTE"), ("qqp", "QQP"), ("boolq", "BoolQ")])
+@pytest.mark.parametrize(
+    ("name", "inside"), [("rte", "RTE"), ("qqp", "QQP"), ("boolq", "BoolQ")]
+)
 def test_an_archive_becomes_the_official_files(
     name: str, inside: str, tmp_path: Path, server: Server
 ) -> None:
@@ -83,7 +87,8 @@ def test_mrpc_is_split_by_glues_identifiers(tmp_path: Path, server: Server) -> N
     downloads = Downloads(out=tmp_path, mirror=server.url)
     folder = obtain_task(TASKS["mrpc"], downloads, files)
     texts = {
-        split: read_task(TASKS["mrpc"], folder / f"{split}.tsv")[0] for split in ("train", "dev")
+        split: read_task(TASKS["mrpc"], folder / f"{split}.tsv")[0]
+        for split in ("train", "dev")
     }
     found = {split: [example.texts[0] for example in of] for split, of in texts.items()}
     firsts = [row.split("\t")[3] for row in rows]

@@ -38,7 +38,9 @@ def server(miniature: Miniature) -> Iterator[Server]:
 def test_from_archives_to_data(miniature: Miniature, server: Server, tmp_path: Path) -> None:
     """The test sets are scored as they are, but the model sees plain quotes."""
     for lang in ("en", "de"):
-        with (miniature.newstest / f"newstest2014.{lang}").open("a", encoding="utf-8") as stream:
+        with (miniature.newstest / f"newstest2014.{lang}").open(
+            "a", encoding="utf-8"
+        ) as stream:
             stream.write("„So“ \u2013 das…\n")
     corpus = miniature.corpus(tmp_path / "data", server.url, vocab_size=300, workers=1)
     data = corpus.prepare()
@@ -70,8 +72,12 @@ def test_an_archive_without_a_side_is_one_line_and_leaves_nothing(
     path = write_archive(miniature.archives / name, {"training/europarl-v7.de-en.en": "a\n"})
     part = replace(miniature.parts["europarl-v7"], size=None, sha256=None)
     spoilt = replace(miniature, parts={**miniature.parts, "europarl-v7": part})
-    corpus = spoilt.corpus(tmp_path / "data", server.url, archives=tmp_path / "archives", workers=1)
-    with pytest.raises(UserError, match=r"europarl-v7\.tgz has no training/europarl-v7\.de-en\.de"):
+    corpus = spoilt.corpus(
+        tmp_path / "data", server.url, archives=tmp_path / "archives", workers=1
+    )
+    with pytest.raises(
+        UserError, match=r"europarl-v7\.tgz has no training/europarl-v7\.de-en\.de"
+    ):
         corpus.prepare()
     assert path.exists()
     assert [path.name for path in (tmp_path / "data" / "original").iterdir()] == [".lock"]
@@ -101,7 +107,9 @@ def in_a_process(corpus: Wmt14) -> BaseProcess:
     return process
 
 
-def test_it_survives_kill_9_anywhere(miniature: Miniature, server: Server, tmp_path: Path) -> None:
+def test_it_survives_kill_9_anywhere(
+    miniature: Miniature, server: Server, tmp_path: Path
+) -> None:
     """Killed at random moments and started again, it ends as if run in one go."""
     corpus = miniature.corpus(tmp_path / "in one go", server.url, vocab_size=300, workers=2)
     begun = time.monotonic()
