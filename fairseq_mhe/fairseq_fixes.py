@@ -30,6 +30,7 @@ def apply() -> None:
         quieten_start_up()
         keep_compiled_products()
     _load_checkpoints_safely()
+    _name_damaged_data()
     _read_options_without_running_them()
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
@@ -75,6 +76,32 @@ def _load_checkpoints_safely() -> None:
     torch.serialization.add_safe_globals([argparse.Namespace])
     _replace(checkpoint_utils, "load_checkpoint_to_cpu", in_one_line)
     _replace(checkpoint_utils, "load_model_ensemble_and_task", in_one_line)
+
+
+def _name_damaged_data() -> None:
+    """Name the binary data or the dictionary that cannot be read, in one line."""
+    from fairseq.data import Dictionary, data_utils
+
+    def load(original: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            data = original(path, *args, **kwargs)
+        except Exception as error:  # as many kinds as there are damages
+            raise ErrorExit(f"cannot read {path}.idx and .bin: {error}; {advice}") from error
+        if data is None and Path(f"{path}.idx").exists():
+            raise ErrorExit(f"{path}.idx and .bin are no whole data; {advice}")
+        return data
+
+    def add_from_file(original: Any, dictionary: Dictionary, file: Any) -> None:
+        try:
+            original(dictionary, file)
+        except Exception as error:
+            if isinstance(file, str):  # fairseq calls it again with the open file
+                raise ErrorExit(f"cannot read {file}: {error}; {advice}") from error
+            raise
+
+    advice = "prepare the data again"
+    _replace(data_utils, "load_indexed_dataset", load)
+    _replace(Dictionary, "add_from_file", add_from_file)
 
 
 def _read_options_without_running_them() -> None:

@@ -18,7 +18,7 @@ import pytest
 import torch
 from fairseq import checkpoint_utils, options
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.data import data_utils
+from fairseq.data import Dictionary, data_utils
 from fairseq.dataclass.configs import CheckpointConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.optim.fp16_optimizer import FP16Optimizer
@@ -27,6 +27,7 @@ from omegaconf import OmegaConf
 
 from fairseq_mhe import fairseq_fixes
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
+from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
 from fairseq_mhe.models.families import make_task
 
@@ -71,6 +72,16 @@ def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert "\n" not in str(caught.value)
     assert not trace.exists()
+
+
+def test_damaged_binary_data_and_dictionaries_are_named(tmp_path: Path) -> None:
+    for suffix in ("idx", "bin"):
+        (tmp_path / f"train.{suffix}").touch()
+    (tmp_path / "dict.en.txt").write_bytes(b"\xff\xfe 3\n")
+    with pytest.raises(ErrorExit, match=r"cannot read .*train\.idx and \.bin: .*; prepare"):
+        data_utils.load_indexed_dataset(str(tmp_path / "train"), None, "mmap")
+    with pytest.raises(ErrorExit, match=r"cannot read .*dict\.en\.txt: .*; prepare the data"):
+        Dictionary.load(str(tmp_path / "dict.en.txt"))
 
 
 def test_stock_checkpoints_with_a_namespace_load(tmp_path: Path) -> None:

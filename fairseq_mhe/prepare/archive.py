@@ -1,5 +1,6 @@
 """Unpacking the members of an archive that are needed."""
 
+import gzip
 import lzma
 import os
 import posixpath
@@ -13,7 +14,14 @@ from pathlib import Path
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.steps import WORK_PREFIX
 
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError)
+_DAMAGED = (
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+)
 
 
 def extract(archive: Path, members: Collection[str], out: Path) -> None:
@@ -56,3 +64,6 @@ def _unpack_tar(archive: Path, members: Collection[str], work: Path) -> None:
             name = posixpath.normpath(member.name)
             if name in members and member.isfile():
                 packed.extract(member.replace(name=name, deep=False), work, filter="data")
+        # To the end of the file, where gzip has a checksum of all.
+        while packed.fileobj and packed.fileobj.read(1 << 20):
+            pass

@@ -68,3 +68,11 @@ def test_missing_members_and_damaged_archives_leave_nothing(tmp_path: Path, name
         with pytest.raises(UserError, match=rf"{name} is damaged: .* delete it"):
             extract(archive, ["b.de", "a.en"], tmp_path / "out")
     assert files_in(tmp_path) == {name}
+
+
+def test_the_checksum_at_the_end_of_a_packed_archive_is_read(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "a.tgz", {"a": "text\n" * 10_000})
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:-8] + bytes(4) + whole[-4:])
+    with pytest.raises(UserError, match="is damaged"):
+        extract(archive, ["a"], tmp_path / "out")
