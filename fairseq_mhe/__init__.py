@@ -28,8 +28,9 @@ def register() -> None:
         # Each module registers what it defines.
         from fairseq_mhe import fairseq_fixes
         from fairseq_mhe.models import answers, architectures, loss, optimizer, words_task  # noqa: F401
+        from fairseq_mhe.models.options import OPTIONS
 
-    fairseq_fixes.apply()
+    fairseq_fixes.apply(OPTIONS)
 
 
 def _is_our_command() -> bool:

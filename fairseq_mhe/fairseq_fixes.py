@@ -8,9 +8,11 @@ import argparse
 import ast
 import functools
 import importlib.util
+import logging
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,13 +26,18 @@ from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.quiet import quieten_start_up
 
 
-def apply() -> None:
-    """Apply the fixes that hold for the whole process; called when our models are registered."""
+def apply(options_of_ours: Iterable[str]) -> None:
+    """Apply the fixes that hold for the whole process; called when our models are registered.
+
+    ``options_of_ours``: what our models have beside fairseq's options, such as ``attention``.
+    """
     if "fairseq_cli" in sys.modules:  # else a host program, which has its own filters
         quieten_start_up()
         keep_compiled_products()
     _load_checkpoints_safely()
+    logging.getLogger("fairseq.trainer").addFilter(_is_of_parameters)
     _name_damaged_data()
+    _name_the_architecture({f"--{name.replace('_', '-')}" for name in options_of_ours})
     _read_options_without_running_them()
     _keep_the_last_batch()
     _number_checkpoints_at_an_epochs_end()
@@ -78,6 +85,36 @@ def _load_checkpoints_safely() -> None:
     _replace(checkpoint_utils, "load_model_ensemble_and_task", in_one_line)
 
 
+def _is_of_parameters(record: logging.LogRecord) -> bool:
+    """False for lines that call biases shared which do not exist.
+
+    fairseq's trainer takes all parameters that are None for one.
+    """
+    message = record.getMessage()
+    return not (message.startswith("detected shared parameter: ") and message.endswith("bias"))
+
+
+def _name_the_architecture(flags: set[str]) -> None:
+    """Say in one line that an option of ours needs an architecture of ours.
+
+    fairseq prints some pages on the usage of its command. ``flags``: such as ``--attention``.
+    """
+    from fairseq import options
+
+    def checked(parse: Any, parser: Any, input_args: Any = None, **kwargs: Any) -> Any:
+        words = [*(sys.argv[1:] if input_args is None else input_args), ""]
+        arch = next((after for word, after in pairwise(words) if word in ("--arch", "-a")), "")
+        ours = sorted(flags.intersection(word.split("=")[0] for word in words))
+        if ours and arch and "_mhe" not in arch:
+            raise ErrorExit(
+                f"{ours[0]} needs an architecture of fairseq_mhe, such as --arch "
+                f"transformer_mhe_base, not --arch {arch}"
+            )
+        return parse(parser, input_args, **kwargs)
+
+    _replace(options, "parse_args_and_arch", checked)
+
+
 def _name_damaged_data() -> None:
     """Name the binary data or the dictionary that cannot be read, in one line."""
     from fairseq.data import Dictionary, data_utils
@@ -104,11 +141,21 @@ def _name_damaged_data() -> None:
     _replace(Dictionary, "add_from_file", add_from_file)
 
 
-def _read_options_without_running_them() -> None:
-    """Give fairseq's modules an ``eval`` that reads Python literals and runs no code.
+#: The modules of fairseq that evaluate options, which may come from a checkpoint.
+EVALUATING = (
+    *("criterions.ctc", "data.audio.raw_audio_dataset", "data.codedataset", "models.fconv"),
+    *("models.fconv_lm", "models.fconv_self_att", "models.hubert.hubert"),
+    *("models.lightconv_lm", "models.multires_hubert.multires_hubert"),
+    *("models.speech_to_text.s2t_wav_transformer", "models.transformer_lm"),
+    *("models.wav2vec.wav2vec", "models.wav2vec.wav2vec2", "optim.adafactor", "optim.adam"),
+    *("optim.adamax", "optim.cpu_adam", "optim.fused_lamb", "utils"),
+)
 
-    fairseq evaluates options, which may come from a checkpoint. It can go when fairseq calls
-    ``ast.literal_eval``.
+
+def _read_options_without_running_them() -> None:
+    """Give them an ``eval`` that reads Python literals and runs no code.
+
+    It can go when fairseq calls ``ast.literal_eval``.
     """
 
     def evaluate(text: str) -> Any:
@@ -117,8 +164,9 @@ def _read_options_without_running_them() -> None:
         except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
             raise ErrorExit(f"{text!r:.60} is no number, list or other plain value") from None
 
-    for name, module in list(sys.modules.items()):
-        if name.startswith("fairseq."):
+    for name in EVALUATING:
+        module = sys.modules.get(f"fairseq.{name}")
+        if module is not None:
             vars(module)["eval"] = evaluate
 
 

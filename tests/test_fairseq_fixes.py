@@ -6,8 +6,10 @@ Where fairseq has mended a bug itself, the test says which fix to remove.
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -240,3 +242,35 @@ def test_logging_is_left_as_it_was_and_nothing_is_printed() -> None:
 def _python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, "-c", script, *arguments]
     return subprocess.run(words, capture_output=True, text=True, check=False)
+
+
+def test_an_option_of_ours_for_an_architecture_of_fairseqs() -> None:
+    words = ["data", "--arch", "transformer", "--attention", "mha"]
+    with pytest.raises(ErrorExit, match="--attention needs an architecture of fairseq_mhe"):
+        options.parse_args_and_arch(options.get_training_parser(), words)
+
+
+def test_only_biases_that_exist_are_called_shared(caplog: pytest.LogCaptureFixture) -> None:
+    log = logging.getLogger("fairseq.trainer")
+    with caplog.at_level(logging.INFO, logger=log.name):
+        for first, second in (("a.bias", "b.bias"), ("a.weight", "b.weight")):
+            log.info(f"detected shared parameter: {first} <- {second}")
+    assert [record.getMessage() for record in caplog.records] == [
+        "detected shared parameter: a.weight <- b.weight"
+    ]
+
+
+def test_only_modules_that_evaluate_options_have_another_eval() -> None:
+    folder = Path(checkpoint_utils.__file__).parent
+    names = {
+        ".".join(path.relative_to(folder).with_suffix("").parts)
+        for path in folder.rglob("*.py")
+        if re.search(r"(?<![.\w])eval\(", path.read_text(encoding="utf-8"))
+    }
+    own = {name for name in names if not name.startswith("examples.")}
+    assert own == set(fairseq_fixes.EVALUATING)
+    evaluate = vars(sys.modules["fairseq.utils"])["eval"]
+    changed = {
+        name for name, module in sys.modules.items() if vars(module).get("eval") is evaluate
+    }
+    assert changed <= {f"fairseq.{name}" for name in fairseq_fixes.EVALUATING}
