@@ -18,6 +18,8 @@ from fairseq_mhe.common.errors import ERROR_PREFIX, UserError
 OWN_USER_DIR = "FAIRSEQ_MHE_USER_DIR"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _LEAST_FREE = 1 << 20  # bytes; a disk that has less is full
+#: The system's words, and those of torch's writers for a file that ended early.
+_SIGNS_OF_A_FULL_DISK = (os.strerror(errno.ENOSPC), "unexpected pos", "iostream error")
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
 )
@@ -120,7 +122,7 @@ class Child:
         errors = [line for line in lines if _ERROR_LINE.match(line)]
         reason = (errors or lines)[0].removeprefix(ERROR_PREFIX)
         is_full = not errors and shutil.disk_usage(self.log.parent).free < _LEAST_FREE
-        if is_full or reason.endswith(os.strerror(errno.ENOSPC)):
+        if is_full or any(sign in reason for sign in _SIGNS_OF_A_FULL_DISK):
             return "No space left on device: make room and give the same command again"
         return reason
 

@@ -67,6 +67,8 @@ def test_its_lines_are_logged_and_given_once(tmp_path: Path, module: str) -> Non
             "SIGKILL (the memory may have run out)",
         ),
         ("import sys; print('last words'); sys.exit(3)", "last words"),
+        ("import torch; torch.save(torch.zeros(9), '/dev/full')", "No space left"),
+        ("import torch; torch.save(torch.zeros(10**6), '/dev/full')", "No space left"),
     ],
 )
 def test_a_failure_is_one_line_with_its_reason_and_log(
