@@ -30,7 +30,7 @@ from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.bench.turns import OK, Worker, measure, workers
 from fairseq_mhe.common.arguments import at_least, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_writable, read_json, write_json, write_text
+from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.models.architectures import sizes
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     out = args.out
     if out:
         out = out.with_suffix("") if out.suffix in (".json", ".md") else out
-        check_writable(out.absolute().parent)
+        output_folder(out.parent)
     names = {field.name for field in fields(Settings)}
     fixed = {name: value for name, value in vars(args).items() if name in names}
     settings = Settings(**fixed)

@@ -1,29 +1,37 @@
-"""Files that are whole or absent: what lasts is written beside its place and renamed into it."""
+"""Files that are whole or absent, and folders that one process at a time works in."""
 
 import contextlib
 import errno
+import fcntl
 import glob
 import hashlib
 import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 
+#: Raised by whoever changes what the files of run and data folders hold.
+FOLDER_VERSION = 4
+#: How the names of temporary folders begin, which a killed process leaves.
+WORK_PREFIX = ".fairseq-mhe-work-"
 GB = 10**9
 
 
-def check_output(path: Path) -> None:
-    """See that ``path`` is one at which a file can be written or replaced; commands do so first.
+def check_input(path: Path, advice: str) -> None:
+    """Raises UserError, which ends in ``advice``, where ``path`` is no file."""
+    if not path.is_file():
+        problem = "is no file" if path.exists() else "does not exist"
+        raise UserError(f"{path} {problem}: {advice}")
 
-    Raises:
-        UserError: something else than a file is there.
-    """
+
+def check_output(path: Path) -> None:
+    """Raises UserError where ``path`` is a folder, device or pipe, which no file may replace."""
     if path.exists() and not path.is_file():
         raise UserError(f"cannot write {path}: it is no file, and only files are replaced")
 
@@ -62,16 +70,14 @@ def _renamed_into(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except OSError as error:
-        told = error.strerror or error
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         advice = ": make room and give the same command again" if full else ""
-        raise UserError(f"cannot write {path}: {told}{advice}") from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}{advice}") from error
     finally:
         _remove(temporary)
 
 
 def _remove_parts_of_dead_processes(path: Path) -> None:
-    """Remove what a killed process left beside ``path``."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         process = part.name.split(".")[-2]
         if process.isdecimal() and not Path("/proc", process).exists():
@@ -79,10 +85,9 @@ def _remove_parts_of_dead_processes(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or folder, if it is there."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
+    elif path.exists():
         path.unlink(missing_ok=True)
 
 
@@ -95,18 +100,6 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write ``value`` as indented JSON to ``path``, whole or not at all."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
-
-
-def sha256(path: Path) -> str:
-    """The file's SHA-256 in hexadecimal, read in blocks."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def sha256_of_all(paths: Sequence[Path], at_once: int) -> dict[Path, str]:
-    """The SHA-256 of each file, by threads: hashing leaves Python free."""
-    with ThreadPoolExecutor(at_once) as threads:
-        return dict(zip(paths, threads.map(sha256, paths), strict=True))
 
 
 def read_json(path: Path) -> Any:
@@ -122,43 +115,31 @@ def read_json(path: Path) -> Any:
         raise UserError(f"cannot read {path}: {error}; restore it, or delete it") from error
 
 
-def check_input(path: Path, advice: str) -> None:
-    """See that ``path`` is a file; ``advice``: what to do if not.
+def sha256(path: Path) -> str:
+    """The file's SHA-256 in hexadecimal, read in blocks."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
-    Raises:
-        UserError: it is missing, or a folder, a device or a pipe.
-    """
-    if not path.is_file():
-        problem = "is no file" if path.exists() else "does not exist"
-        raise UserError(f"{path} {problem}: {advice}")
+
+def sha256_of_all(paths: Sequence[Path], at_once: int) -> dict[Path, str]:
+    """The SHA-256 of each file, by threads: hashing leaves Python free."""
+    with ThreadPoolExecutor(at_once) as threads:
+        return dict(zip(paths, threads.map(sha256, paths), strict=True))
+
+
+def key(inputs: Mapping[str, Any]) -> str:
+    """A hash of JSON values, whatever the order of the names."""
+    return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 
 
 def check_room(folder: Path, need: int, purpose: str) -> None:
-    """See before something long begins that the disk has room for it.
-
-    Raises:
-        UserError: the disk has less.
-    """
+    """Raises UserError where the disk of ``folder`` has less than ``need`` bytes free."""
     free = shutil.disk_usage(folder).free
     if free < need:
         raise UserError(
             f"the disk of {folder} has {free / GB:.1f} GB free, {purpose} needs about "
             f"{need / GB:.1f} GB; make room or choose another folder"
         )
-
-
-def check_writable(folder: Path) -> None:
-    """Make ``folder``, and see that files can be made in it.
-
-    Raises:
-        UserError: they cannot.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UserError(f"cannot write in {folder}: {error.strerror or error}") from error
 
 
 def no_colon(path: Path) -> None:
@@ -170,12 +151,53 @@ def no_colon(path: Path) -> None:
 
 
 def output_folder(path: Path) -> Path:
-    """The absolute path of a folder in which fairseq's commands will write; it is made.
+    """Make a folder that commands write in; its absolute path.
 
     Raises:
         UserError: its path has a colon, or it cannot be written in.
     """
     folder = path.resolve()
     no_colon(folder)
-    check_writable(folder)
-    return folder
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError as error:
+        raise UserError(f"cannot write in {folder}: {error.strerror or error}") from error
+
+
+def check_folder_version(folder: Path, content: Mapping[str, Any], advice: str) -> None:
+    """Raises UserError where a folder's config.json or manifest.json is of another version."""
+    if content.get("folder_version") != FOLDER_VERSION:
+        raise UserError(f"{folder} was made by another version of fairseq-mhe: {advice}")
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Keep other processes out of ``folder``, and remove the work folders of a killed one.
+
+    Raises:
+        UserError: as `locked`.
+    """
+    with locked(folder / ".lock"):
+        for work in folder.glob(f"{WORK_PREFIX}*"):
+            shutil.rmtree(work, ignore_errors=True)
+        yield
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from the same work in the folder of the lock file ``path``.
+
+    Raises:
+        UserError: another process is at work there, or the folder cannot be written.
+    """
+    folder = output_folder(path.parent)
+    with path.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                f"another fairseq-mhe is at work in {folder}: wait for its end, or stop it"
+            ) from error
+        yield

@@ -4,9 +4,8 @@ import argparse
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json
+from fairseq_mhe.common.files import only_one, read_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs import comet, devices, scoring, translation

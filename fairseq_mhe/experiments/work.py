@@ -3,8 +3,8 @@
 import contextlib
 from collections.abc import Callable, Sequence
 
+from fairseq_mhe.common.files import only_one
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.train import train

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.steps import WORK_PREFIX
+from fairseq_mhe.common.files import WORK_PREFIX
 
 _DAMAGED = (
     tarfile.TarError,

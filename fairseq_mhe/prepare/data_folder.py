@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import no_colon
-from fairseq_mhe.common.steps import key
+from fairseq_mhe.common.files import key, no_colon
 from fairseq_mhe.prepare.manifest import CONTENT, MANIFEST, PARALLEL, TASK, TEXT, read_manifest
 from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
 from fairseq_mhe.prepare.tokenise import ESCAPED

@@ -11,8 +11,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_room, sha256
-from fairseq_mhe.common.steps import locked
+from fairseq_mhe.common.files import check_room, locked, sha256
 from fairseq_mhe.prepare.progress import report
 
 RETRIES = 4  # of a request that gives no byte

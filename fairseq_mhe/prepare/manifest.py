@@ -9,8 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_room, read_json, sha256_of_all, write_json
-from fairseq_mhe.common.steps import FOLDER_VERSION, WORK_PREFIX, check_folder_version, only_one
+from fairseq_mhe.common.files import (
+    FOLDER_VERSION,
+    WORK_PREFIX,
+    check_folder_version,
+    check_room,
+    only_one,
+    read_json,
+    sha256_of_all,
+    write_json,
+)
 from fairseq_mhe.prepare.progress import report
 
 MANIFEST = "manifest.json"

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json, sha256, write_json
+from fairseq_mhe.common.files import key, read_json, sha256, write_json
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.steps import key
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare.binarise import binarise_with
 from fairseq_mhe.prepare.data_folder import DataFolder, file_checksums, open_data

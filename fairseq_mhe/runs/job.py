@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json, write_json
-from fairseq_mhe.common.steps import FOLDER_VERSION, check_folder_version
+from fairseq_mhe.common.files import FOLDER_VERSION, check_folder_version, read_json, write_json
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.decoding import Decoding

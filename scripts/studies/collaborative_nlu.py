@@ -11,8 +11,7 @@ from typing import Any
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import output_folder, read_json, write_json
-from fairseq_mhe.common.steps import only_one
+from fairseq_mhe.common.files import only_one, output_folder, read_json, write_json
 from fairseq_mhe.common.tables import column
 from fairseq_mhe.experiments.finetune import fine_tune, plan, scored
 from fairseq_mhe.models.counting import attention_parameters

@@ -10,10 +10,16 @@ from typing import Any
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import atomic_path, output_folder, read_json, sha256, write_json
+from fairseq_mhe.common.files import (
+    atomic_path,
+    only_one,
+    output_folder,
+    read_json,
+    sha256,
+    write_json,
+)
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
-from fairseq_mhe.common.steps import only_one
 from fairseq_mhe.convert.material import open_material
 from fairseq_mhe.experiments import cells
 from fairseq_mhe.experiments.evaluate import evaluate

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.steps import FOLDER_VERSION
+from fairseq_mhe.common.files import FOLDER_VERSION
 from fairseq_mhe.prepare.data_folder import open_binary, open_data
 from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.common.steps import WORK_PREFIX
+from fairseq_mhe.common.files import WORK_PREFIX
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import multi30k
 from fairseq_mhe.prepare.manifest import read_manifest

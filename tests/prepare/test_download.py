@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
-from fairseq_mhe.common.steps import locked
+from fairseq_mhe.common.files import locked, sha256
 from fairseq_mhe.prepare import download
 from fairseq_mhe.prepare.download import BLOCK, RemoteFile, obtain_all
 from tests.fixtures.miniature import Server, serve

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json
-from fairseq_mhe.common.steps import WORK_PREFIX, only_one
+from fairseq_mhe.common.files import WORK_PREFIX, only_one, write_json
 from fairseq_mhe.runs.job import kind_name, plan_job, read_job, run_name, settings_of
 from tests.fixtures.runs import DECODING, TRAINING, open_run, settings
 

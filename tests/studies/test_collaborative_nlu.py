@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json
-from fairseq_mhe.common.steps import FOLDER_VERSION
+from fairseq_mhe.common.files import FOLDER_VERSION, write_json
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import TASKS
 from studies.collaborative_nlu import finished
