@@ -16,8 +16,8 @@ from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
-#: Name -> module (with add_arguments(parser) and run(args) -> int | None), line of help. The first
-#: six lead from text to tables and translations.
+#: Name -> module (with add_arguments(parser) and run(args) -> int | None) or module:function (with
+#: FUNCTION_arguments beside it), line of help. The first six lead from text to translations.
 SUBCOMMANDS = {
     "quickstart": ("experiments.quickstart", "prepare, train, score and print the table"),
     "prepare": ("prepare.corpora.own_text", "turn parallel text into a data folder"),
@@ -46,8 +46,11 @@ SUBCOMMANDS = {
     "to-ctranslate2": ("convert.to_ctranslate2", "turn a checkpoint into a CTranslate2 model"),
     "export": ("deploy.export", "a trained model as a folder that needs nothing else"),
     "demo": ("deploy.demo", "a local page on which models translate side by side"),
-    "params": ("experiments.params", "count the parameters of every row and kind of attention"),
-    "cost": ("experiments.cost", "what a row with a kind costs to store and to run"),
+    "params": (
+        "experiments.counts:params",
+        "count the attention parameters of all rows and kinds",
+    ),
+    "cost": ("experiments.counts:cost", "what a row with a kind costs to store and to run"),
     "bench": ("bench.run", "attention, memory, training or generation against stock fairseq"),
     "attention-map": ("report.attention_map", "draw what the heads of a model attend to"),
 }
@@ -77,11 +80,15 @@ def _load_user_dir(argv: Sequence[str]) -> None:
     utils.import_user_module(argparse.Namespace(user_dir=folder))
 
 
-def _module(name: str) -> Any:
-    """The subcommand's module."""
+def _functions(name: str) -> tuple[Any, Any]:
+    """What adds a subcommand's options, and what runs it."""
     if name not in _WITHOUT_FAIRSEQ:
         fairseq_mhe.register()
-    return importlib.import_module(f"fairseq_mhe.{SUBCOMMANDS[name][0]}")
+    place, _, function = SUBCOMMANDS[name][0].partition(":")
+    module: Any = importlib.import_module(f"fairseq_mhe.{place}")
+    if function:
+        return getattr(module, f"{function}_arguments"), getattr(module, function)
+    return module.add_arguments, module.run
 
 
 def _versions() -> str:
@@ -109,7 +116,7 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
     for name, (_, line) in SUBCOMMANDS.items():
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
-            _module(name).add_arguments(command)
+            _functions(name)[0](command)
             help_ = (
                 f"a package with kinds of your own, as in fairseq (default: ${OWN_USER_DIR})"
             )
@@ -132,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if rest:  # argparse ends the list of files at the first option
             args.files += map(Path, rest)
         args.typed = argv  # for reports that name the command they come from
-        return _module(args.command).run(args)
+        return _functions(args.command)[1](args)
 
     return exit_status(f"fairseq-mhe {chosen}" if chosen else "fairseq-mhe", command)
 

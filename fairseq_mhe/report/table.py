@@ -14,7 +14,7 @@ from fairseq_mhe.common.tables import Column, align, csv_text
 #: The values of one row, by name.
 Row = Mapping[str, Any]
 #: Columns of words, which are flush left; numbers are flush right.
-_WORDS = ("row", "attention", "variant", "compared with")
+_WORDS = ("row", "attention", "variant", "compared with", "part")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,215 @@
+"""``params`` and ``cost``: parameters, multiply-adds and cache of rows and kinds of attention."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from fairseq_mhe.attention import KINDS, Attention
+from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.tables import column
+from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS, Row
+from fairseq_mhe.models.build import VOCABULARY, build_on_meta, without_memory
+from fairseq_mhe.models.counting import (
+    Cost,
+    cache_bytes,
+    costs,
+    embedding_parameters,
+    total_parameters,
+)
+from fairseq_mhe.models.families import TRANSLATION, language_archs
+from fairseq_mhe.models.options import PLACES, build_place, kinds, size_options
+from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
+from fairseq_mhe.report.table import Block, Table
+
+#: The sizes of the paper's pre-trained language models, which have an encoder alone.
+SETTINGS = {"bert-base": ROBERTA_ROWS["base"]}
+_KIND = column("attention", "attention")
+_COUNT = column("attention parameters", "parameters", ",")
+_PUBLISHED = column("published (M)", "published")
+_ROWS = (
+    column("row", "row"),
+    *(_KIND, _COUNT, _PUBLISHED),
+    column("KV bytes/target token", "decoder", ","),
+    column("/source token", "cross", ","),
+)
+_PARTS = (
+    column("part", "part"),
+    column("parameters", "parameters", ","),
+    column("multiply-adds/source token", "source", ",.0f"),
+    column("/target token", "target", ",.0f"),
+)
+
+
+def params_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe params``."""
+    add = parser.add_argument
+    add("--json", action="store_true", help="print attention parameters as JSON, for programs")
+    help_ = "count the attention of the paper's pre-trained models, and recompute PRR and PEoP"
+    add("--setting", choices=list(SETTINGS), help=help_)
+
+
+def params(args: argparse.Namespace) -> None:
+    """Print the table, or attention parameters as JSON: {row or setting: {kind: parameters}}."""
+    rows = {args.setting: SETTINGS[args.setting]} if args.setting else {**ROWS, **SMALL_ROWS}
+    counts = {name: _attention_parameters(size) for name, size in rows.items()}
+    if args.json:
+        print(json.dumps(counts, indent=2))
+    elif args.setting:
+        print(_setting_table(args.setting, counts[args.setting]).markdown(), end="")
+    else:
+        blocks = [Block(_ROWS, [_row(row, kind, counts) for row in rows for kind in KINDS])]
+        notes = ["cache in float32; all of a model: fairseq-mhe cost"]
+        print(Table("Attention without biases", blocks, notes).markdown(), end="")
+
+
+def _sublayer(size: Row, kind: str, place: str) -> Attention:
+    """A sublayer of a row's models, without memory; all layers have the same."""
+    options = argparse.Namespace(**size.options(), attention=kind)
+    with without_memory():
+        return build_place(options, place)
+
+
+def _attention_parameters(size: Row) -> dict[str, int]:
+    """Kind -> parameters of all attention sublayers of a row's model."""
+    places = PLACES if len(size.sides) == 2 else size.sides
+    counts = {}
+    for kind in KINDS:
+        of_layer = sum(total_parameters(_sublayer(size, kind, place)) for place in places)
+        counts[kind] = size.layers * of_layer
+    return counts
+
+
+def _row(row: str, kind: str, counts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    """A line of the table: parameters, and bytes of cache at the places that have one."""
+    size, paper = {**ROWS, **SMALL_ROWS}[row], published(row, kind)
+    line = {"row": row, "attention": kind, "parameters": counts[row][kind]}
+    for place in ("decoder", "cross"):
+        line[place] = 4 * size.layers * _sublayer(size, kind, place).cached_values
+    return {**line, "published": paper and paper.parameters}
+
+
+def _setting_table(setting: str, counts: Mapping[str, int]) -> Table:
+    """The parameters of a setting's attention, and the paper's figures of merit from them."""
+    size = SETTINGS[setting]
+    sizes = f"{size.layers} sublayers, width {size.embed_dim}, {size.heads} heads"
+    rows = []
+    for kind, count in counts.items():
+        line = {"attention": kind, "parameters": count, "published": BERT_BASE.get(kind)}
+        rows.append({**line, "sublayer": count // size.layers})
+    columns = _KIND, column("a sublayer", "sublayer", ","), _COUNT, _PUBLISHED
+    merits = []
+    for kind in SCORES:
+        merits.append(
+            {"attention": kind, **{task: _merit(kind, counts, task) for task in TASKS}}
+        )
+    of_tasks = _KIND, *(column(task, task) for task in TASKS)
+    notes = [
+        f"{kind}: {option.name} {getattr(_sublayer(size, kind, 'encoder'), option.name)}"
+        for option, kinds_of_option in size_options().values()
+        for kind in kinds_of_option
+    ]
+    notes.append("Scores are published to one decimal, so MHE's PEoP is known to about 0.5.")
+    heading = "PRR / PEoP, from the published scores and these parameters"
+    blocks = [Block(columns, rows), Block(of_tasks, merits, heading)]
+    return Table(f"{setting}: {sizes}, no biases", blocks, notes)
+
+
+def _merit(kind: str, counts: Mapping[str, int], task: str) -> str:
+    """PRR and PEoP, which sha itself has none of."""
+    index = TASKS.index(task)
+    score, sha, mha = (SCORES[name][index] for name in (kind, "sha", "mha"))
+    gain = "-" if kind == "sha" else f"{peop(score, sha, counts[kind], counts['sha']):.2f}"
+    return f"{prr(score, mha):.1f} / {gain}"
+
+
+def cost_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe cost``."""
+    add = parser.add_argument
+    help_ = f"size of the model: {', '.join([*ROWS, *SMALL_ROWS])}; or an architecture of a "
+    help_ += f"language model: {', '.join(language_archs())}"
+    add("row", metavar="ROW", help=help_)
+    add("attention", metavar="ATTENTION", help=f"kind of attention: {', '.join(KINDS)}")
+    for place in PLACES:
+        add(f"--{place}-attention", metavar="KIND", help=f"another kind of {place} attention")
+    for name, (option, users) in size_options().items():
+        flags = dict.fromkeys(f"--{flag.replace('_', '-')}" for flag in (option.name, name))
+        add(*flags, dest=name, type=int, metavar="N", help=f"{', '.join(users)}: {option.help}")
+    for name, default, what in (
+        ("source", 25, "source tokens of a sentence"),
+        ("target", 25, "target tokens of its translation"),
+        ("beam", 5, "hypotheses of a beam search"),
+        ("vocab-size", VOCABULARY, "joined vocabulary"),
+    ):
+        help_ = f"{what} (default: %(default)s)"
+        add(f"--{name}", type=positive, default=default, metavar="N", help=help_)
+    add("--json", action="store_true", help="print JSON, for programs")
+
+
+def cost(args: argparse.Namespace) -> None:
+    """Print what a model costs, as a table or as JSON."""
+    names = (*PLACES.values(), *size_options())
+    given = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    model = build_on_meta(args.row, args.attention, args.vocab_size, **given)
+    parts = costs(model, args.source, (args.target + 1) / 2)
+    parts["attention"] = sum((parts[place] for place in PLACES), Cost())
+    parts["model"] = parts["attention"] + parts["rest"]
+    cache = cache_bytes(model)
+    places = language_archs().get(args.row, TRANSLATION).places
+    report = {
+        "row": args.row,
+        "attention": {place: kind for place, kind in kinds(args).items() if place in places},
+        "source_tokens": args.source,
+        "target_tokens": args.target,
+        "beam": args.beam,
+        "vocabulary": args.vocab_size,
+        "attention_parameters": parts["attention"].parameters,
+        "embedding_parameters": embedding_parameters(model),
+        "total_parameters": parts["model"].parameters,
+        "multiply_adds": {
+            name: {
+                "per_source_token": _plain(parts[name].source),
+                "per_target_token": _plain(parts[name].target),
+            }
+            for name in ("attention", "model")
+        },
+        "cache_bytes": {
+            "per_source_token": cache.per_source_token,
+            "per_target_token": cache.per_target_token,
+            "per_sentence": cache.per_sentence(args.source, args.target),
+            "per_sentence_with_beam": cache.per_sentence(args.source, args.target, args.beam),
+        },
+    }
+    if args.json:
+        print(json.dumps(report, indent=2))
+    else:
+        print(_cost_table(report, parts).markdown(), end="")
+
+
+def _plain(number: float) -> float:
+    """A whole number without a decimal point."""
+    return int(number) if number == int(number) else number
+
+
+def _cost_table(report: Mapping[str, Any], parts: Mapping[str, Cost]) -> Table:
+    names = {place: f"{place}: {kind}" for place, kind in report["attention"].items()}
+    names |= {"attention": "all attention", "rest": "the rest", "model": "model"}
+    rows: list[dict[str, Any]] = [
+        {"part": name, **asdict(parts[part])} for part, name in names.items()
+    ]
+    embedding = {"part": "of the rest, embedding", "parameters": report["embedding_parameters"]}
+    rows.insert(-1, embedding)
+    source, target, beam = (report[name] for name in ("source_tokens", "target_tokens", "beam"))
+    cache = report["cache_bytes"]
+    notes = [
+        f"Multiply-adds of projections, scores and weighted sums, for sentences of {source} source "
+        f"and {target} target tokens: a source token's once a sentence, a target token's for each "
+        f"hypothesis, where it sees {(target + 1) / 2:g} target tokens on average.",
+        f"Keys and values kept in float32: {cache['per_source_token']:,} bytes a source token, "
+        f"{cache['per_target_token']:,} bytes a target token of each hypothesis; "
+        f"{cache['per_sentence']:,} bytes a sentence, {cache['per_sentence_with_beam']:,} bytes "
+        f"with a beam of {beam}.",
+    ]
+    title = f"{report['row']} with a vocabulary of {report['vocabulary']:,}"
+    return Table(title, [Block(_PARTS, rows)], notes)
