@@ -21,7 +21,6 @@ class Parser(ArgumentParser):
 
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
-        self.register("type", int, _whole)
         self.register("type", float, number)
         self.register("type", Path, _path)
 
@@ -45,22 +44,15 @@ class Parser(ArgumentParser):
         super().error(one_line(message))
 
 
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no whole number") from None
-
-
 def number(text: str) -> float:
     """Of finite size."""
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        value = math.nan
+    if not math.isfinite(value):
         raise ArgumentTypeError(f"{text!r} is no number")
-    return found
+    return value
 
 
 def _path(text: str) -> Path:
@@ -109,7 +101,7 @@ def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def as_words(options: Mapping[str, Any]) -> list[str]:
-    """The words that say ``options``: True is a flag, and what is None or False stays unsaid.
+    """``options`` as words of a command line; True is a flag, None and False are left out.
 
     Several values have commas between them.
     """

@@ -26,13 +26,6 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             checkpoint.
     """
     check_input(path, "give the path of a fairseq checkpoint (a .pt file)")
-    state = _load(path)
-    if not _has_fairseqs_shape(state):
-        raise UserError(_problem(path))
-    return state
-
-
-def _load(path: Path) -> Any:
     try:
         with warnings.catch_warnings(action="ignore"):
             # Only the zip format, fairseq's since torch 1.6, can be mapped into memory. What
@@ -41,11 +34,13 @@ def _load(path: Path) -> Any:
             if mapped:
                 status = path.stat()
                 _check_crc(path, status.st_size, status.st_mtime_ns)
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        _check_shape(state)
     except UserError:
         raise
     except Exception as error:  # there is no end to what torch raises for foreign bytes
-        raise why_unreadable(path, error) from None
+        raise UserError(_problem(path, error)) from None
+    return state
 
 
 @functools.lru_cache(maxsize=64)
@@ -63,44 +58,33 @@ def _check_crc(path: Path, size: int, changed: int) -> None:
         )
 
 
-def why_unreadable(path: Path, error: Exception) -> UserError:
+def _check_shape(state: Any) -> None:
+    """Raises an exception where a file holds no options by name, or weights that are no numbers."""
+    model_options(state)
+    for weight in state["model"].values():
+        # A lone integer is a count, of batches for one.
+        is_number = isinstance(weight, Tensor) and weight.numel() == 1
+        if not (is_number or torch.is_floating_point(weight)):
+            raise TypeError(f"no weight: {weight!r:.100}")
+
+
+def _problem(path: Path, error: Exception) -> str:
     """What to say of a checkpoint whose reading ended in ``error``."""
     if isinstance(error, pickle.UnpicklingError) and "GLOBAL" in str(error):
-        return UserError(
+        return (
             f"{path} holds pickled objects other than tensors and plain values; loading them could "
             "run foreign code, so it is refused: use a checkpoint from a source you trust that was "
             "saved with plain types"
         )
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        return UserError(
-            f"there is not the memory that {path} asks for: make room, or use another checkpoint"
-        )
+        return f"there is not the memory that {path} asks for: make room, or use another checkpoint"
     # torch looks for an older format's end before the file's beginning, which is EINVAL.
     if isinstance(error, OSError) and error.errno != errno.EINVAL:
-        return UserError(f"cannot read {path}: {error.strerror or error}")
-    return UserError(_problem(path))
-
-
-def _problem(path: Path) -> str:
+        return f"cannot read {path}: {error.strerror or error}"
     return (
         f"{path} is truncated or no fairseq checkpoint: delete it and use another one, or train "
         "again"
     )
-
-
-def _has_fairseqs_shape(state: Any) -> bool:
-    """Whether it holds options by their names, and weights."""
-    try:
-        model_options(state)
-        weights = state["model"]
-        return isinstance(weights, dict) and all(map(_is_weight, weights.values()))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return False
-
-
-def _is_weight(value: Any) -> bool:
-    """Whether it is a tensor of real numbers, or a lone number such as a count of batches."""
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.numel() == 1)
 
 
 def model_options(state: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 
 #: What the line begins with; logs of fairseq's commands are searched for it.
 ERROR_PREFIX = "fairseq-mhe: error: "
-
-
 _LINE_BREAKS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+\s*")
 
 

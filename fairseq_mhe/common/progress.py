@@ -36,12 +36,12 @@ class Board:
         console: where to show it; standard error by default.
         """
         self.console = console or Console(stderr=True)
-        self._unit = unit and f" {unit}"
+        self._terminal, self._unit = self.console.is_terminal, unit and f" {unit}"
         #: What work that is added from now on is ("training").
         self.state = ""
         self._warned: set[tuple[str, str]] = set()
         # The first picture comes at once, the first lines later.
-        self._shown = 0.0 if self.console.is_terminal else time.monotonic()
+        self._shown = 0.0 if self._terminal else time.monotonic()
         self._progress = Progress(
             TextColumn("  {task.description} {task.fields[state]}", markup=False),
             BarColumn(bar_width=8),
@@ -54,7 +54,7 @@ class Board:
             redirect_stderr=False,
             speed_estimate_period=_SPEED_OF,
             get_time=lambda: time.monotonic(),
-            disable=not self.console.is_terminal,
+            disable=not self._terminal,
         )
         self._ids: dict[str, TaskID] = {}
         for name in names:
@@ -70,16 +70,11 @@ class Board:
 
     def add(self, name: str, total: int, done: int = 0) -> None:
         """Work begins, ``done`` of ``total`` units of which were done before."""
-        start: dict[str, Any] = {
-            "total": total,
-            "completed": done,
-            "state": self.state,
-            "note": "",
-        }
+        row: dict[str, Any] = {"total": total, "completed": done, "state": self.state}
         if name in self._ids:
-            self._progress.reset(self._ids[name], **start)
+            self._progress.reset(self._ids[name], note="", **row)
         else:
-            self._ids[name] = self._progress.add_task(name, **start)
+            self._ids[name] = self._progress.add_task(name, note="", **row)
         self.tick()
 
     def update(self, name: str, done: int, total: int | None = None, note: str = "") -> None:
@@ -89,11 +84,11 @@ class Board:
         """
         if name not in self._ids:
             self.add(name, total or 0)
-        task = self._progress._tasks[self._ids[name]]
+        task = self._progress.tasks[self._ids[name]]
         ends = task.completed < (total or task.total or 0) <= done
         note = note or task.fields["note"]
         self._progress.update(task.id, total=total, completed=done, note=note)
-        if ends and not self.console.is_terminal:
+        if ends and not self._terminal:
             self.say(f"{self._line(task)}, took {_clock(task.elapsed or 0)}")
         self.tick()
 
@@ -103,20 +98,20 @@ class Board:
 
     def tick(self) -> None:
         """Draw or print if it is time: call it often."""
-        terminal = self.console.is_terminal
-        if time.monotonic() - self._shown >= (_DRAW_EVERY if terminal else _LINE_EVERY):
+        if time.monotonic() - self._shown >= (_DRAW_EVERY if self._terminal else _LINE_EVERY):
             self._shown = time.monotonic()
-            if terminal:
+            if self._terminal:
                 self._progress.refresh()
             else:
                 self.lines()
 
     def lines(self) -> None:
         """Print a line for each row under way, after how many of the ``names`` are done."""
+        tasks = self._progress.tasks
         if self._planned:
-            finished = sum(task.fields["state"] == _DONE for task in self._progress.tasks)
-            self.say(f"  {finished} of {len(self._ids)} done")
-        for task in self._progress.tasks:
+            finished = sum(task.fields["state"] == _DONE for task in tasks)
+            self.say(f"  {finished} of {len(tasks)} done")
+        for task in tasks:
             if task.fields["state"] != _DONE and task.completed < (task.total or 0):
                 note = task.fields["note"] and f", {task.fields['note']}"
                 seconds = task.time_remaining
@@ -135,12 +130,10 @@ class Board:
                 self.say(f"  {name}: warning: {warning}")
 
     def _line(self, task: Task) -> str:
-        """How a row's line begins."""
         state = task.fields["state"] and f"{task.fields['state']} "
         return f"  {task.description}: {state}{task.completed:.0f}/{task.total:.0f}{self._unit}"
 
 
 def _clock(seconds: float) -> str:
-    """Hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

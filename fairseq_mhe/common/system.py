@@ -5,7 +5,6 @@ import hashlib
 import importlib.util
 import os
 import platform
-from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 
@@ -27,7 +26,7 @@ def cores() -> int:
 
 
 def memory() -> int:
-    """Bytes of memory that this process may use: the machine's, or what its container has of it."""
+    """Bytes of memory that this process may use: the machine's, or its container's share."""
     machines = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         return min(machines, int(_CONTAINERS_LIMIT.read_text()))
@@ -41,18 +40,16 @@ def require(package: str) -> None:
         raise UserError(f"{package} is not installed: pip install {package}")
 
 
-def installed(packages: Iterable[str]) -> dict[str, str]:
-    """The versions of those packages that are installed."""
-    found = {package: _version(package) for package in packages}
-    return {package: version for package, version in found.items() if version}
-
-
 @functools.cache  # a table asks for each of its runs, and each time files are searched
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def installed(packages: tuple[str, ...]) -> dict[str, str]:
+    """The versions of those packages that are installed."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
 
 
 def versions() -> dict[str, str]:
@@ -65,43 +62,37 @@ def machine(device: str) -> dict[str, str]:
     """The hardware, in words."""
     import torch  # slow, and not wanted by those who count cores
 
-    found = {
-        "processor": f"{_processor()}, {cores()} cores",
+    processor = _cpuinfo("model name") or platform.processor() or platform.machine()
+    facts = {
+        "processor": f"{processor}, {cores()} cores",
         "memory": f"{memory() / _GIB:.0f} GiB",
         "vector instructions": torch.backends.cpu.get_cpu_capability(),
     }
     if device == "cuda":
         gpu = torch.cuda.get_device_properties(0)
-        its_memory, capability = (
-            f"{gpu.total_memory / _GIB:.0f} GiB",
-            f"{gpu.major}.{gpu.minor}",
-        )
-        found["gpu"] = f"{gpu.name}, {its_memory}, compute capability {capability}"
-    return found
+        size, capability = f"{gpu.total_memory / _GIB:.0f} GiB", f"{gpu.major}.{gpu.minor}"
+        facts["gpu"] = f"{gpu.name}, {size}, compute capability {capability}"
+    return facts
 
 
 def software() -> dict[str, str]:
     """Versions of all that has a part in the speed, our own source by a hash of it."""
     import torch
 
-    found = {
-        **versions(),
-        "fairseq_mhe source": source_hash(),
-        **installed(("numpy", "ctranslate2")),
-    }
+    facts = {**versions(), "fairseq_mhe source": source_hash()}
+    facts |= installed(("numpy", "ctranslate2"))
     if torch.version.cuda:
-        found["cuda"] = torch.version.cuda
-        found["cudnn"] = str(torch.backends.cudnn.version())
-    return found
+        facts["cuda"] = torch.version.cuda
+        facts["cudnn"] = str(torch.backends.cudnn.version())
+    return facts
 
 
 def source_hash(package: Path = _PACKAGE) -> str:
     """The first digits of a SHA-256 of the names and contents of all modules."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
-        digest.update(
-            str(path.relative_to(package)).encode() + b"\0" + path.read_bytes() + b"\0"
-        )
+        name = str(path.relative_to(package)).encode()
+        digest.update(name + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
 
@@ -118,10 +109,6 @@ def exact_int8() -> bool:
     """
     flags = cpu_flags()
     return "avx2" not in flags or not flags.isdisjoint(("avx512_vnni", "avx_vnni"))
-
-
-def _processor() -> str:
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 def _cpuinfo(fact: str) -> str:

@@ -28,7 +28,7 @@ def test_a_container_may_have_less_memory_than_the_machine(
 
 
 def test_only_what_is_installed_has_a_version() -> None:
-    assert installed(["pytest", "no-such-package"]) == {"pytest": pytest.__version__}
+    assert installed(("pytest", "no-such-package")) == {"pytest": pytest.__version__}
 
 
 def test_the_hash_changes_with_the_code_and_with_nothing_else(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ PARSERS = dict(_parsers())
 
 
 @pytest.mark.parametrize("name", PARSERS)
-def test_no_option_names_a_python_function(name: str) -> None:
+def test_no_option_names_a_private_function(name: str) -> None:
     """argparse says "invalid _count value" where a conversion raises ValueError."""
     refusals = []
     for action in PARSERS[name]._actions:
@@ -70,7 +70,7 @@ def test_no_option_names_a_python_function(name: str) -> None:
                     PARSERS[name]._get_values(action, [word])
                 except argparse.ArgumentError as error:
                     refusals.append(str(error.message))
-    assert not [told for told in refusals if told.startswith("invalid ")]
+    assert not [line for line in refusals if line.startswith("invalid _")]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
