@@ -1,17 +1,22 @@
-"""Files from the network: resumed where they broke off, used only if their SHA-256 is right."""
+"""Published files: downloads that resume and are verified, and the members of their archives."""
 
-from collections.abc import Sequence
+import gzip
+import lzma
+import posixpath
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_room, locked, sha256
+from fairseq_mhe.common.files import check_room, sha256
 from fairseq_mhe.prepare.progress import report
 
 RETRIES = 4  # of a request that gives no byte
@@ -21,24 +26,28 @@ BLOCK = 1 << 16  # bytes; what a broken connection costs at most
 MB = 10**6
 #: Answers of a busy server, which may say in Retry-After how long to wait.
 _BUSY = (408, 429, 500, 502, 503, 504)
+_DAMAGED = (
+    tarfile.TarError,
+    gzip.BadGzipFile,
+    zipfile.BadZipFile,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+)
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file on the network; its size in bytes and its SHA-256 if they are known.
-
-    ``saved_as``: its name here and on a mirror, if it is not the last part of its address.
-    """
+    """A file on the network; its size in bytes and its SHA-256 if they are known."""
 
     url: str
     size: int | None = None
     sha256: str | None = None
-    saved_as: str | None = None
 
     @property
     def name(self) -> str:
         """The name of the file here and on a mirror."""
-        return self.saved_as or urlsplit(self.url).path.rsplit("/", 1)[-1]
+        return self.url.rpartition("/")[2]
 
     def fault(self, path: Path) -> str | None:
         """What is wrong with the downloaded file, or None."""
@@ -50,32 +59,30 @@ class RemoteFile:
         return None
 
 
-def obtain_all(
+def download(
     files: Sequence[RemoteFile], folder: Path, mirror: str | None = None
 ) -> list[Path]:
     """The verified files in ``folder``; missing ones are downloaded (from ``mirror``/NAME).
 
     Raises:
-        UserError: a file is another one or cannot be had, the disk has no room for all, or another
-            process is downloading into ``folder``.
+        UserError: a file is another one or cannot be had, or the disk has no room for all.
     """
-    paths = [folder / file.name for file in files]
+    folder.mkdir(parents=True, exist_ok=True)
     missing = []
-    for file, path in zip(files, paths, strict=True):
+    for file in files:
+        path = folder / file.name
         if not path.exists():
             missing.append(file)
         elif fault := file.fault(path):
             raise UserError(
                 f"{path} {fault}; delete it to have it downloaded, or put the right one there"
             )
-    if missing:
-        with locked(folder / ".download.lock"):
-            need = sum((file.size or 0) - _size(_part(folder, file)) for file in missing)
-            check_room(folder, need, f"downloading {', '.join(file.name for file in missing)}")
-            for file in missing:
-                url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-                _download(url, file, folder)
-    return paths
+    need = sum((file.size or 0) - _size(_part(folder, file)) for file in missing)
+    check_room(folder, need, f"downloading {', '.join(file.name for file in missing)}")
+    for file in missing:
+        url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
+        _download(url, file, folder)
+    return [folder / file.name for file in files]
 
 
 def _part(folder: Path, file: RemoteFile) -> Path:
@@ -104,8 +111,8 @@ def _download(url: str, file: RemoteFile, folder: Path) -> None:
             except requests.RequestException as error:
                 if _size(part) == before:
                     raise UserError(
-                        f"cannot download {url}: {error}; the part that has come is kept; run the "
-                        "same command again, or name a --mirror or a folder of --archives"
+                        f"cannot download {url}: {error}; run the same command again, which "
+                        f"resumes, name a --mirror, or put the file into {folder}"
                     ) from error
     version.unlink(missing_ok=True)
     if fault := file.fault(part):
@@ -142,3 +149,38 @@ def _resume(
                 if total is not None:
                     report(f"download {file.name}, MB", have // MB, max(1, total // MB))
     return total is None or have >= total
+
+
+def extract(archive: Path, members: Collection[str], out: Path) -> None:
+    """Unpack ``members``, named as in the archive (zip, or tar, compressed or not), into ``out``.
+
+    Raises:
+        UserError: a member is missing, or the archive is damaged.
+    """
+    unpack = _unpack_zip if archive.suffix == ".zip" else _unpack_tar
+    try:
+        unpack(archive, members, out)
+    except _DAMAGED as error:
+        raise UserError(
+            f"{archive} is damaged: {error}; delete it to have it downloaded again"
+        ) from error
+    missing = sorted(name for name in members if not (out / name).is_file())
+    if missing:
+        raise UserError(f"{archive} has no {' and no '.join(missing)}; is it the right one?")
+
+
+def _unpack_zip(archive: Path, members: Collection[str], out: Path) -> None:
+    with zipfile.ZipFile(archive) as packed:
+        for name in set(members).intersection(packed.namelist()):
+            packed.extract(name, out)
+
+
+def _unpack_tar(archive: Path, members: Collection[str], out: Path) -> None:
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            name = posixpath.normpath(member.name)
+            if name in members and member.isfile():
+                packed.extract(member.replace(name=name, deep=False), out, filter="data")
+        # To the end of the file, where gzip has a checksum of all.
+        while packed.fileobj and packed.fileobj.read(1 << 20):
+            pass

@@ -59,8 +59,7 @@ def test_bash_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -> None
 def put(script: str, folder: Path, pairs: Pairs) -> list[str]:
     """Text of which train's German side lacks its last line; the options that name it."""
     own = script == "own_corpus.sh"
-    names = {split: split for split in SPLITS} if own else multi30k.NAMES
-    for split, name in names.items():
+    for split, name in zip(SPLITS, SPLITS if own else multi30k.NAMES, strict=True):
         for side, lang in enumerate(("en", "de")):
             lines = 59 if (split, lang) == ("train", "de") else 60
             text = "".join(f"{pair[side]}\n" for pair in pairs[:lines])

@@ -1,8 +1,10 @@
-"""Tests of downloads, against a server that breaks off, lies, or refuses."""
+"""Downloads from a server that breaks off, lies, or refuses; wrong and damaged archives."""
 
 from __future__ import annotations
 
 import gzip
+import tarfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,17 +12,16 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import locked, sha256
-from fairseq_mhe.prepare import download
-from fairseq_mhe.prepare.download import BLOCK, RemoteFile, obtain_all
-from tests.fixtures.miniature import Server, serve
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.prepare.download import BLOCK, RemoteFile, download, extract
+from tests.fixtures.miniature import Server, serve, write_archive
 
 CONTENT = bytes(range(256)) * 2000
 
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(download, "PAUSE", 0.0)
+    monkeypatch.setattr("fairseq_mhe.prepare.download.PAUSE", 0.0)
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "file.tgz").write_bytes(CONTENT)
     with serve(tmp_path / "served") as running:
@@ -34,12 +35,12 @@ def file(server: Server, tmp_path: Path) -> RemoteFile:
 
 
 def obtain(file: RemoteFile, folder: Path) -> bytes:
-    return obtain_all([file], folder)[0].read_bytes()
+    return download([file], folder)[0].read_bytes()
 
 
-def names(folder: Path) -> list[str]:
-    """What is there but the lock."""
-    return [path.name for path in folder.iterdir() if path.name != ".download.lock"]
+def names(folder: Path) -> set[str]:
+    """The files in a folder and its folders."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_file_comes_once_from_its_address_or_a_mirror(
@@ -47,9 +48,9 @@ def test_a_file_comes_once_from_its_address_or_a_mirror(
 ) -> None:
     elsewhere = replace(file, url="http://127.0.0.1:9/some/where/file.tgz")
     for _ in range(2):
-        obtain_all([elsewhere], tmp_path / "here", f"{server.url}/")
+        download([elsewhere], tmp_path / "here", f"{server.url}/")
         assert obtain(file, tmp_path / "here") == CONTENT
-    assert names(tmp_path / "here") == ["file.tgz"]
+    assert names(tmp_path / "here") == {"file.tgz"}
     assert len(server.requests) == 1
 
 
@@ -74,7 +75,7 @@ def test_parts_of_two_versions_are_not_joined(
         (tmp_path / "served" / "file.tgz").write_bytes(newer)
         server.etag = '"2"'
 
-    monkeypatch.setattr(download, "report", change)
+    monkeypatch.setattr("fairseq_mhe.prepare.download.report", change)
     assert obtain(unknown, tmp_path / "here") == newer
     assert [asked for _, asked in server.requests] == [None, f"bytes={BLOCK}-"]
     (tmp_path / "here" / "file.tgz").unlink()
@@ -113,17 +114,6 @@ def test_a_whole_part_is_not_asked_for_again(
     assert server.requests == [("/file.tgz", f"bytes={len(CONTENT)}-")]
 
 
-def test_one_process_downloads_into_a_folder(file: RemoteFile, tmp_path: Path) -> None:
-    with (
-        locked(tmp_path / ".download.lock"),
-        pytest.raises(UserError, match="another fairseq-mhe is at work in"),
-    ):
-        obtain(file, tmp_path)
-    obtain(file, tmp_path)
-    with locked(tmp_path / ".download.lock"):
-        assert obtain(file, tmp_path) == CONTENT, "a file that is there is taken"
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -137,7 +127,7 @@ def test_a_wrong_file_is_refused(
     wrong = replace(file, **change)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=message):
         obtain(wrong, tmp_path / "here")
-    assert names(tmp_path / "here") == []
+    assert not names(tmp_path / "here")
     (tmp_path / "file.tgz").write_bytes(CONTENT)  # the user's
     with pytest.raises(UserError, match=r"file\.tgz has .* instead of .*; delete it"):
         obtain(wrong, tmp_path)
@@ -151,3 +141,50 @@ def test_a_refusal_ends_at_once(file: RemoteFile, server: Server, tmp_path: Path
     ):
         obtain(file, tmp_path)
     assert len(server.requests) == 1
+
+
+LONG = "".join(f"{number**5}\n" for number in range(5000))
+
+
+def write(path: Path, members: dict[str, str]) -> Path:
+    if path.suffix == ".tgz":
+        return write_archive(path, members)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
+def test_only_what_is_needed_is_unpacked(tmp_path: Path, name: str) -> None:
+    members = dict.fromkeys(["training/a.en", "../evil", "/evil"], "one\n")
+    members["./b.de" if name == "a.tgz" else "b.de"] = "zwei\n"
+    archive = write(tmp_path / name, members)
+    extract(archive, ["training/a.en", "b.de"], tmp_path / "out")
+    assert names(tmp_path) == {name, "out/training/a.en", "out/b.de"}
+    assert (tmp_path / "out" / "b.de").read_text() == "zwei\n"
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.DIRTYPE])
+def test_a_link_or_a_folder_is_no_member(tmp_path: Path, kind: bytes) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        info = tarfile.TarInfo("a.en")
+        info.type, info.linkname = kind, "/etc/passwd"
+        tar.addfile(info)
+    with pytest.raises(UserError, match=r"has no a\.en; is it the right one"):
+        extract(tmp_path / "a.tar", ["a.en"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", ["a.tgz", "a.zip"])
+def test_missing_members_and_damaged_archives_are_refused(tmp_path: Path, name: str) -> None:
+    archive = write(tmp_path / name, {"b.de": "zwei\n", "a.en": LONG})
+    with pytest.raises(UserError, match=r"has no training/a\.de and no x\.de; is it the right"):
+        extract(archive, ["b.de", "x.de", "training/a.de"], tmp_path / "out")
+    content = archive.read_bytes()
+    damaged = [b"", content[: len(content) // 2]]
+    if name == "a.tgz":  # gzip has a checksum of all at its end
+        damaged.append(content[:-8] + bytes(4) + content[-4:])
+    for some in damaged:
+        archive.write_bytes(some)
+        with pytest.raises(UserError, match=rf"{name} is damaged: .* delete it"):
+            extract(archive, ["b.de", "a.en"], tmp_path / "out")

@@ -3,13 +3,14 @@
 import bz2
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least
-from fairseq_mhe.prepare.config import SPLITS, Inputs, vocabulary
-from fairseq_mhe.prepare.corpora.known import Corpus, default_out, run_corpus
+from fairseq_mhe.prepare.config import SPLITS, vocabulary
+from fairseq_mhe.prepare.corpora.known import PairCorpus, default_out, run_corpus
 from fairseq_mhe.prepare.options import option
+from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.text import write_lines
 
 CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"
@@ -18,11 +19,13 @@ _HELD_OUT_PART = 10  # --limit's train pairs for each pair of valid and of test
 
 
 @dataclass(frozen=True, kw_only=True)
-class HomeAssistant(Corpus):
+class HomeAssistant(PairCorpus):
     """The first ``limit`` train pairs of the corpus, and a tenth as many of valid and test."""
 
     out: Path = default_out("runs/home-assistant-data")
     vocab_size: int = vocabulary(4000)
+    # The table is clean; a German compound may well stand for five English words.
+    max_ratio: float | None = None
     limit: int | None = option(
         None,
         "only N train pairs, and N/10 of valid and test",
@@ -31,17 +34,19 @@ class HomeAssistant(Corpus):
     )
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
-        files: Inputs = {}
-        with tempfile.TemporaryDirectory() as place:
-            for split, pairs in read_corpus().items():
-                part = 1 if split == "train" else _HELD_OUT_PART
-                most = self.limit and self.limit // part
-                path = Path(place) / f"{split}.tsv"
-                write_lines(path, map("\t".join, pairs[:most]))
-                files[split] = [(path,)]
-            # The table is clean; a German compound may well stand for five English words.
-            return self.make(files, max_ratio=None)
+        """Make the data folder, or what of it is missing.
+
+        Raises:
+            UserError: as `parallel_text.prepare`.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            train, valid, test = (Path(folder) / f"{split}.tsv" for split in SPLITS)
+            corpus, most = read_corpus(), self.limit
+            write_lines(train, map("\t".join, corpus["train"][:most]))
+            most = most and most // _HELD_OUT_PART
+            write_lines(valid, map("\t".join, corpus["valid"][:most]))
+            write_lines(test, map("\t".join, corpus["test"][:most]))
+            return prepare(replace(self, train=(train,), valid=valid, test=test))
 
 
 def read_corpus(path: Path = CORPUS) -> dict[str, Pairs]:

@@ -1,17 +1,14 @@
 """IWSLT14 German-English (TED talks; Cettolo et al. 2014), prepared as by fairseq's recipe."""
 
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.archive import extract
-from fairseq_mhe.prepare.config import Inputs, vocabulary
-from fairseq_mhe.prepare.corpora.known import Corpus, Downloads, default_out, run_corpus
-from fairseq_mhe.prepare.download import RemoteFile
-from fairseq_mhe.prepare.manifest import Counts
+from fairseq_mhe.prepare.config import vocabulary
+from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out, run_corpus
+from fairseq_mhe.prepare.download import RemoteFile, extract
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
 TRAIN = "de-en/train.tags.de-en.{lang}"
@@ -28,39 +25,33 @@ _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Iwslt14(Downloads, Corpus):
-    """The talks of the archive ``file``: small letters, every 23rd clean training pair is valid."""
+class Iwslt14(Downloads, PairCorpus):
+    """Small letters; every 23rd clean training pair is valid."""
 
-    langs = ("de", "en")
-
+    source_lang: str = "de"
+    target_lang: str = "en"
     out: Path = default_out("runs/iwslt14-data")
     vocab_size: int = vocabulary(10000)
-    file: RemoteFile = _ARCHIVE
+    max_tokens: int = 175
+    lowercase: bool = True
+    hold_out: int = 23
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `Corpus.make`."""
-        self.unpack([self.file], _unpack)
-        source = {"corpus": "iwslt14", "known_lines": _LINES}
-        files: Inputs = {
-            split: [tuple(self.original / f"{split}.{lang}" for lang in self.langs)]
-            for split in ("train", "test")
-        }
-        return self.make(files, source, max_tokens=175, lowercase=True, hold_out=23)
+        """Make the data folder, or what of it is missing; raises UserError as `make`."""
+        self.unpack([_ARCHIVE], self._unpack)
+        train, test = self.original / "train", self.original / "test"
+        return self.make("iwslt14", _LINES, train=(train,), test=test)
 
-
-def _unpack(archives: list[Path], work: Path) -> Counts:
-    """Put the plain text, train and test, into the folder ``work``."""
-    (archive,) = archives
-    tagged = work / "tagged"
-    members = [name.format(lang=lang) for name in (TRAIN, *TEST) for lang in Iwslt14.langs]
-    extract(archive, members, tagged)
-    for lang in Iwslt14.langs:
-        train, *tests = [tagged / name.format(lang=lang) for name in (TRAIN, *TEST)]
-        write_lines(work / f"train.{lang}", training_sentences(read_lines(train)))
-        test = (line for path in tests for line in test_sentences(read_lines(path)))
-        write_lines(work / f"test.{lang}", test)
-    shutil.rmtree(tagged)
-    return {"sha256": sha256(archive)}
+    def _unpack(self, archives: list[Path], work: Path) -> None:
+        """Put the plain text, train and test, into the folder ``work``."""
+        with TemporaryDirectory(dir=work) as place:
+            for lang in self.langs:
+                names = [name.format(lang=lang) for name in (TRAIN, *TEST)]
+                extract(archives[0], names, Path(place))
+                train, *tests = [Path(place) / name for name in names]
+                write_lines(work / f"train.{lang}", training_sentences(read_lines(train)))
+                test = (line for path in tests for line in test_sentences(read_lines(path)))
+                write_lines(work / f"test.{lang}", test)
 
 
 def training_sentences(lines: Iterable[str]) -> Iterator[str]:

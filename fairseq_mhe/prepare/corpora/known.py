@@ -1,22 +1,24 @@
-"""What the known corpora share: a class of facts and options that is a script of data-prep/."""
+"""What the known corpora share: downloads, options that a recipe fixes, the command of a script."""
 
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
-from fairseq_mhe.prepare.config import ORIGINAL, Inputs, PairOptions, PrepareConfig
-from fairseq_mhe.prepare.download import RemoteFile, obtain_all
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
+from fairseq_mhe.prepare.download import RemoteFile, download
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
 from fairseq_mhe.prepare.options import add_options, from_options, option
 from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.running_text import TextConfig, TextOptions, prepare_text
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 
 _EXPANSION = 3  # bytes of text for each byte of an archive, at most
 
@@ -28,17 +30,11 @@ def default_out(default: str) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Downloads:
-    """Where downloads come from, and where they are put."""
+    """A corpus that is published: where its files come from, and where they are put."""
 
     out: Path
     mirror: str | None = option(
         None, "download from URL/NAME; checksums stay the same", metavar="URL"
-    )
-    archives: Path | None = option(
-        None,
-        "folder of the downloads (default: DATA/original/archives)",
-        type=Path,
-        metavar="FOLDER",
     )
 
     @property
@@ -46,100 +42,83 @@ class Downloads:
         """The folder of the published text."""
         return self.out / ORIGINAL
 
-    def download(self, files: Sequence[RemoteFile]) -> list[Path]:
-        """The verified files; missing ones are downloaded. Raises UserError as `obtain_all`."""
-        folder = self.archives or self.original / "archives"
-        return obtain_all(files, folder, self.mirror)
-
     def unpack(
-        self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], Counts | None]
+        self, files: Sequence[RemoteFile], action: Callable[[list[Path], Path], None]
     ) -> None:
-        """Download ``files`` and put their text into ``original``, unless that is done.
+        """Put the text of ``files`` into ``original``, unless that is done.
 
-        ``action`` writes the text of the downloads into a folder and may return counts.
+        ``action`` writes the text of the downloads, which are in original/archives, into a folder.
 
         Raises:
-            UserError: as `obtain_all`, or an archive is damaged or lacks a member.
+            UserError: as `download`, or an archive is damaged or lacks a member.
         """
+
+        def unpack_downloads(work: Path) -> Counts:
+            paths = download(files, self.original / "archives", self.mirror)
+            action(paths, work)
+            return {path.name: sha256(path) for path in paths}
+
         checksums = {file.name: file.sha256 for file in files}
         room = _EXPANSION * sum(file.size or 0 for file in files)
         with open_manifest(self.original, DOWNLOADED) as manifest:
-            manifest.run(
-                "extract", checksums, lambda work: action(self.download(files), work), room
-            )
+            manifest.run("extract", checksums, unpack_downloads, room)
             manifest.complete()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus(PairOptions):
-    """A known parallel corpus; its module gets the text."""
+class PairCorpus(PrepareConfig):
+    """A known parallel corpus; fields without help are no options: a recipe fixes them."""
 
-    langs: ClassVar[tuple[str, str]] = ("en", "de")
-    out: Path
+    train: tuple[Path, ...] = ()
+    valid: Path | None = None
+    test: Path | None = None
+    hold_out: int | None = None
+    source_lang: str = "en"
+    target_lang: str = "de"
+    max_tokens: int = 250
+    max_ratio: float | None = 1.5
+    punctuation: bool = False
+    lowercase: bool = False
 
-    def make(
-        self, files: Inputs, source: Mapping[str, Any] | None = None, **recipe: Any
-    ) -> Path:
-        """The data folder of ``files``; ``recipe``: further fields of `PrepareConfig`.
+    def make(self, corpus: str, lines: Mapping[str, int], **texts: Any) -> Path:
+        """The data folder of ``texts`` (train, valid, test); ``lines``: their known numbers.
 
         Raises:
             UserError: as `parallel_text.prepare`.
         """
-        splits = {split: corpora[0][0] for split, corpora in files.items()}
-        config = PrepareConfig(
-            train=(splits["train"],),
-            valid=splits.get("valid"),
-            test=splits["test"],
-            source_lang=self.langs[0],
-            target_lang=self.langs[1],
-            out=self.out,
-            **shared(self, PairOptions),
-            **recipe,
-        )
-        return prepare(config, source, files)
+        data = prepare(replace(self, **texts), {"corpus": corpus})
+        warn_of_lines(data, lines)
+        return data
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextCorpus(TextOptions):
+class TextCorpus(TextConfig):
     """A published text for language models: tokenised words, rare ones <unk>.
 
     Published perplexities are of words. Those of subwords, as here, compare with each other only.
     """
 
-    out: Path
+    train: tuple[Path, ...] = ()
+    valid: Path | None = None
+    test: Path | None = None
+    hold_out: int | None = None
+    lang: str = "en"
 
-    def make(self, name: str, files: Sequence[Path], documents: str) -> Path:
-        """The data folder of train, valid and test; ``documents`` as in `TextConfig`.
+    def make(self, corpus: str, train: Path, valid: Path, test: Path) -> Path:
+        """The data folder of three files.
 
         Raises:
             UserError: as `prepare_text`.
         """
-        train, valid, test = files
-        config = TextConfig(
-            train=(train,),
-            valid=valid,
-            test=test,
-            out=self.out,
-            documents=documents,
-            **shared(self, TextOptions),
-        )
-        return prepare_text(config, {"corpus": name})
+        config = replace(self, train=(train,), valid=valid, test=test)
+        return prepare_text(config, {"corpus": corpus})
 
 
-def shared(corpus: Any, options: type[Any]) -> dict[str, Any]:
-    """The values of a corpus for the fields of ``options``."""
-    return {each.name: getattr(corpus, each.name) for each in fields(options)}
-
-
-def count_warnings(data: Path) -> list[str]:
-    """A line for each count in the manifest of ``data`` that differs from the known one."""
-    manifest = read_manifest(data)
-    known: dict[str, int] = manifest.get("source", {}).get("known_lines", {})
-    return [
-        f"{split} has {count:,} lines, known are {known[split]:,}"
-        for split, count in manifest["lines"].items()
-        if count != known.get(split, count)
-    ]
+def warn_of_lines(data: Path, known: Mapping[str, int]) -> None:
+    """Say which splits of a data folder have other numbers of lines than is known."""
+    for split, count in read_manifest(data)["lines"].items():
+        if count != known.get(split, count):
+            say(f"warning: {split} has {count:,} lines, known are {known[split]:,}")
 
 
 def run_script(
@@ -161,10 +140,6 @@ def run_corpus(
 
     def run(args: argparse.Namespace) -> None:
         with shown_progress():
-            data = prepare(from_options(options, args))
-        for warning in count_warnings(data):
-            print(f"{script}: warning: {warning}", file=sys.stderr)
-        print(data)
+            print(prepare(from_options(options, args)))
 
-    add_arguments = partial(add_options, options=options)
-    run_script(script, description, add_arguments, run)
+    run_script(script, description, partial(add_options, options=options), run)

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.prepare.corpora.known import default_out, run_corpus
+from fairseq_mhe.prepare.corpora.known import default_out, run_corpus, warn_of_lines
+from fairseq_mhe.prepare.corpora.multi30k import LINES
 from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.parallel_text import prepare_segmented
 from fairseq_mhe.prepare.text import SUFFIXES
 
-#: Split -> the name of its files, and how many lines they have.
+#: Split -> the name of its files.
 NAMES = {"train": "train", "valid": "valid", "test": "test.2016"}
-_LINES = {"train": 29_000, "valid": 1014, "test": 1000}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +28,18 @@ class Multi30kBpe:
 
     def prepare(self) -> Path:
         """Make the data folder, or what is missing; raises UserError as `prepare_segmented`."""
+        texts = {split: self.folder / name for split, name in NAMES.items()}
         codes = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
-        return prepare_segmented(
-            {split: self.folder / name for split, name in NAMES.items()},
+        data = prepare_segmented(
+            texts,
             ("en", "de"),
             self.out,
             codes=next((path for path in codes if path.is_file()), None),
             lowercase=True,
-            source={"corpus": "multi30k-bpe", "known_lines": _LINES},
+            source={"corpus": "multi30k-bpe"},
         )
+        warn_of_lines(data, LINES)
+        return data
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Penn Treebank's text (Mikolov et al. 2011) from a folder, as a folder to train on.
+"""Penn Treebank as language models read it (Mikolov et al. 2011), from a folder.
 
 It is not downloaded, since its licence is not free.
 """
@@ -16,15 +16,15 @@ from fairseq_mhe.prepare.running_text import FILES
 class PennTreebank(TextCorpus):
     """One document a split."""
 
+    documents: str = FILES
     folder: Path = option(
         None, "where ptb.{train,valid,test}.txt are", type=Path, required=True
     )
     out: Path = default_out("runs/ptb-data")
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `prepare_text`."""
-        files = [self.folder / f"ptb.{split}.txt" for split in SPLITS]
-        return self.make("ptb", files, FILES)
+        """Make the data folder, or what of it is missing; raises UserError as `make`."""
+        return self.make("ptb", *(self.folder / f"ptb.{split}.txt" for split in SPLITS))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,15 @@ Wang et al. 2018 and 2019, Rajpurkar et al. 2016 and 2018. The first argument is
 """
 
 import argparse
+import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least, positive
-from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.corpora.known import Downloads, run_script
-from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.download import RemoteFile, extract
 from fairseq_mhe.prepare.options import add_options
 from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_files import official_name
@@ -52,46 +52,41 @@ squad2 {_SQUAD}/dev-v2.0.json 80a5225e94905956a6446d296ca1093975c4d3b3260f1d6c8f
 """
 
 
-def _files() -> dict[str, list[RemoteFile]]:
-    files: dict[str, list[RemoteFile]] = {}
-    for task, url, checksum in map(str.split, _CHECKSUMS.strip().split("\n")):
-        # GLUE's and SuperGLUE's RTE are two files of one name.
-        name = "SuperGLUE-RTE.zip" if task == "superglue_rte" else None
-        files.setdefault(task, []).append(RemoteFile(url, None, checksum, name))
-    return files
-
-
 #: Task -> its published files.
-FILES = _files()
+FILES: dict[str, list[RemoteFile]] = defaultdict(list)
+for _task, _url, _checksum in map(str.split, _CHECKSUMS.strip().split("\n")):
+    FILES[_task].append(RemoteFile(_url, sha256=_checksum))
 
 
-def obtain_task(
-    task: Task, downloads: Downloads, files: Mapping[str, Sequence[RemoteFile]] = FILES
-) -> Path:
+def obtain_task(task: Task, downloads: Downloads) -> Path:
     """Download a task's published files, and return the folder of its official files.
 
     Raises:
         UserError: one cannot be had, or is another one.
     """
-    if task.suite == "squad":
-        return downloads.download(files[task.name])[0].parent
-    action = _split_mrpc if task.name == "mrpc" else partial(_extract, task)
-    downloads.unpack(files[task.name], action)
+    if task.name == "mrpc":
+        unpack = _split_mrpc
+    else:
+        unpack = _copy if task.suite == "squad" else partial(_extract, task)
+    downloads.unpack(FILES[task.name], unpack)
     return downloads.original
 
 
+def _copy(paths: list[Path], work: Path) -> None:
+    for path in paths:
+        shutil.copy(path, work)
+
+
 def _extract(task: Task, archives: list[Path], work: Path) -> None:
-    splits = ("train", *task.scored)
-    extract(
-        archives[0], [f"{task.folder}/{official_name(task, split)}" for split in splits], work
-    )
+    names = [official_name(task, split) for split in ("train", *task.scored)]
+    extract(archives[0], [f"{task.folder}/{name}" for name in names], work)
 
 
 def _split_mrpc(paths: list[Path], work: Path) -> None:
     """Split MRPC's file into GLUE's train and dev; the second file names the pairs of dev."""
     held_out = set(read_lines(paths[1]))
     header, *rows = read_lines(paths[0])
-    parts: dict[str, list[str]] = {"train": [header], "dev": [header]}
+    parts = {"train": [header], "dev": [header]}
     for row in rows:
         pair = "\t".join(row.split("\t")[1:3])
         parts["dev" if pair in held_out else "train"].append(row)
@@ -109,21 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
         "is downloaded"
     )
     add("--folder", type=Path, help=help)
-    add(
-        "--text",
-        type=Path,
-        required=True,
-        metavar="DATA",
-        help="the language model's data folder",
-    )
+    help = "the language model's data folder"
+    add("--text", type=Path, required=True, metavar="DATA", help=help)
     add("--out", type=Path, metavar="DIR", help="folder to make (default: runs/TASK-data)")
-    add(
-        "--block",
-        type=at_least(8),
-        default=384 if suite == "squad" else 512,
-        metavar="N",
-        help="longest example in subwords: at most the model's positions (default: %(default)s)",
-    )
+    help = "longest example in subwords: at most the model's positions (default: %(default)s)"
+    block = 384 if suite == "squad" else 512
+    add("--block", type=at_least(8), default=block, metavar="N", help=help)
     add_options(parser, Downloads)
     if suite == "squad":
         help = "subwords between two windows over a passage (default: a third of --block)"
@@ -135,9 +121,8 @@ def run(args: argparse.Namespace) -> None:
     task, folder = TASKS[args.task], args.folder
     out = args.out or Path(f"runs/{task.name}-data")
     if folder is None:
-        downloads = Downloads(out=out, mirror=args.mirror, archives=args.archives)
         with shown_progress():
-            folder = obtain_task(task, downloads)
+            folder = obtain_task(task, Downloads(out=out, mirror=args.mirror))
     stride = getattr(args, "stride", None)
     print(prepare_task(task, folder, args.text, out, args.block, stride))
 

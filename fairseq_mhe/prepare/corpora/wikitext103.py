@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.prepare.archive import extract
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.known import Downloads, TextCorpus, default_out, run_corpus
-from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.download import RemoteFile, extract
 from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.running_text import TITLES
 
@@ -17,31 +16,30 @@ ARCHIVE = RemoteFile(
     190_229_076,
     "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590",
 )
-_MEMBERS = [f"wikitext-103/wiki.{split}.tokens" for split in SPLITS]
+_INSIDE = "wikitext-103"
+_NAMES = [f"wiki.{split}.tokens" for split in SPLITS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class WikiText103(Downloads, TextCorpus):
-    """Articles are documents. The text of the archive ``file``, or of ``folder``."""
+    """Articles are documents. The text of the archive, or of ``folder``."""
 
+    documents: str = TITLES
     folder: Path | None = option(
         None, "where wiki.{train,valid,test}.tokens are; nothing is downloaded", type=Path
     )
     out: Path = default_out("runs/wikitext103-data")
-    file: RemoteFile = ARCHIVE
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing; raises UserError as `prepare_text`."""
+        """Make the data folder, or what of it is missing; raises UserError as `make`."""
         if self.folder is None:
-            self.unpack([self.file], _unpack)
-            files = [self.original / name for name in _MEMBERS]
-        else:
-            files = [self.folder / Path(name).name for name in _MEMBERS]
-        return self.make("wikitext103", files, TITLES)
+            self.unpack([ARCHIVE], _unpack)
+        folder = self.folder or self.original / _INSIDE
+        return self.make("wikitext103", *(folder / name for name in _NAMES))
 
 
 def _unpack(archives: list[Path], work: Path) -> None:
-    extract(archives[0], _MEMBERS, work)
+    extract(archives[0], [f"{_INSIDE}/{name}" for name in _NAMES], work)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,283 @@
+"""The known corpora in miniature, from the files that are published to the data folder."""
+
+from __future__ import annotations
+
+import gzip
+import multiprocessing
+import os
+import random
+import signal
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.prepare.config import SPLITS
+from fairseq_mhe.prepare.corpora import iwslt14, multi30k, multi30k_bpe, wikitext103
+from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
+from fairseq_mhe.prepare.corpora.multi30k import FILES, NAMES, Multi30k
+from fairseq_mhe.prepare.corpora.multi30k_bpe import Multi30kBpe
+from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
+from fairseq_mhe.prepare.corpora.wmt14 import copy_from_sacrebleu
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.manifest import read_manifest
+from fairseq_mhe.prepare.parallel_text import prepare_segmented
+from tests.fixtures.miniature import Miniature, Server, make_miniature, serve, write_archive
+from tests.fixtures.text import Pairs
+from tests.prepare.conftest import LINES
+from tests.prepare.test_parallel_text import snapshot, times
+
+LANGS = ("en", "de")
+KILLS = 6
+
+
+@pytest.fixture
+def miniature(tmp_path: Path) -> Miniature:
+    return make_miniature(tmp_path / "a miniature")
+
+
+@pytest.fixture
+def server(miniature: Miniature) -> Iterator[Server]:
+    """Of what lies in ``miniature.archives``."""
+    with serve(miniature.archives) as running:
+        yield running
+
+
+def lines_of(data: Path, name: str) -> list[str]:
+    return (data / name).read_text(encoding="utf-8").splitlines()
+
+
+def test_wmt14_from_archives_to_data(
+    miniature: Miniature, server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The test sets are scored as they are, but the model sees plain quotes."""
+    for lang in LANGS:
+        with (miniature.newstest / f"newstest2014.{lang}").open("a") as stream:
+            stream.write("„So“ \u2013 das…\n")
+    data = miniature.prepare(tmp_path / "data", server.url, vocab_size=300)
+    manifest = read_manifest(data)
+    assert (manifest["state"], manifest["options"]["punctuation"]) == ("complete", True)
+    files = list(miniature.files.values())[:3]
+    assert [name for name, _ in server.requests] == [f"/{file.name}" for file in files]
+    assert manifest["steps"]["clean"]["counts"]["train"]["read"] == 900
+    for lang in LANGS:
+        text = (miniature.newstest / f"newstest2014.{lang}").read_text()
+        assert (data / "raw" / f"test.{lang}").read_text() == text
+    assert lines_of(data, "tokenised/test.de")[-1] == '" So " - das ...'
+    assert "warning: valid has 20 lines, known are 3,000\n" in capsys.readouterr().err
+    before = times(data)
+    miniature.prepare(data, server.url, vocab_size=300)
+    assert times(data) == before
+    other = miniature.prepare(
+        tmp_path / "v12", server.url, vocab_size=300, news_commentary="v12"
+    )
+    assert server.requests[-1][0].endswith("v12.tgz")
+    assert lines_of(other, "raw/train.en") != lines_of(data, "raw/train.en")
+
+
+def test_an_archive_without_a_side_is_one_line_and_leaves_nothing(
+    miniature: Miniature, server: Server, tmp_path: Path
+) -> None:
+    prefix, file = next(iter(miniature.files.items()))
+    path = write_archive(miniature.archives / file.name, {f"{prefix}.en": "a\n"})
+    spoilt = {**miniature.files, prefix: RemoteFile(file.url, sha256=sha256(path))}
+    with pytest.raises(UserError, match=r"-europarl-v7\.tgz has no training/europarl.*\.de"):
+        replace(miniature, files=spoilt).prepare(tmp_path / "data", server.url)
+    left = [path.name for path in (tmp_path / "data" / "original").iterdir()]
+    assert sorted(left) == [".lock", "archives"]
+
+
+def test_newstest_comes_from_sacrebleu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def put(test_set: str, langs: str) -> str:
+        assert langs == "en-de"
+        path = tmp_path / test_set.replace("/", "-")
+        path.write_text(test_set)
+        return str(path)
+
+    monkeypatch.setattr("sacrebleu.get_source_file", put)
+    monkeypatch.setattr("sacrebleu.get_reference_files", lambda *words: [put(*words)])
+    folder = copy_from_sacrebleu(tmp_path)
+    assert lines_of(folder, "newstest2013.de") == ["wmt13"]
+    assert lines_of(folder, "newstest2014.en") == ["wmt14/full"]
+
+    def fail(*_: object) -> str:
+        raise OSError("<urlopen error [Errno -2] Name or service not known>")
+
+    monkeypatch.setattr("sacrebleu.get_source_file", fail)
+    with pytest.raises(UserError, match=r"its test set wmt13 \(.*not known.*\); .* --newstest"):
+        copy_from_sacrebleu(tmp_path)
+
+
+def test_it_survives_kill_9_anywhere(
+    miniature: Miniature, server: Server, tmp_path: Path
+) -> None:
+    """Killed at random moments and started again, it ends as if run in one go."""
+
+    def in_a_process(out: Path) -> BaseProcess:
+        def run() -> None:
+            os.setsid()
+            miniature.prepare(out, server.url, vocab_size=300, workers=2)
+
+        process = multiprocessing.get_context("fork").Process(target=run)
+        process.start()
+        return process
+
+    begun = time.monotonic()
+    process = in_a_process(tmp_path / "in one go")
+    process.join()
+    assert process.exitcode == 0
+    lasts = time.monotonic() - begun
+    moments = random.Random(1)
+    for _ in range(KILLS):
+        process = in_a_process(tmp_path / "killed")
+        time.sleep(moments.uniform(0.1, 0.9) * lasts)
+        os.killpg(process.pid or 0, signal.SIGKILL)
+        process.join()
+    miniature.prepare(tmp_path / "killed", server.url, vocab_size=300, workers=2)
+    assert snapshot(tmp_path / "killed") == snapshot(tmp_path / "in one go")
+    assert not list((tmp_path / "killed").rglob("*.part"))
+
+
+def test_iwslt14_in_small_letters_with_every_23rd_pair_for_valid(
+    tmp_path: Path, corpus: dict[str, Pairs], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From an archive that is there already, of annotations, titles and sentences."""
+    sentences, pairs, members = 92, corpus["train"], {}
+    for side, lang in enumerate(LANGS):
+        title, *lines = [pair[side] for pair in pairs]
+        head = "<url>http://x</url>\n<keywords>talks, x</keywords>\n<talkid>7</talkid>\n"
+        text = "".join(f" {line}\n" for line in lines[: sentences - 1])
+        members[TRAIN.format(lang=lang)] = f"{head}<title>{title}</title>\n{text}"
+        for name, line in zip(TEST, lines[sentences - 1 :], strict=False):
+            seg = f'<mteval>\n<doc id="1">\n<seg id="1"> {line} </seg>\n</doc>\n'
+            members[name.format(lang=lang)] = seg
+    archives = tmp_path / "data" / "original" / "archives"
+    archives.mkdir(parents=True)
+    path = write_archive(archives / "de-en.tgz", members)
+    data = Iwslt14(out=tmp_path / "data", vocab_size=100, workers=2).prepare()
+    small = [(en.lower(), de.lower()) for en, de in pairs]
+    assert lines_of(data, "raw/test.de") == [de for _, de in small[sentences : sentences + 5]]
+    counts = read_manifest(data)["steps"]["clean"]["counts"]["train"]
+    clean = counts["kept"] + counts["held_out"]
+    train, valid = (lines_of(data, f"raw/{split}.en") for split in ("train", "valid"))
+    assert (len(valid), len(train)) == (clean // 23, clean - clean // 23)
+    # The 23rd clean pair, not the 23rd pair.
+    together = train[:22] + valid[:1]
+    assert [en for en, _ in small[:sentences] if en in together] == together
+    assert open_data(data).languages == ("de", "en")
+    assert read_manifest(data / "original")["steps"]["extract"]["counts"] == {
+        "de-en.tgz": sha256(path)
+    }
+    warning = f"warning: train has {len(train)} lines, known are 160,239\n"
+    assert warning in capsys.readouterr().err
+
+
+def test_what_is_text_of_iwslt14() -> None:
+    lines = ["<url>x</url>", "<title>A title</title>", "<description>TED: x</description>"]
+    text = list(training_sentences([*lines, " A line <laughs>."]))
+    assert text == ["A title", "TED: x", " A line <laughs>."]
+    lines = ["<doc>", '<seg id="12">  It\u2019s so.  </seg>', "</doc>"]
+    assert list(iwslt14.test_sentences(lines)) == ["It's so."]
+
+
+def test_multi30k_is_the_same_from_the_network_and_from_a_folder(
+    corpus: dict[str, Pairs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = tmp_path / "served"
+    served.mkdir()
+    for split, name in zip(SPLITS, NAMES, strict=True):
+        for side, lang in enumerate(LANGS):
+            text = "".join(f"{pair[side]}\n" for pair in corpus[split][:60])
+            (served / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    paths = [served / file.name for file in FILES]
+    files = [RemoteFile(f"http://nowhere/{p.name}", p.stat().st_size, sha256(p)) for p in paths]
+    monkeypatch.setattr(multi30k, "FILES", files)
+    archives = tmp_path / "one" / "original" / "archives"
+    archives.mkdir(parents=True)
+    (archives / "train.en").write_text("another text\n" * 60)  # nobody has verified it
+    with serve(served) as server:
+        one = Multi30k(out=tmp_path / "one", mirror=server.url, vocab_size=100, workers=1)
+        one.prepare()
+    two = Multi30k(out=tmp_path / "two", folder=served, vocab_size=100, workers=1).prepare()
+    assert open_data(one.out).fingerprint == open_data(two).fingerprint
+    assert read_manifest(two)["lines"] == {"train": 60, "valid": 60, "test": 60}
+
+
+def test_the_embedded_pairs_are_taken_unchanged(
+    prepared: Path, corpus: dict[str, Pairs]
+) -> None:
+    assert [len(corpus[split]) for split in SPLITS] == [30_363, 1088, 1109]
+    for split, size in zip(SPLITS, (300, 30, 30), strict=True):
+        sides = [lines_of(prepared, f"raw/{split}.{lang}") for lang in LANGS]
+        assert list(zip(*sides, strict=True)) == corpus[split][:size]
+
+
+def test_wikitext103_is_downloaded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    articles = "".join(f" = Article {n} = \n {line} \n" for n, line in enumerate(LINES[:60]))
+    path = tmp_path / "served" / "wikitext.zip"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as packed:
+        for split in SPLITS:
+            packed.writestr(f"wikitext-103/wiki.{split}.tokens", articles)
+    file = RemoteFile("https://nowhere/wikitext.zip", path.stat().st_size, sha256(path))
+    monkeypatch.setattr(wikitext103, "ARCHIVE", file)
+    with serve(path.parent) as server:
+        corpus = WikiText103(
+            out=tmp_path / "data", vocab_size=150, workers=1, mirror=server.url
+        )
+        before = times(corpus.prepare())
+        assert times(corpus.prepare()) == before
+        assert len(server.requests) == 1
+    assert len((tmp_path / "data" / "raw" / "train.txt").read_text().split("\n\n")) == 60
+
+
+EN = ["a boy &apos;s dog ru@@ ns .", "two gir@@ ls , one hat"]
+DE = ["der hund eines jun@@ gen ren@@ nt .", "zwei mä@@ dchen &amp; ein hut"]
+
+
+def write_segmented(folder: Path, en: list[str]) -> dict[str, Path]:
+    for split in SPLITS:
+        for lang, lines in (("en", en), ("de", DE)):
+            text = "".join(f"{line}\n" for line in lines).encode()
+            (folder / f"{split}.{lang}.gz").write_bytes(gzip.compress(text))
+    return {split: folder / split for split in SPLITS}
+
+
+def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_segmented(tmp_path, EN)
+    (tmp_path / "code").write_text("#version: 0.2\nr u\n")
+    monkeypatch.setattr(multi30k_bpe, "NAMES", {split: split for split in SPLITS})
+    corpus = Multi30kBpe(folder=tmp_path, out=tmp_path / "out")
+    data = open_data(corpus.prepare())
+    assert data.manifest["options"] == {"lowercase": True}
+    assert "train has 2 lines, known are 29,000" in capsys.readouterr().err
+    assert lines_of(data.folder, "subword/test.en") == EN
+    assert lines_of(data.folder, "raw/test.en") == ["a boy's dog runs.", "two girls, one hat"]
+    assert lines_of(data.folder, "raw/valid.de")[1] == "zwei mädchen & ein hut"
+    assert data.detokenise(DE) == lines_of(data.folder, "raw/test.de")
+    tokens = ["der hund eines jungen rennt .", "zwei mädchen &amp; ein hut"]
+    assert data.given_tokens(DE) == tokens
+    assert data.processing().segment(["a boy's hat"]) == [
+        "a b@@ o@@ y &@@ a@@ p@@ o@@ s@@ ;@@ s h@@ a@@ t"
+    ]
+    before = times(data.folder)
+    corpus.prepare()
+    assert times(data.folder) == before
+
+
+def test_misaligned_subwords_are_refused(tmp_path: Path) -> None:
+    texts = write_segmented(tmp_path, [*EN, "more"])
+    with pytest.raises(UserError, match=r"train\.en\.gz has 3 lines, train\.de\.gz has 2"):
+        prepare_segmented(texts, LANGS, tmp_path / "out")
+    assert not (tmp_path / "out" / "subword").exists()
