@@ -27,7 +27,7 @@ def register() -> None:
     with quiet_import():
         # Each module registers what it defines.
         from fairseq_mhe import fairseq_fixes
-        from fairseq_mhe.models import answers, architectures, loss, optimizer, words_task  # noqa: F401
+        from fairseq_mhe.models import families, loss, optimizer, understanding  # noqa: F401
         from fairseq_mhe.models.options import OPTIONS
 
     fairseq_fixes.apply(OPTIONS)

@@ -29,7 +29,6 @@ from fairseq_mhe.common.system import installed
 from fairseq_mhe.models.build import build_ours
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS
-from fairseq_mhe.models.rows import nearest_row
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,11 @@ class Source:
     def family(self) -> Family:
         """What models are of its shape."""
         return family_of(self.options)
+
+    @property
+    def row(self) -> str:
+        """The row of its family that it is nearest to."""
+        return self.family.nearest_row(self.options)[0]
 
     @property
     def attention_words(self) -> str:
@@ -89,7 +93,7 @@ class Source:
         """The options with attention of one kind at all places; ``own``: the kind's own options."""
         ours = dict.fromkeys(name for name in OPTIONS if name in self.options)
         chosen = {
-            "_name": self.family.arch(nearest_row(self.options)[0]),
+            "_name": self.family.arch(self.row),
             "attention": kind,
             "attention_bias": bias,
             "attention_head_dim": self.options["attention_head_dim"],

@@ -22,7 +22,6 @@ from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.families import family_of
 from fairseq_mhe.models.options import PLACES, kind_options
-from fairseq_mhe.models.rows import nearest_row
 
 #: In the names of weights of embeddings and outputs, which are often one and the same.
 _OFTEN_TIED = (".embed_tokens.", "decoder.output_projection.weight", "encoder.lm_head.weight")
@@ -49,7 +48,7 @@ def inspect(path: Path) -> dict[str, Any]:
     weights = {
         name: value for name, value in state["model"].items() if isinstance(value, Tensor)
     }
-    row, differences = nearest_row(options) if family else (None, {})
+    row, differences = family.nearest_row(options) if family else (None, {})
     given = {name: options[name] for name in kind_options() if options.get(name) is not None}
     places = family.places if family else tuple(PLACES)
     return {

@@ -21,8 +21,8 @@ from fairseq_mhe.convert.material import Material, open_material, tracked
 from fairseq_mhe.convert.moments import Inputs
 from fairseq_mhe.convert.options import add_files, add_measured, check_files
 from fairseq_mhe.models.build import build_ours, sublayers
+from fairseq_mhe.models.families import fine_tuning_line
 from fairseq_mhe.models.options import size_options
-from fairseq_mhe.models.rows import fine_tuning_line
 
 #: Least squares, mean of the heads; and the better of them by validation loss.
 METHODS = ("fit", "mean")

@@ -11,7 +11,6 @@ from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.counting import attention_parameters, total_parameters
-from fairseq_mhe.models.rows import nearest_row
 from fairseq_mhe.runs.scoring import described
 
 _TEMPLATE = Path(__file__).with_name("card.md")
@@ -27,7 +26,7 @@ def facts(trained: Trained, data_name: str | None, licence: str | None) -> dict[
     source, run = trained.source, trained.run
     manifest = trained.data.manifest if trained.data else {}
     known: dict[str, Any] = {
-        "row": run.row if run else nearest_row(source.options)[0],
+        "row": run.row if run else source.row,
         "attention": source.attention_words,
         "parameters": total_parameters(source.model),
         "attention_parameters": attention_parameters(source.model),

@@ -12,8 +12,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.convert.material import task_of
 from fairseq_mhe.deploy.bundle import Bundle
-from fairseq_mhe.models.options import MODEL_NAME
-from fairseq_mhe.models.rows import nearest_row
+from fairseq_mhe.models.architectures import MODEL_NAME
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.runs.decoding import Decoding
@@ -70,7 +69,7 @@ def open_trained(path: Path, folder: Path | None = None) -> Trained:
         )
     task = task_of(data, source)
     dictionaries = task.source_dictionary, task.target_dictionary
-    decoding = run.decoding if run else recipe(nearest_row(source.options)[0]).decoding
+    decoding = run.decoding if run else recipe(source.row).decoding
     return Trained(source, data.processing(), dictionaries, data.binary, decoding, data, run)
 
 

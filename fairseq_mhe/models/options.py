@@ -14,7 +14,6 @@ from omegaconf import DictConfig, OmegaConf
 from fairseq_mhe.attention import KINDS, Attention, build_attention, kind_class
 from fairseq_mhe.attention.base import Option
 
-MODEL_NAME = "transformer_mhe"
 DEFAULT_ATTENTION = "mhe_mul"
 #: Where attention sits, and the option that overrides its kind there.
 PLACES = {place: f"{place}_attention" for place in ("encoder", "decoder", "cross")}
@@ -24,12 +23,12 @@ _WITHOUT = ("quant_noise", "cross_self_attention", "xformers", "layers_to_keep")
 
 
 def kind_options() -> dict[str, tuple[Option, list[str]]]:
-    """What kinds declare, by the name among a model's options, and the kinds that use it."""
-    found: dict[str, tuple[Option, list[str]]] = {}
-    for name, kind in KINDS.items():
-        for option in kind.OPTIONS:
-            found.setdefault(option.flag, (option, []))[1].append(name)
-    return dict(sorted(found.items()))
+    """The options that kinds declare, by flag, each with the kinds that use it."""
+    options: dict[str, tuple[Option, list[str]]] = {}
+    for kind, class_ in KINDS.items():
+        for option in class_.OPTIONS:
+            options.setdefault(option.flag, (option, []))[1].append(kind)
+    return dict(sorted(options.items()))
 
 
 def size_options() -> dict[str, tuple[Option, list[str]]]:
@@ -42,40 +41,33 @@ def _option(type_: Any, default: Any, help_: str) -> tuple[Any, Any]:
     return type_, field(default=default, metadata={"help": help_})
 
 
-def _declared() -> Iterator[tuple[str, tuple[Any, Any]]]:
-    """The options of kinds as fairseq's command line has them; None is the kind's own default."""
-    for name, (option, users) in kind_options().items():
-        prefix = "" if len(users) == len(KINDS) else f"{', '.join(users)}: "
-        default = f" (default: {_default(name)})" if option.default is not None else ""
-        yield name, _option(Optional[option.type], None, f"{prefix}{option.help}{default}")
-
-
-def _default(flag: str) -> str:
-    """An option's default in words, of each kind where they differ."""
-    users: dict[str, list[str]] = {}
-    for name, kind in KINDS.items():
-        for option in kind.OPTIONS:
-            if option.flag == flag:
-                shown = f"{option.default:g}" if option.type is float else option.default
-                users.setdefault(shown, []).append(name)
-    if len(users) == 1:
-        return next(iter(users))
-    return ", ".join(f"{default} for {' and '.join(names)}" for default, names in users.items())
+def _kind_option(option: Option, users: list[str]) -> tuple[Any, Any]:
+    """An option of kinds on fairseq's command line; None is the kind's own default."""
+    help_ = option.help if len(users) == len(KINDS) else f"{', '.join(users)}: {option.help}"
+    defaults: dict[str, list[str]] = {}  # as shown -> the kinds that have it
+    for kind in users:
+        default = next(o.default for o in KINDS[kind].OPTIONS if o.flag == option.flag)
+        shown = f"{default:g}" if isinstance(default, float) else default
+        defaults.setdefault(shown, []).append(kind)
+    if len(defaults) > 1:
+        each = [f"{default} for {' and '.join(kinds)}" for default, kinds in defaults.items()]
+        help_ += f" (default: {', '.join(each)})"
+    elif option.default is not None:
+        help_ += f" (default: {next(iter(defaults))})"
+    return _option(Optional[option.type], None, help_)
 
 
 #: Our own: name -> (type, dataclass field).
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "attention": _option(str, DEFAULT_ATTENTION, f"kind of attention: {', '.join(KINDS)}"),
     **{
-        option: _option(
-            Optional[str], None, f"kind of {place} attention (default: --attention)"
-        )
-        for place, option in PLACES.items()
+        name: _option(Optional[str], None, f"kind of {place} attention (default: --attention)")
+        for place, name in PLACES.items()
     },
     "attention_bias": _option(
         bool, False, "give attention projections biases, as fairseq's own transformer has"
     ),
-    **dict(_declared()),
+    **{flag: _kind_option(*option) for flag, option in kind_options().items()},
     "int8_generation": _option(
         bool,
         False,
@@ -106,23 +98,20 @@ def _flat_fields() -> Iterator[tuple[str, Any, Any]]:
             yield name, type_, field(default=default, metadata=dict(each.metadata))
 
 
+def config(
+    name: str,
+    *fairseqs: tuple[str, Any, Any],
+    without: Sequence[str] = (),
+    bases: tuple[type, ...] = (FairseqDataclass,),
+) -> type[FairseqDataclass]:
+    """The dataclass of a model's options: fairseq's, and ours but for those ``without``."""
+    ours = [(option, *OPTIONS[option]) for option in OPTIONS if option not in without]
+    return make_dataclass(name, [*fairseqs, *ours], bases=bases)
+
+
 #: Every option of fairseq's Transformer and our own, flat: what --help shows and a checkpoint
 #: stores, as plain values.
-TransformerMHEConfig = make_dataclass(
-    "TransformerMHEConfig",
-    [*_flat_fields(), *((name, *option) for name, option in OPTIONS.items())],
-    bases=(FairseqDataclass,),
-    namespace={"__module__": __name__},
-)
-
-
-#: Ours of a model whose attention sits in one place only.
-OnePlaceConfig = make_dataclass(
-    "OnePlaceConfig",
-    [(name, *option) for name, option in OPTIONS.items() if name not in PLACES.values()],
-    bases=(FairseqDataclass,),
-    namespace={"__module__": __name__},
-)
+TransformerMHEConfig = config("TransformerMHEConfig", *_flat_fields())
 
 
 def fill(args: Any, config: type[FairseqDataclass]) -> None:
@@ -154,24 +143,21 @@ def kinds(args: Any) -> dict[str, str]:
 
 
 def check_options(args: Any, places: Sequence[str]) -> None:
-    """Refuse what cannot work, before any data is read.
-
-    ``places``: those of ``PLACES`` that the model has.
+    """Refuse what cannot work at some of ``PLACES``, before any data is read.
 
     Raises:
         ValueError: an unknown kind of attention, an option that no chosen kind uses, or sizes that
             do not fit.
     """
-    chosen = [kind for place, kind in kinds(args).items() if place in places]
     with torch.device("meta"):  # sublayers without memory, which draw no random numbers
         for place in places:
             build_place(args, place)
+    chosen = dict.fromkeys(kinds(args)[place] for place in places)
     for name, (_, users) in kind_options().items():
-        if getattr(args, name, None) is not None and not set(users) & set(chosen):
+        if getattr(args, name, None) is not None and chosen.keys().isdisjoint(users):
             raise ValueError(
-                f"--{name.replace('_', '-')} has no effect on --attention "
-                f"{'/'.join(dict.fromkeys(chosen))}: leave it out, or choose one of: "
-                f"{', '.join(users)}"
+                f"--{name.replace('_', '-')} has no effect on --attention {'/'.join(chosen)}: "
+                f"leave it out, or choose one of: {', '.join(users)}"
             )
 
 
@@ -198,7 +184,7 @@ def build_place(args: Any, place: str) -> Attention:
     embed_dim = getattr(args, f"{side}_embed_dim", 512)
     memory_dim = getattr(args, "encoder_embed_dim", 512) if cross else embed_dim
     own: dict[str, Any] = {
-        o.name: getattr(args, o.flag, None) for o in kind_class(kind).OPTIONS
+        option.name: getattr(args, option.flag, None) for option in kind_class(kind).OPTIONS
     }
     return build_attention(
         kind,

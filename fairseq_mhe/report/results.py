@@ -9,8 +9,8 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.models.architectures import sizes
-from fairseq_mhe.models.options import MODEL_NAME, PLACES
+from fairseq_mhe.models.architectures import MODEL_NAME, sizes
+from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare, retained
 from fairseq_mhe.report.table import deviation

@@ -7,8 +7,7 @@ from typing import Any
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, sha256
-from fairseq_mhe.models.families import ROBERTA
-from fairseq_mhe.models.rows import nearest_row, training_options
+from fairseq_mhe.models.families import ROBERTA, training_options
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS, Task
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
@@ -81,7 +80,7 @@ def describe(checkpoint: Path) -> dict[str, Any]:
     model: Any = source.model
     return {
         "sha256": sha256(checkpoint),
-        "row": nearest_row(source.options)[0],
+        "row": source.row,
         "attention": source.attention,
         "options": {**training_options(source.options), "max_positions": model.max_positions()},
     }

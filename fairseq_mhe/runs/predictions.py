@@ -8,8 +8,13 @@ from typing import Any
 import torch
 from fairseq import checkpoint_utils, utils
 
-from fairseq_mhe.models.answers import passage, span_scores
-from fairseq_mhe.models.heads import ANSWER_HEAD, CLASS_HEAD, WORDS_HEAD
+from fairseq_mhe.models.understanding import (
+    ANSWER_HEAD,
+    CLASS_HEAD,
+    WORDS_HEAD,
+    passage,
+    span_scores,
+)
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, WORDS, Task
 from fairseq_mhe.runs.squad_scores import Answer
 

@@ -141,7 +141,6 @@ BAD = [
         {"attention": "mha", "head_embedding_std": 0.1},
         "has no effect on --attention mha",
     ),
-    (ROBERTA, {"shared_projection_init": "head"}, "start as BERT's, N"),
 ]
 
 

@@ -11,12 +11,12 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS, sizes
-from fairseq_mhe.models.rows import nearest_row, training_options
+from fairseq_mhe.models.families import TRANSLATION, training_options
 
 
 @pytest.mark.parametrize("row", [*ROWS, *SMALL_ROWS])
 def test_a_row_is_known_by_its_sizes(row: str) -> None:
-    assert nearest_row({"arch": "transformer_mhe", **sizes(row).options()}) == (row, {})
+    assert TRANSLATION.nearest_row(sizes(row).options()) == (row, {})
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_what_runs_on_gpus_is_fairseqs_transformer_too(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
     found, ours_memory = ours(**batch)[0], ours.encoder(batch["src_tokens"], None, True)
     torch.testing.assert_close(found[real(batch)], expected[real(batch)], rtol=0, atol=2e-5)
-    assert memory.keys() == ours_memory.keys()
+    memory.pop("fc_results")  # of data2vec alone
     torch.testing.assert_close(ours_memory, memory, rtol=0, atol=2e-5)
 
 
@@ -187,9 +187,3 @@ def test_weights_are_computed_only_where_asked(attention: str) -> None:
     model.make_generation_fast_(need_attn=False)
     assert model(**batch)[1]["attn"] is None
     assert search([model], batch)[0][0]["attention"].numel() == 0
-
-
-def test_an_adaptive_softmax_beside_tied_embeddings_loads_its_own_checkpoint() -> None:
-    """fairseq adds the output of a tied table to the checkpoint, which such a model lacks."""
-    model = make_model(adaptive_softmax_cutoff="6,9", share_all_embeddings=True)
-    model.load_state_dict(model.state_dict(), strict=True)

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.words_task import WordsPredictionTask
+from fairseq_mhe.models.understanding import WordsPredictionTask
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task

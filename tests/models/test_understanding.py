@@ -10,8 +10,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fairseq_mhe.models.answers import AnswerSpanConfig, AnswerSpanCriterion
-from fairseq_mhe.models.heads import ANSWER_HEAD, CLASS_HEAD, WORDS_HEAD
+from fairseq_mhe.models.understanding import (
+    ANSWER_HEAD,
+    CLASS_HEAD,
+    WORDS_HEAD,
+    AnswerSpanConfig,
+    AnswerSpanCriterion,
+)
 from tests.fixtures.language import make_language_model, sentences
 from tests.fixtures.models import make_dictionary
 
@@ -79,7 +84,7 @@ def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
         "target": torch.tensor(right, dtype=torch.float),
         "ntokens": 17,
     }
-    loss, size, told = criterion(model, sample)
+    loss, size, logged = criterion(model, sample)
     logits, _ = model(tokens, features_only=True, classification_head_name=ANSWER_HEAD)
     total, correct = 0.0, 0
     for row, (places, ends) in enumerate(zip([[0, 5, 6, 7, 8], [0, 4, 5]], right, strict=True)):
@@ -91,4 +96,4 @@ def test_the_loss_is_both_ends_cross_entropy(model: Any) -> None:
             hit &= max(values, key=lambda place: values[place]) == ends[end]
         correct += hit
     assert loss.item() == pytest.approx(total, rel=1e-5)
-    assert (size, told["ncorrect"]) == (2, correct)
+    assert (size, logged["ncorrect"]) == (2, correct)

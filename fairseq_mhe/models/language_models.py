@@ -1,0 +1,157 @@
+"""fairseq's RoBERTa and causal language model with their attention built by the registry."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Self
+
+from fairseq.data import Dictionary
+from fairseq.models import FairseqEncoderModel, register_model
+from fairseq.models.roberta import RobertaEncoder, RobertaModel
+from fairseq.models.transformer import TransformerConfig
+from fairseq.models.transformer_lm import (
+    DEFAULT_MAX_TARGET_POSITIONS,
+    TransformerLanguageModel,
+    TransformerLanguageModelConfig,
+)
+from fairseq.modules import AdaptiveInput
+from fairseq.modules.transformer_sentence_encoder import init_bert_params
+from fairseq.utils import eval_str_list
+from torch import Tensor, nn
+
+from fairseq_mhe.attention import Attention
+from fairseq_mhe.models.options import PLACES, config
+from fairseq_mhe.models.transformer import AnyKind, Decoder, Encoder
+from fairseq_mhe.models.understanding import HEADS
+
+ROBERTA, CAUSAL = "roberta_mhe", "transformer_lm_mhe"
+#: Options of ours that a model with attention in one place does not have.
+_OF_PLACES = tuple(PLACES.values())
+
+
+class _RobertaEncoder(RobertaEncoder):
+    """fairseq's embeddings and language model head around our encoder."""
+
+    def build_encoder(
+        self, args: argparse.Namespace, dictionary: Dictionary, embed_tokens: nn.Embedding
+    ) -> Encoder:
+        """Called by fairseq's constructor."""
+        return Encoder(TransformerConfig.from_namespace(args), dictionary, embed_tokens)
+
+
+@register_model(ROBERTA)
+class RobertaMHEModel(AnyKind, RobertaModel):
+    """RoBERTa (Liu et al. 2019, arXiv 1907.11692) with any of ``KINDS`` as its attention.
+
+    It starts as BERT does: weights of every linear layer and table N(0, 0.02), biases 0, whatever
+    the kind. Parameters of a kind that are no projection (head embeddings, mixing vectors) and
+    projections that it starts at zero (a content term) start as the kind says, as in translation.
+    """
+
+    PLACES = ("encoder",)
+    CONFIG = config("RobertaMHEConfig", without=(*_OF_PLACES, "shared_projection_init"))
+
+    def __init__(self, args: argparse.Namespace, encoder: RobertaEncoder) -> None:
+        # Not RobertaModel's constructor, which would redraw a kind's own parameters too.
+        FairseqEncoderModel.__init__(self, encoder)
+        self.args = args
+        _start_as_bert(self)
+        self.classification_heads = nn.ModuleDict()
+
+    @classmethod
+    def add_args(cls, parser: argparse.ArgumentParser) -> None:
+        """fairseq's options of RoBERTa and ours."""
+        RobertaModel.add_args(parser)
+        super().add_args(parser)
+
+    @classmethod
+    def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
+        """Called by `build_model`; as many positions as a block has tokens, unless given."""
+        if not hasattr(options, "max_positions"):
+            if not hasattr(options, "tokens_per_sample"):
+                options.tokens_per_sample = task.max_positions()
+            options.max_positions = options.tokens_per_sample
+        return cls(options, _RobertaEncoder(options, task.source_dictionary))
+
+    def register_classification_head(
+        self,
+        name: str,
+        num_classes: int | None = None,
+        inner_dim: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Called by fairseq's tasks: its head, or of ``HEADS`` the one of this name."""
+        super().register_classification_head(name, num_classes, inner_dim, **kwargs)
+        if name in HEADS:
+            args = self.args
+            self.classification_heads[name] = HEADS[name](
+                args.encoder_embed_dim,
+                inner_dim or args.encoder_embed_dim,
+                num_classes,
+                args.pooler_activation_fn,
+                args.pooler_dropout,
+            )
+
+    def forward(
+        self, src_tokens: Tensor, *args: Any, spans: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """As fairseq's; ``spans`` (B, 4) are for `WordsHead`."""
+        if spans is None:
+            output: tuple[Tensor, dict[str, Any]] = super().forward(src_tokens, *args, **kwargs)
+            return output
+        head = self.classification_heads[kwargs.pop("classification_head_name")]
+        features, extra = super().forward(src_tokens, *args, **kwargs)
+        return head(features, spans=spans), extra
+
+
+def _start_as_bert(model: nn.Module) -> None:
+    """Draw weights as fairseq's ``init_bert_params``, but for what is a kind's own."""
+    if next(model.parameters()).is_meta:
+        return
+    attentions = [module for module in model.modules() if isinstance(module, Attention)]
+    linears = [
+        m for sublayer in attentions for m in sublayer.modules() if isinstance(m, nn.Linear)
+    ]
+    own = {linear for linear in linears if not linear.weight.any()}
+    for module in model.modules():
+        if module not in own:
+            init_bert_params(module)
+
+
+@register_model(CAUSAL)  # without the dataclass: see transformer.py
+class TransformerLMMHEModel(AnyKind, TransformerLanguageModel):
+    """A Transformer decoder without cross-attention, with any of ``KINDS`` as its attention."""
+
+    PLACES = ("decoder",)
+    CONFIG = config(
+        "TransformerLMMHEConfig", without=_OF_PLACES, bases=(TransformerLanguageModelConfig,)
+    )
+
+    @classmethod
+    def assemble(cls, options: argparse.Namespace, task: Any) -> Self:
+        """As fairseq's build_model, with our decoder; called by `build_model`."""
+        options.max_target_positions = _positions(options, task)
+        if options.adaptive_input:  # Baevski and Auli's (2019) tables of falling widths
+            table: nn.Module = AdaptiveInput(
+                len(task.source_dictionary),
+                task.source_dictionary.pad(),
+                options.decoder_input_dim,
+                options.adaptive_input_factor,
+                options.decoder_embed_dim,
+                eval_str_list(options.adaptive_input_cutoff, type=int),
+            )
+        else:
+            width = options.decoder_input_dim
+            table = cls.build_embedding(options, task.source_dictionary, width)
+        config = TransformerConfig.from_namespace(options)
+        return cls(Decoder(config, task.target_dictionary, table, no_encoder_attn=True))
+
+
+def _positions(args: argparse.Namespace, task: Any) -> int:
+    """The positions of the model: as many as a block of the task has tokens, unless given."""
+    for options in (args, getattr(task, "args", None)):
+        for name in ("max_target_positions", "tokens_per_sample"):
+            value = getattr(options, name, None)
+            if isinstance(value, int):  # not a reference such as ${task.tokens_per_sample}
+                return value
+    return DEFAULT_MAX_TARGET_POSITIONS

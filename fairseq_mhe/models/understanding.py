@@ -1,0 +1,120 @@
+"""Heads, loss and task of a masked language model for tasks that ask for more than a text's class.
+
+The heads are fairseq's classification head (dropout, linear, tanh, dropout, linear) on other
+features, so that checkpoints with them load as those with its own do.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq.criterions import register_criterion
+from fairseq.criterions.sentence_prediction import (
+    SentencePredictionConfig,
+    SentencePredictionCriterion,
+)
+from fairseq.data import RawLabelDataset
+from fairseq.models.roberta.model import RobertaClassificationHead
+from fairseq.tasks import register_task
+from fairseq.tasks import sentence_prediction as stock
+from torch import Tensor
+from torch.nn import functional
+
+#: The names by which heads are asked for: the first is fairseq's.
+CLASS_HEAD = "sentence_classification_head"
+ANSWER_HEAD = "answer_head"
+WORDS_HEAD = "words_head"
+
+
+class AnswerHead(RobertaClassificationHead):
+    """How likely an answer begins and ends at each position (Devlin et al. 2019, 4.2)."""
+
+    def forward(self, features: Tensor, **_: Any) -> Tensor:
+        """(B, T, C) -> (B, T, 2)."""
+        return super().forward(features.unsqueeze(1))  # its "first token" is every one
+
+
+class WordsHead(RobertaClassificationHead):
+    """A class of two spans: of <s> and the mean of each span (as SuperGLUE's baseline for WiC)."""
+
+    def __init__(self, input_dim: int, *args: Any, **options: Any) -> None:
+        super().__init__(3 * input_dim, *args, **options)
+
+    def forward(self, features: Tensor, spans: Tensor, **_: Any) -> Tensor:
+        """Features (B, T, C), and first and last position of two spans (B, 4) -> (B, classes)."""
+        places = torch.arange(features.size(1), device=features.device)  # (T,)
+        first, last = spans.view(-1, 2, 2, 1).unbind(2)  # (B, 2, 1)
+        inside = ((places >= first) & (places <= last)).to(features)  # (B, 2, T)
+        means = inside @ features / inside.sum(-1, keepdim=True)  # (B, 2, C)
+        read = torch.cat([features[:, :1], means], dim=1).flatten(1)  # (B, 3 C)
+        return super().forward(read.unsqueeze(1))
+
+
+#: Name -> the head, where it is not fairseq's own.
+HEADS = {ANSWER_HEAD: AnswerHead, WORDS_HEAD: WordsHead}
+
+
+def passage(tokens: Tensor, end: int) -> Tensor:
+    """Which tokens (B, T) of ``<s> question </s> </s> passage </s>`` are the passage's."""
+    ends = tokens == end
+    return (ends.cumsum(1) == 2) & ~ends
+
+
+def span_scores(model: Any, net_input: dict[str, Any], head: str, end: int) -> Tensor:
+    """Logits of an answer's first and last token, -inf where none can be: (B, T, 2).
+
+    <s> stands for no answer.
+    """
+    logits, _ = model(**net_input, features_only=True, classification_head_name=head)
+    possible = passage(net_input["src_tokens"], end)
+    possible[:, 0] = True
+    scores: Tensor = logits.float().masked_fill(~possible.unsqueeze(-1), -math.inf)
+    return scores
+
+
+@dataclass
+class AnswerSpanConfig(SentencePredictionConfig):
+    """sentence_prediction's with another head; it needs --regression-target too."""
+
+    classification_head_name: str = ANSWER_HEAD
+
+
+@register_criterion("answer_span", dataclass=AnswerSpanConfig)
+class AnswerSpanCriterion(SentencePredictionCriterion):
+    """The mean of the cross entropies of an answer's two ends (Devlin et al. 2019, 4.2 and 4.3)."""
+
+    def forward(
+        self, model: Any, sample: dict[str, Any], reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """Called by fairseq; the loss is summed over windows, accuracy is of both ends."""
+        end = self.task.source_dictionary.eos()
+        head = self.classification_head_name
+        scores = span_scores(model, sample["net_input"], head, end)  # (B, T, 2)
+        right = sample["target"].long()  # (B, 2)
+        loss = functional.cross_entropy(scores, right, reduction="sum") / 2
+        count = right.size(0)
+        logged = {
+            "loss": loss.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": count,
+            "sample_size": count,
+            "ncorrect": (scores.argmax(1) == right).all(1).sum(),
+        }
+        return loss, count, logged
+
+
+@register_task("sentence_prediction_of_words", dataclass=stock.SentencePredictionConfig)
+class WordsPredictionTask(stock.SentencePredictionTask):
+    """sentence_prediction whose model gets ``spans``: first and last token of two words, (B, 4)."""
+
+    def load_dataset(self, split: str, combine: bool = False, **kwargs: Any) -> Any:
+        """Called by fairseq: its data set, and the spans of DATA/spans beside the tokens."""
+        dataset = super().load_dataset(split, combine, **kwargs)
+        path = Path(self.cfg.data) / "spans" / f"{split}.spans"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        spans = [[int(number) for number in line.split()] for line in lines]
+        nested = getattr(dataset, "dataset", dataset)  # under the one that shuffles
+        nested.defn["net_input.spans"] = RawLabelDataset(spans)
+        return dataset
