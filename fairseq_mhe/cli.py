@@ -93,7 +93,7 @@ def _functions(name: str) -> tuple[Any, Any]:
 
 def _versions() -> str:
     """Ours and those of what a result depends on: the first line of a report of an error."""
-    versions = installed(("fairseq-mhe", "ve-fairseq", "fairseq", "torch"))
+    versions = dict(installed(("fairseq-mhe", "ve-fairseq", "fairseq", "torch")))
     ours = versions.pop("fairseq-mhe", "of a folder, not installed")
     versions["Python"] = platform.python_version()
     return f"fairseq-mhe {ours} ({', '.join(map(' '.join, versions.items()))})"
