@@ -27,6 +27,7 @@ FLOORS = (
 OPTIONAL = {
     "fairseq_mhe.convert.shared_heads": "ctranslate2",
     "fairseq_mhe.deploy.fairseq_engine": "fairseq",
+    "fairseq_mhe.deploy.trained": "fairseq",
 }
 HEIGHT = {room: height for height, rooms in enumerate(FLOORS) for room in rooms}
 

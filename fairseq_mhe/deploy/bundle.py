@@ -3,8 +3,8 @@
 Whatever its format, a bundle has
 
 - ``bundle.json``: the ``format`` (of `export.FORMATS`), what is done to ``text``
-  (`TextProcessing.settings`), the languages' codes for ``moses``, the ``decoding``, ``positions``,
-  and ``facts`` about the model;
+  (`TextProcessing.settings`), the languages' codes for ``moses``, the ``decoding``, and the
+  ``positions``;
 - the subword model, by its name of `MODEL_NAMES`;
 - ``README.md``, the model card, and ``example.py``, a program that translates a line;
 - ``SHA256SUMS`` of all other files, for ``sha256sum -c``;
@@ -37,11 +37,6 @@ class Bundle:
     positions: tuple[int, int]
 
 
-def is_bundle(folder: Path) -> bool:
-    """Whether a folder has a bundle.json."""
-    return (folder / CONFIG).is_file()
-
-
 def open_bundle(folder: Path) -> Bundle:
     """Read a bundle.
 
@@ -60,3 +55,8 @@ def open_bundle(folder: Path) -> Bundle:
         raise UserError(
             f"{folder / CONFIG} is damaged ({error!r}): get the bundle again"
         ) from None
+
+
+def is_bundle(folder: Path) -> bool:
+    """Whether a folder has a bundle.json."""
+    return (folder / CONFIG).is_file()

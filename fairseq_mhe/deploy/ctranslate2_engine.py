@@ -4,29 +4,31 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_mhe.common.errors import UserError, one_line
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores, exact_int8, require
-from fairseq_mhe.deploy.engine import CTRANSLATE2, FLOAT32, INT8, Hypothesis
 from fairseq_mhe.runs.decoding import Decoding
+
+#: Subwords with spaces between, and the score that `translator.Translation` explains.
+Hypothesis = tuple[str, float]
 
 
 class CTranslate2Engine:
     """On a GPU where CTranslate2 sees one."""
 
-    name = CTRANSLATE2
+    name = "ctranslate2"
 
     def __init__(
         self,
         folder: Path,
         longest: int,
-        precision: str = FLOAT32,
+        precision: str = "float32",
         cpu: bool = False,
         threads: int | None = None,
     ) -> None:
-        """Load the model in ``folder``, whose translations have at most ``longest`` tokens.
+        """Load the model in ``folder``; a translation has at most ``longest`` tokens with its end.
 
-        Their ends count too. Other options as of `Translator.load`.
+        Other options as of `Translator.load`.
 
         Raises:
             UserError: CTranslate2 is not installed, or cannot read the model.
@@ -35,29 +37,29 @@ class CTranslate2Engine:
         import ctranslate2
 
         on_gpu = not cpu and ctranslate2.get_cuda_device_count() > 0
-        if precision == INT8 and not on_gpu and not exact_int8():
+        if precision == "int8" and not on_gpu and not exact_int8():
             say(
                 "CTranslate2's int8 loses precision on this processor, which has no VNNI: leave "
-                "--int8 out, or choose --engine fairseq"
+                "--precision int8 out, or choose --engine fairseq"
             )
         by_environment = "OMP_NUM_THREADS" in os.environ  # CTranslate2 reads it if given 0
         try:
             self.translator = ctranslate2.Translator(
                 str(folder),
                 device="cuda" if on_gpu else "cpu",
-                compute_type=INT8 if precision == INT8 else "default",
+                compute_type="int8" if precision == "int8" else "default",
                 intra_threads=threads or (0 if by_environment else cores()),
             )
             if on_gpu:  # only a translation opens CUDA's libraries, which may be missing
                 self.translator.translate_batch([["a"]], max_decoding_length=1)
         except (RuntimeError, ValueError) as error:
-            raise UserError(f"CTranslate2 cannot load {folder}: {one_line(error)}") from None
+            raise UserError(f"CTranslate2 cannot load {folder}: {error}") from None
         self._longest = longest
 
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
     ) -> list[list[Hypothesis]]:
-        """As every engine (see `engine`)."""
+        """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         # fairseq's limit of a batch, by its longest source; neither end is counted.
         source = max(map(len, sentences)) + 1
         limit = min(int(decoding.max_len_a * source + decoding.max_len_b), self._longest - 1)
@@ -70,8 +72,7 @@ class CTranslate2Engine:
             max_decoding_length=max(1, limit),
             return_scores=True,
         )
-        translations = []
-        for result in results:
-            texts = map(" ".join, result.hypotheses)
-            translations.append(list(zip(texts, result.scores, strict=True)))
-        return translations
+        return [
+            list(zip(map(" ".join, result.hypotheses), result.scores, strict=True))
+            for result in results
+        ]

@@ -1,6 +1,5 @@
 """Translation of models for fairseq: by fairseq's beam search, or converted for CTranslate2."""
 
-import contextlib
 import importlib.util
 import tempfile
 from collections.abc import Sequence
@@ -16,27 +15,17 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.system import exact_int8
 from fairseq_mhe.convert.to_ctranslate2 import check_exact, convert
-from fairseq_mhe.deploy.bundle import Bundle
-from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
-from fairseq_mhe.deploy.engine import (
-    AUTO,
-    BF16,
-    CTRANSLATE2,
-    FAIRSEQ,
-    FLOAT32,
-    INT8,
-    Hypothesis,
-)
-from fairseq_mhe.deploy.trained import Trained, open_trained, read_bundle
+from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Hypothesis
+from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.runs.decoding import Decoding
 
 
 class FairseqEngine:
     """As fairseq-generate translates, on a GPU where torch sees one."""
 
-    name = FAIRSEQ
+    name = "fairseq"
 
-    def __init__(self, trained: Trained, precision: str = FLOAT32, cpu: bool = False) -> None:
+    def __init__(self, trained: Trained, precision: str = "float32", cpu: bool = False) -> None:
         """Make the model ready to generate, in place.
 
         Raises:
@@ -57,7 +46,7 @@ class FairseqEngine:
     def translate(
         self, sentences: Sequence[Sequence[str]], decoding: Decoding, nbest: int
     ) -> list[list[Hypothesis]]:
-        """As every engine (see `engine`)."""
+        """The ``nbest`` hypotheses of each sentence of a batch, without its end, best first."""
         task, words = self._task, self._task.source_dictionary
         settings = GenerationConfig(
             beam=decoding.beam,
@@ -80,51 +69,42 @@ class FairseqEngine:
         return translations
 
 
-def load(
-    model: Path | Bundle,
-    data: Path | None,
-    engine: str,
-    precision: str,
-    cpu: bool,
-    threads: int | None,
-) -> tuple[Trained, FairseqEngine | CTranslate2Engine]:
-    """A bundle for fairseq, a run folder or a checkpoint with its engine; as `Translator.load`."""
-    trained = read_bundle(model) if isinstance(model, Bundle) else open_trained(model, data)
-    if engine == CTRANSLATE2:
-        return trained, converted(trained, precision, cpu, threads)
-    if engine == AUTO and _suits_ctranslate2(precision, cpu):
-        with contextlib.suppress(UserError):  # CTranslate2 has no form for this model
-            return trained, converted(trained, precision, cpu, threads)
-    return trained, FairseqEngine(trained, precision, cpu)
+def open_engine(
+    trained: Trained, engine: str, precision: str, cpu: bool, threads: int | None
+) -> FairseqEngine | CTranslate2Engine:
+    """The engine for a model that fairseq runs; options as of `Translator.load`."""
+    if engine == "ctranslate2" or (engine == "auto" and _suits_ctranslate2(precision, cpu)):
+        try:
+            with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
+                model = Path(folder) / "model"
+                write_ctranslate2(trained, model, threads)
+                longest = trained.positions[1]
+                return CTranslate2Engine(model, longest, precision, cpu, threads)
+        except UserError:  # CTranslate2 cannot hold the model
+            if engine == "ctranslate2":
+                raise
+    return FairseqEngine(trained, precision, cpu)
 
 
-def _suits_ctranslate2(precision: str, cpu: bool) -> bool:
-    """Whether CTranslate2 is there for the device, and was measured to be the faster engine."""
-    if precision == BF16 or importlib.util.find_spec("ctranslate2") is None:
-        return False
-    if cpu or not torch.cuda.is_available():
-        return precision != INT8 or exact_int8()
-    import ctranslate2
-
-    return bool(ctranslate2.get_cuda_device_count())
-
-
-def converted(
-    trained: Trained, precision: str = FLOAT32, cpu: bool = False, threads: int | None = None
-) -> CTranslate2Engine:
-    """The engine of a model of ours, whose shared heads CTranslate2 keeps once.
+def write_ctranslate2(trained: Trained, folder: Path, threads: int | None = None) -> None:
+    """Write the model in CTranslate2's format, in float32, heads that are shared once.
 
     Raises:
         UserError: CTranslate2 is not installed, cannot hold the model, or does not give words the
             probabilities that fairseq gives them.
     """
-    longest = trained.positions[1]
-    with tempfile.TemporaryDirectory(prefix="fairseq-mhe-") as folder:
-        model = Path(folder) / "model"
-        languages = trained.text.languages
-        convert(trained.source, trained.dictionary_folder, languages, model, "float32", True)
-        exact = CTranslate2Engine(model, longest, cpu=True, threads=threads)
-        check_exact(trained.source, trained.dictionaries, exact.translator)
-        if precision != INT8 and (cpu or not torch.cuda.is_available()):
-            return exact
-        return CTranslate2Engine(model, longest, precision, cpu, threads)
+    languages = trained.text.languages
+    convert(trained.source, trained.dictionary_folder, languages, folder, "float32", True)
+    exact = CTranslate2Engine(folder, trained.positions[1], cpu=True, threads=threads)
+    check_exact(trained.source, trained.dictionaries, exact.translator)
+
+
+def _suits_ctranslate2(precision: str, cpu: bool) -> bool:
+    """Whether CTranslate2 is there for the device, and was measured to be the faster engine."""
+    if precision == "bf16" or importlib.util.find_spec("ctranslate2") is None:
+        return False
+    if cpu or not torch.cuda.is_available():
+        return precision != "int8" or exact_int8()
+    import ctranslate2
+
+    return bool(ctranslate2.get_cuda_device_count())

@@ -40,8 +40,6 @@ _HELD = {
     "no_decoder_final_norm": (False,),
     "no_cross_attention": (False,),
 }
-#: Options that the encoder and the decoder of these classes share.
-_SHARED = ("embed_dim", "normalize_before")
 
 
 def write(trained: Trained, folder: Path) -> None:
@@ -78,10 +76,9 @@ def write(trained: Trained, folder: Path) -> None:
 def _check(trained: Trained) -> None:
     """Raises UserError where no class of transformers' holds such a model."""
     options = trained.source.options
-    held = {**_HELD}
-    for name in _SHARED:
-        held[f"encoder_{name}"] = (options[f"decoder_{name}"],)
-    for name, values in held.items():
+    shared = ("embed_dim", "normalize_before")  # by the encoder and the decoder of a class
+    same = {f"encoder_{name}": (options[f"decoder_{name}"],) for name in shared}
+    for name, values in {**_HELD, **same}.items():
         if options[name] not in values:
             raise UserError(
                 f"no class of transformers' holds {trained.source.path}: its option {name} is "

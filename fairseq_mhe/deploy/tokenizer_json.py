@@ -6,7 +6,6 @@ model, and the way back. Tests hold it equal to `TextProcessing`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import sentencepiece
@@ -92,34 +91,23 @@ def _bpe(text: TextProcessing, dictionary: Dictionary) -> tuple[Tokenizer, list[
     codes = text.model.path.read_text(encoding="utf-8").splitlines()
     pairs = [line.split(" ") for line in codes if line and not line.startswith("#version")]
     merges = list(dict.fromkeys((first, second) for first, second in pairs))
-    vocabulary = {name: row for row, name in enumerate(_bpe_names(dictionary))}
-    rows: list[int | None] = list(range(len(vocabulary)))
+    names = dictionary.symbols[: dictionary.nspecial]
+    for word in dictionary.symbols[dictionary.nspecial :]:  # merging marks the end of a word
+        inside = word.endswith(NOT_LAST) and word != NOT_LAST
+        names.append(word.removesuffix(NOT_LAST) if inside else word + END_OF_WORD)
+    numbers = {name: row for row, name in enumerate(names)}
     for first, second in merges:
         for name in (first, second, first + second):
-            if name not in vocabulary:
-                vocabulary[name] = len(vocabulary)
-                rows.append(None)
+            numbers.setdefault(name, len(numbers))
+    rows = [row if row < len(names) else None for row in numbers.values()]
     unknown = dictionary.unk_word
-    model = BPE(vocabulary, merges, unk_token=unknown, end_of_word_suffix=END_OF_WORD)
+    model = BPE(numbers, merges, unk_token=unknown, end_of_word_suffix=END_OF_WORD)
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = _finish(
         text, decoders.Replace(unknown, unknown + END_OF_WORD), decoders.BPEDecoder(END_OF_WORD)
     )
     return tokenizer, rows
-
-
-def _bpe_names(dictionary: Dictionary) -> list[str]:
-    """The dictionary's words as merging knows them, which marks the end of a word."""
-    names = []
-    for row, word in enumerate(dictionary.symbols):
-        if row < dictionary.nspecial:
-            names.append(word)
-        elif word.endswith(NOT_LAST) and word != NOT_LAST:
-            names.append(word.removesuffix(NOT_LAST))
-        else:
-            names.append(word + END_OF_WORD)
-    return names
 
 
 def _sentencepiece(
@@ -130,39 +118,26 @@ def _sentencepiece(
     The dictionary's marks come last because Unigram finds what it has numbered in any text.
     """
     from tokenizers import Tokenizer, decoders, pre_tokenizers
-    from tokenizers.models import BPE, Unigram
+    from tokenizers.models import Unigram
 
     learnt = sentencepiece.SentencePieceProcessor(model_file=str(text.model.path))
     pieces = [learnt.id_to_piece(index) for index in range(learnt.get_piece_size())]
     pieces[learnt.unk_id()] = _UNKNOWN
     scores = [learnt.get_score(index) for index in range(len(pieces))]
+    if all(score.is_integer() for score in scores):  # the order of merges, no probabilities
+        raise UserError(
+            "the model's subwords are SentencePiece's of --model-type bpe, which are not exported "
+            "for transformers: export in another format"
+        )
     known = {*pieces, *dictionary.symbols[: dictionary.nspecial]}
     names = [*pieces, *(word for word in dictionary.symbols if word not in known)]
     indices = [dictionary.index(name) for name in names]
     rows = [None if index == dictionary.unk() else index for index in indices]
     rows[learnt.unk_id()] = dictionary.unk()
-    # Scores are the order of merging of the one kind, and logarithms of probabilities of the other.
-    model: BPE | Unigram
-    if all(score.is_integer() for score in scores):
-        numbers = {name: index for index, name in enumerate(names)}
-        merges = _merges_of_pieces(pieces, scores)
-        model = BPE(numbers, merges, unk_token=_UNKNOWN, fuse_unk=True)
-    else:
-        scores += [min(scores)] * (len(names) - len(scores))
-        model = Unigram(list(zip(names, scores, strict=True)), unk_id=learnt.unk_id())
+    scores += [min(scores)] * (len(names) - len(scores))
+    model = Unigram(list(zip(names, scores, strict=True)), unk_id=learnt.unk_id())
     tokenizer = Tokenizer(model)
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(WORD_START, prepend_scheme="always")
     unknown = decoders.Replace(_UNKNOWN, dictionary.unk_word)
     tokenizer.decoder = _finish(text, unknown, decoders.Replace(WORD_START, " "))
     return tokenizer, rows
-
-
-def _merges_of_pieces(pieces: Sequence[str], scores: Sequence[float]) -> list[tuple[str, str]]:
-    """Every way to make a piece of two others, the best pieces first."""
-    score = dict(zip(pieces, scores, strict=True))
-    merges = []
-    for piece in sorted(pieces, key=lambda piece: -score[piece]):
-        for place in range(1, len(piece)):
-            if piece[:place] in score and piece[place:] in score:
-                merges.append((piece[:place], piece[place:]))
-    return merges

@@ -5,28 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fairseq_mhe
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
-from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine
-from fairseq_mhe.deploy.engine import (
-    AUTO,
-    BF16,
-    CTRANSLATE2,
-    ENGINES,
-    FAIRSEQ,
-    FLOAT32,
-    INT8,
-    PRECISIONS,
-    Hypothesis,
-    batches,
-)
+from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Hypothesis
 from fairseq_mhe.deploy.long_lines import cut
 from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.languages import has_spaces
@@ -35,6 +23,13 @@ from fairseq_mhe.runs.decoding import Decoding
 if TYPE_CHECKING:  # they import fairseq, which a bundle for CTranslate2 does not need
     from fairseq_mhe.deploy.fairseq_engine import FairseqEngine
     from fairseq_mhe.deploy.trained import Trained
+
+ENGINES = ("auto", "fairseq", "ctranslate2")
+#: Number formats of products: int8 by both engines, bf16 by fairseq on a CPU; auto is bf16 where
+#: the processor computes it fast, else float32.
+PRECISIONS = ("float32", "bf16", "int8", "auto")
+#: Format of weights -> engines that read it.
+_READERS = {"fairseq": ENGINES, "ctranslate2": ("auto", "ctranslate2")}
 
 
 @dataclass(frozen=True)
@@ -54,7 +49,7 @@ def _warn_of_cut(line: int) -> None:
 
 
 class Translator:
-    """A model that translates plain text, with all that its training text went through.
+    """A model that translates plain text, processed as its training text was.
 
     Several threads may call it; it works for one after the other. Loading changes neither logging
     nor warnings.
@@ -69,10 +64,11 @@ class Translator:
         self, model: Bundle | Trained, engine: FairseqEngine | CTranslate2Engine
     ) -> None:
         """Use `load`."""
+        self.model = model
         self.languages = model.text.languages
         self.engine = engine.name
         self.decoding = model.decoding
-        self._text, self._engine = model.text, engine
+        self._engine = engine
         self._longest = model.positions[0] - 1  # without the end of the sentence
         self._lock = threading.Lock()  # tokenisers, subwords and models keep caches
 
@@ -82,10 +78,8 @@ class Translator:
         model: str | os.PathLike[str],
         *,
         data: str | os.PathLike[str] | None = None,
-        direction: str | None = None,
-        engine: str = AUTO,
-        int8: bool = False,
-        precision: str = FLOAT32,
+        engine: str = "auto",
+        precision: str = "float32",
         cpu: bool = False,
         threads: int | None = None,
     ) -> Translator:
@@ -94,46 +88,38 @@ class Translator:
         Args:
             model: the folder or file.
             data: the data folder that a checkpoint was trained on; bundles and runs know theirs.
-            direction: as "en-de", to refuse a model of other languages.
-            engine: "fairseq", "ctranslate2", or "auto": docs/deploy.md says which that is.
-            int8: with weights of 8-bit integers, an approximation.
-            precision: of products on a CPU by fairseq: "float32", "bf16", or "auto": bf16 where it
-                is fast.
+            engine: one of `ENGINES`; docs/deploy.md says what "auto" is.
+            precision: one of `PRECISIONS`.
             cpu: no GPU even where there is one.
             threads: of CTranslate2 (default: all cores); fairseq has ``torch.set_num_threads``.
 
         Raises:
-            UserError: (of ``fairseq_mhe.common.errors``) a file is missing or damaged, the
-                direction is another one, or a package is not installed.
+            UserError: (of ``fairseq_mhe.common.errors``) a file is missing or damaged, or a
+                package is not installed.
         """
         path = Path(model)
         for value, known in ((engine, ENGINES), (precision, PRECISIONS)):
             if value not in known:
                 raise UserError(f"{value!r} is unknown: choose one of {', '.join(known)}")
-        if precision == BF16 and engine == CTRANSLATE2:
-            raise UserError("CTranslate2 has no bf16 on a CPU: choose fairseq, or float32")
-        numbers = INT8 if int8 else precision
         bundle = open_bundle(path) if is_bundle(path) else None
-        if bundle and bundle.format != FAIRSEQ:
-            if bundle.format != CTRANSLATE2 or engine == FAIRSEQ:
-                raise UserError(
-                    f"{path} is a bundle for {bundle.format}, which --engine {engine} does not "
-                    "read: run its example.py, or export the model with --format fairseq"
-                )
-            longest = bundle.positions[1]
-            translator = cls(bundle, CTranslate2Engine(path, longest, numbers, cpu, threads))
-        else:
-            fairseq_mhe.register()
-            from fairseq_mhe.deploy.fairseq_engine import load
-
-            folder = None if data is None else Path(data)
-            translator = cls(*load(bundle or path, folder, engine, numbers, cpu, threads))
-        languages = "-".join(translator.languages)
-        if direction not in (None, languages):
+        form = bundle.format if bundle else "fairseq"
+        if engine not in _READERS.get(form, ()):
             raise UserError(
-                f"{path} translates {languages}, not {direction}: give another model"
+                f"{path} is a bundle for {form}, which --engine {engine} does not read: run its "
+                "example.py, or export the model with --format fairseq"
             )
-        return translator
+        if precision == "bf16" and "ctranslate2" in (engine, form):
+            raise UserError("CTranslate2 has no bf16 on a CPU: choose fairseq, or float32")
+        if bundle and form == "ctranslate2":
+            longest = bundle.positions[1]
+            return cls(bundle, CTranslate2Engine(path, longest, precision, cpu, threads))
+        fairseq_mhe.register()
+        from fairseq_mhe.deploy.fairseq_engine import open_engine
+        from fairseq_mhe.deploy.trained import open_trained, read_bundle
+
+        folder = None if data is None else Path(data)
+        trained = read_bundle(bundle) if bundle else open_trained(path, folder)
+        return cls(trained, open_engine(trained, engine, precision, cpu, threads))
 
     def translate(
         self, lines: Iterable[str], *, beam: int | None = None, batch_tokens: int | None = None
@@ -191,11 +177,12 @@ class Translator:
             )
         with self._lock:
             parts = self._parts(texts, on_cut)
-            hypotheses = iter(self._search(list(chain(*parts)), decoding, count))
+            sentences = [subwords for of_line in parts for subwords in of_line]
+            hypotheses = iter(self._search(sentences, decoding, count))
             return [self._joined(list(islice(hypotheses, len(each))), count) for each in parts]
 
     def _segment(self, lines: Sequence[str]) -> list[list[str]]:
-        return [line.split() for line in self._text.segment(lines)]
+        return [line.split() for line in self.model.text.segment(lines)]
 
     def _parts(self, lines: list[str], on_cut: Callable[[int], None]) -> list[list[list[str]]]:
         """The subwords of each line's parts: of none, of the whole line, or of several."""
@@ -217,9 +204,9 @@ class Translator:
     def _search(
         self, sentences: list[list[str]], decoding: Decoding, count: int
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence."""
+        """The ``count`` hypotheses of each sentence, best first."""
         results: dict[int, list[Hypothesis]] = {}
-        for batch in batches(sentences, decoding.max_tokens):
+        for batch in _batches(sentences, decoding.max_tokens):
             subwords = [sentences[index] for index in batch]
             hypotheses = self._engine.translate(subwords, decoding, count)
             results.update(zip(batch, hypotheses, strict=True))
@@ -233,5 +220,22 @@ class Translator:
         joined = []
         for hypotheses in zip(*parts, strict=True):
             subwords, scores = zip(*hypotheses, strict=True)
-            joined.append(Translation(space.join(self._text.plain(subwords)), sum(scores)))
+            text = space.join(self.model.text.plain(subwords))
+            joined.append(Translation(text, sum(scores)))
         return joined
+
+
+def _batches(sentences: Sequence[Sequence[str]], max_tokens: int) -> Iterator[list[int]]:
+    """The indices of sentences of similar lengths together, shortest first.
+
+    A batch has at most ``max_tokens``, ends and padding included; a longer sentence is a batch by
+    itself.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(sentences)), key=lambda index: len(sentences[index])):
+        if batch and (len(batch) + 1) * (len(sentences[index]) + 1) > max_tokens:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

@@ -76,13 +76,17 @@ def _measured(out: Path, lines: list[str], threads: int, rounds: int) -> list[di
     rows: list[dict[str, Any]] = []
     translators = []
     for engine in ("fairseq", "ctranslate2"):
-        for int8 in (False, True):
+        for precision in ("float32", "int8"):
             begun = time.perf_counter()
-            options: dict[str, Any] = {"engine": engine, "int8": int8, "threads": threads}
+            options: dict[str, Any] = {
+                "engine": engine,
+                "precision": precision,
+                "threads": threads,
+            }
             translators.append(Translator.load(out / engine, cpu=True, **options))
             load = time.perf_counter() - begun
             size = sum(path.stat().st_size for path in (out / engine).glob("model.*"))
-            name = f"{engine}, int8" if int8 else engine
+            name = engine if precision == "float32" else f"{engine}, int8"
             rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
     for _ in range(rounds):
         for row, translator in zip(rows, translators, strict=True):

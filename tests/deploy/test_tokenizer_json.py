@@ -28,7 +28,7 @@ KINDS = [
     ("bpe", "", "moses", False),
     ("bpe", "", "none", True),
     ("sentencepiece", "unigram", "none", False),
-    ("sentencepiece", "bpe", "moses", True),
+    ("sentencepiece", "unigram", "moses", True),
 ]
 ODD = [
     "a <unk> b </s> c",
@@ -124,3 +124,6 @@ def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, P
         make_tokenizer(replace(sample.text, punctuation=True), sample.dictionary)
     with pytest.raises(UserError, match="XML escapes"):
         make_tokenizer(replace(sample.text, tokenizer=ESCAPED), sample.dictionary)
+    sample = make_sample(tmp_path, corpus, "sentencepiece", "bpe")
+    with pytest.raises(UserError, match="--model-type bpe"):
+        make_tokenizer(sample.text, sample.dictionary)

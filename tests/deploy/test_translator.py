@@ -117,11 +117,13 @@ def test_auto_is_fairseq_where_ctranslate2_is_not_exact(
 
     monkeypatch.setattr(fairseq_engine, "convert", slightly_wrong)
     assert Translator.load(exported, cpu=True, threads=1).engine == "fairseq"
-    for int8 in (False, True):
+    for precision in ("float32", "int8"):
         with pytest.raises(
             UserError, match=r"probabilities are not those of .* by 0\.\d+ of their"
         ):
-            Translator.load(exported, engine="ctranslate2", int8=int8, cpu=True, threads=1)
+            Translator.load(
+                exported, engine="ctranslate2", precision=precision, cpu=True, threads=1
+            )
 
 
 @pytest.mark.parametrize(
@@ -133,11 +135,13 @@ def test_by_itself_int8_is_not_one_that_may_be_cut_off(
 ) -> None:
     pytest.importorskip("ctranslate2", reason="ctranslate2 is not installed")
     monkeypatch.setattr("fairseq_mhe.common.system.cpu_flags", lambda: set(flags.split()))
-    for int8 in (False, True):
-        found = Translator.load(run_of("mhe_mul"), data=MADE / "data", int8=int8, cpu=True)
-        assert found.engine == ("ctranslate2" if exact or not int8 else "fairseq")
+    for precision in ("float32", "int8"):
+        found = Translator.load(
+            run_of("mhe_mul"), data=MADE / "data", precision=precision, cpu=True
+        )
+        assert found.engine == ("ctranslate2" if exact or precision == "float32" else "fairseq")
     assert "VNNI" not in capsys.readouterr().err
-    model = {"data": MADE / "data", "engine": "ctranslate2", "int8": True, "cpu": True}
+    model = {"data": MADE / "data", "engine": "ctranslate2", "precision": "int8", "cpu": True}
     Translator.load(run_of("mhe_mul"), **model)
     assert ("VNNI" in capsys.readouterr().err) is not exact
 
@@ -145,7 +149,7 @@ def test_by_itself_int8_is_not_one_that_may_be_cut_off(
 @pytest.mark.skipif(not packed.bf16_available(), reason="no AVX-512")
 @pytest.mark.parametrize(
     ("options", "tolerance"),
-    [({"precision": "bf16"}, 0.02), ({"int8": True, "engine": "fairseq"}, 0.2)],
+    [({"precision": "bf16"}, 0.02), ({"precision": "int8", "engine": "fairseq"}, 0.2)],
 )
 def test_smaller_numbers_are_approximations_by_fairseq(
     options: dict[str, Any],
@@ -169,9 +173,9 @@ def test_smaller_numbers_are_approximations_by_fairseq(
     ("options", "message"),
     [
         ({"precision": "bf16", "engine": "ctranslate2"}, "CTranslate2 has no bf16"),
-        ({"precision": "fp16"}, "'fp16' is unknown: choose one of float32, bf16, auto"),
+        ({"precision": "fp16"}, "'fp16' is unknown: choose one of float32, bf16, int8, auto"),
         (
-            {"int8": True, "engine": "fairseq"},
+            {"precision": "int8", "engine": "fairseq"},
             "int8_generation is for a float32 model on an x86",
         ),
     ],
