@@ -1,4 +1,4 @@
-"""The examples of official files: tables with tabs, and JSON lines.
+"""The examples of official files: tables with tabs, JSON lines, and SQuAD's JSON.
 
 In tables a quotation mark is an ordinary character.
 """
@@ -6,19 +6,51 @@ In tables a quotation mark is an ordinary character.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.tasks import Example, Task
-from fairseq_mhe.prepare.text import SUFFIXES, read_lines
+from fairseq_mhe.prepare.tasks import Task
+from fairseq_mhe.prepare.text import SUFFIXES, read_lines, read_whole
 
 Row = Mapping[str, Any]
+#: The text (0 or 1) that a span is in, its first character, and the one after its last.
+Span = tuple[int, int, int]
 #: In the names of SQuAD's files.
 _VERSIONS = {"squad1": "-v1.1", "squad2": "-v2.0"}
 #: Raised by rows that are not of their task.
-BAD_ROW = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+_BAD_ROW = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Example:
+    """One input of one to three texts, and its label.
+
+    ``group``: what is scored together, if any; ``spans``: what is marked; ``candidate``: what fills
+    the gap.
+    """
+
+    texts: tuple[str, ...]
+    label: str
+    group: str = ""
+    spans: tuple[Span, ...] = ()
+    candidate: str = ""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a paragraph of an article, which is numbered from 0.
+
+    ``answers``: text and place in the context, in characters; none if there is no answer.
+    """
+
+    identity: str
+    text: str
+    answers: tuple[tuple[str, int], ...]
+    context: str
+    article: int
 
 
 def official_name(task: Task, split: str) -> str:
@@ -52,20 +84,19 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
     Raises:
         UserError: a row is not of the task; or an example is incomplete and not to be dropped.
     """
-    examples: list[Example] = []
-    dropped = 0
     parse = _PARSERS.get(task.name, _classified)
-    lines = enumerate(read_lines(path), start=1)
     columns = task.header
-    if task.suffix == ".tsv" and not columns:
-        columns = tuple(next(lines, (1, ""))[1].split("\t"))
-    for number, line in lines:
-        where = f"{path}, line {number}"
-        try:
-            if task.suffix == ".tsv":
+    examples, number, dropped = [], 0, 0
+    try:
+        for line in read_lines(path):
+            number += 1
+            if task.suffix == ".jsonl":
+                row = json.loads(line)
+            elif columns:
                 row = dict(zip_longest(columns, line.split("\t"), fillvalue=""))
             else:
-                row = json.loads(line)
+                columns = tuple(line.split("\t"))
+                continue
             for example in parse(task, row):
                 if all(text.strip() for text in (*example.texts, example.label)):
                     _check_label(task, example.label)
@@ -74,16 +105,47 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
                     dropped += 1
                 else:
                     raise ValueError("a text or a label is missing; every example needs all")
-        except BAD_ROW as error:
-            raise UserError(f"{where} is no row of {task.name}: {bad_row(error)}") from None
+    except _BAD_ROW as error:
+        where = f"{path}, line {number} is no row of {task.name}"
+        raise UserError(f"{where}: {_reason(error)}") from None
     if not examples:
         raise UserError(f"{path} has no examples")
     return examples, dropped
 
 
-def bad_row(error: Exception) -> str:
-    """Why a row is not of its task, in one line."""
+def read_squad(path: Path) -> list[Question]:
+    """The questions of a file of SQuAD 1.1 or 2.0, plain or compressed, paragraph by paragraph.
+
+    Raises:
+        UserError: the file is no such, or an answer is not at its place in the context.
+    """
+    questions, number = [], 0
+    try:
+        for article in json.loads(read_whole(path))["data"]:
+            number += 1
+            for paragraph in article["paragraphs"]:
+                for row in paragraph["qas"]:
+                    questions.append(_question(row, paragraph["context"], number - 1))
+    except _BAD_ROW as error:
+        where = f"{path} is no file of SQuAD: article {number}"
+        raise UserError(f"{where}: {_reason(error)}") from None
+    if not questions:
+        raise UserError(f"{path} has no questions")
+    return questions
+
+
+def _reason(error: Exception) -> str:
     return f"there is no {error}" if isinstance(error, KeyError) else str(error)
+
+
+def _question(row: Row, context: str, article: int) -> Question:
+    answers = tuple((answer["text"], answer["answer_start"]) for answer in row["answers"])
+    for words, start in answers:
+        if start < 0 or not context.startswith(words, start):
+            raise ValueError(
+                f"question {row['id']}: its answer {words!r:.60} is not at {start}"
+            )
+    return Question(row["id"], row["question"], answers, context, article)
 
 
 def _label(task: Task, row: Row) -> str:
@@ -126,9 +188,8 @@ def _choice(task: Task, row: Row) -> Iterator[Example]:
 def _word_in_context(task: Task, row: Row) -> Iterator[Example]:
     """WiC: two sentences, and the place of the word in each, in characters."""
     texts = row["sentence1"], row["sentence2"]
-    first = 0, row["start1"], row["end1"]
-    second = 1, row["start2"], row["end2"]
-    yield Example(texts, _label(task, row), spans=(first, second))
+    spans = (0, row["start1"], row["end1"]), (1, row["start2"], row["end2"])
+    yield Example(texts, _label(task, row), spans=spans)
 
 
 def _coreference(task: Task, row: Row) -> Iterator[Example]:
@@ -153,17 +214,15 @@ def _gap(task: Task, row: Row) -> Iterator[Example]:
     An entity that occurs twice is one candidate; it is right if its text is an answer's.
     """
     passage = row["passage"]["text"]
-    candidates: dict[str, None] = {}  # each once, in their order
-    for entity in row["passage"]["entities"]:
-        begin, last = entity["start"], entity["end"]
-        candidates[passage[begin : last + 1]] = None
+    entities = row["passage"]["entities"]
+    names = dict.fromkeys(passage[entity["start"] : entity["end"] + 1] for entity in entities)
     for query in row["qas"]:
         right = {answer["text"] for answer in query["answers"]}
-        for candidate in candidates:
-            filled = query["query"].replace("@placeholder", candidate)
+        for name in names:
+            filled = query["query"].replace("@placeholder", name)
             texts = (passage.replace("@highlight", " "), filled)
-            label = "1" if candidate in right else "0"
-            yield Example(texts, label, str(query["idx"]), candidate=candidate)
+            label = "1" if name in right else "0"
+            yield Example(texts, label, str(query["idx"]), candidate=name)
 
 
 _PARSERS: Mapping[str, Callable[[Task, Row], Iterator[Example]]] = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ class TaskFolder:
     @property
     def subsets(self) -> dict[str, str]:
         """fairseq's name of each scored set -> the official one."""
-        return _subsets(self.task)
+        return self.task.subsets
 
     def examples(self, subset: str) -> dict[str, Any]:
         """Labels, groups and candidates of a scored set, in order; of SQuAD, `Inputs.facts`."""
@@ -64,10 +65,6 @@ class TaskFolder:
         return self.folder / "raw" / f"{subset}.official.json"
 
 
-def _subsets(task: Task) -> dict[str, str]:
-    return dict(zip(("valid", "valid1"), task.scored, strict=False))
-
-
 def open_task(folder: Path) -> TaskFolder:
     """A folder that `prepare_task` has finished.
 
@@ -77,17 +74,15 @@ def open_task(folder: Path) -> TaskFolder:
     data = open_data(folder, TASK)
     manifest = data.manifest
     files = file_checksums(manifest)
-    task = TASKS[manifest["task"]]
     train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
-    scored = key({name: value for name, value in files.items() if name not in train})
     return TaskFolder(
         folder=data.folder,
-        task=task,
+        task=TASKS[manifest["task"]],
         block=manifest["block"],
         text=manifest["text"],
         training=manifest["lines"][TRAIN],
         fingerprint=key(train),
-        scored=scored,
+        scored=key({name: value for name, value in files.items() if name not in train}),
     )
 
 
@@ -97,15 +92,14 @@ def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
     Raises:
         UserError: as `open_task`, or two folders are of one task.
     """
-    opened: dict[str, TaskFolder] = {}
-    for task in map(open_task, folders):
-        first = opened.setdefault(task.task.name, task)
-        if first is not task:
+    tasks = [open_task(folder) for folder in folders]
+    for task, other in combinations(tasks, 2):
+        if task.task is other.task:
             raise UserError(
-                f"{first.folder} and {task.folder} are both of {task.task.name}: name one of them "
+                f"{task.folder} and {other.folder} are both of {task.task.name}: name one of them "
                 "in --tasks"
             )
-    return list(opened.values())
+    return tasks
 
 
 def prepare_task(
@@ -125,21 +119,21 @@ def prepare_task(
         UserError: a file is missing or bad, or the folder cannot be written.
     """
     data = open_data(text, TEXT)
-    splits = {TRAIN: TRAIN, **_subsets(task)}
+    splits = {TRAIN: TRAIN, **task.subsets}
     files = {name: task_file(task, source, split) for name, split in splits.items()}
     stride = stride or max(1, block // 3)
+    made_from = {
+        "inputs": {name: sha256(path) for name, path in files.items()},
+        "text": data.fingerprint,
+        "block": block,
+        "stride": stride,
+    }
     heading = {
         "form": TASK,
         "task": task.name,
         "block": block,
         "text": data.fingerprint,
         "versions": installed(("fairseq-mhe", "ve-fairseq", "fairseq", "sentencepiece")),
-    }
-    made_from = {
-        "inputs": {name: sha256(path) for name, path in files.items()},
-        "text": data.fingerprint,
-        "block": block,
-        "stride": stride,
     }
     with open_manifest(out, heading) as manifest:
         action = partial(_binarise, task, files, data, block, stride)
@@ -154,32 +148,32 @@ def prepare_task(
 def _binarise(
     task: Task, files: dict[str, Path], data: DataFolder, block: int, stride: int, work: Path
 ) -> Counts:
+    binary, raw = work / "bin", work / "raw"
+    raw.mkdir()
     dictionaries = _dictionaries(task, data)
     for name, dictionary in dictionaries.items():
-        (work / "bin" / name).mkdir(parents=True)
-        dictionary.save(str(work / "bin" / name / "dict.txt"))
-    raw = work / "raw"
-    raw.mkdir()
+        (binary / name).mkdir(parents=True)
+        dictionary.save(str(binary / name / "dict.txt"))
     processing = data.processing()
     counts: dict[str, Any] = {}
     for split, path in files.items():
         inputs = read_inputs(task, path, processing, block, stride, split == TRAIN)
         counts[split] = inputs.counts
-        lines = (*inputs.columns, inputs.labels)
-        for (name, dictionary), column in zip(dictionaries.items(), lines, strict=True):
+        columns = (*inputs.columns, inputs.labels)
+        for (name, dictionary), lines in zip(dictionaries.items(), columns, strict=True):
             if name == "label" and (task.labels is None or task.form == CHOICE):
                 # fairseq reads numbers as text
-                write_lines(work / "bin" / name / f"{split}.label", column)
+                write_lines(binary / name / f"{split}.label", lines)
             else:
-                write_lines(raw / f"{split}.{name}", column)
-                binarise_with(dictionary, raw / f"{split}.{name}", work / "bin" / name / split)
+                write_lines(raw / f"{split}.{name}", lines)
+                binarise_with(dictionary, raw / f"{split}.{name}", binary / name / split)
         if inputs.spans:
-            (work / "bin" / SPANS).mkdir(exist_ok=True)
-            write_lines(work / "bin" / SPANS / f"{split}.{SPANS}", inputs.spans)
+            (binary / SPANS).mkdir(exist_ok=True)
+            write_lines(binary / SPANS / f"{split}.{SPANS}", inputs.spans)
         if split != TRAIN:
             write_json(raw / f"{split}.examples.json", inputs.facts)
-        if split != TRAIN and task.form == ANSWERS:
-            (raw / f"{split}.official.json").write_text(read_whole(path), "utf-8")
+            if task.form == ANSWERS:
+                (raw / f"{split}.official.json").write_text(read_whole(path), "utf-8")
     return counts
 
 

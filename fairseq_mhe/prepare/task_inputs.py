@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.alignment import Aligned, aligned
-from fairseq_mhe.prepare.squad import Question, read_squad
-from fairseq_mhe.prepare.task_files import read_task
-from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Example, Task
+from fairseq_mhe.prepare.alignment import aligned
+from fairseq_mhe.prepare.task_files import Example, read_squad, read_task
+from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 Subwords = list[str]
@@ -52,23 +51,22 @@ def read_inputs(
     if task.form == ANSWERS:
         return _windows(task, path, processing, block, stride)
     examples, dropped = read_task(task, path, drop=train)
-    columns = zip(*(example.texts for example in examples), strict=True)
-    segmented = [map(str.split, processing.segment(list(column))) for column in columns]
     counts = {"examples": len(examples), "dropped": dropped, "truncated": 0}
-    cut = []
-    for texts in zip(*segmented, strict=True):
-        parts = _fitting(texts, block, task.form == CHOICE)
-        counts["truncated"] += parts != list(texts)
-        cut.append(parts)
+    texts = zip(*(example.texts for example in examples), strict=True)
+    columns = [map(str.split, processing.segment(text)) for text in texts]
+    inputs = []
+    for parts in zip(*columns, strict=True):
+        inputs.append(_fitting(parts, block, task.form == CHOICE))
+        counts["truncated"] += inputs[-1] != list(parts)
     labels = [example.label for example in examples]
     facts = {"labels": labels, "groups": [example.group for example in examples]}
     if task.form == CANDIDATES:
         facts["candidates"] = [example.candidate for example in examples]
-    lines = [list(map(" ".join, parts)) for parts in zip(*cut, strict=True)]
     spans = []
     if task.form == WORDS:
-        pairs = zip(examples, cut, strict=True)
+        pairs = zip(examples, inputs, strict=True)
         spans = [_marked(example, parts, processing) for example, parts in pairs]
+    lines = [[" ".join(part) for part in column] for column in zip(*inputs, strict=True)]
     return Inputs(lines, labels, facts, counts, spans)
 
 
@@ -95,17 +93,11 @@ def _fitting(parts: Sequence[Subwords], block: int, choice: bool) -> list[Subwor
 
 
 def shortened(parts: Sequence[Subwords], most: int) -> list[Subwords]:
-    """Subwords of one or two texts, cut at the longer one's end to ``most`` subwords in all."""
-    left, *right = parts
-    if not right:
-        return [left[:most]]
-    first, second = len(left), len(right[0])
-    while first + second > most:
-        if first >= second:
-            first -= 1
-        else:
-            second -= 1
-    return [left[:first], right[0][:second]]
+    """Subwords of texts, cut at the longest one's end to ``most`` subwords in all."""
+    lengths = [len(part) for part in parts]
+    while sum(lengths) > most:
+        lengths[lengths.index(max(lengths))] -= 1
+    return [part[:length] for part, length in zip(parts, lengths, strict=True)]
 
 
 def _windows(
@@ -122,27 +114,34 @@ def _windows(
     facts: dict[str, Any] = {"contexts": [], "questions": [], "articles": [], "windows": []}
     counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
     for text, group in groupby(read_squad(path), key=attrgetter("context")):
-        questions, context = list(group), aligned(processing, text)
+        context = aligned(processing, text)
         facts["contexts"].append({"text": text, "begins": context.begins, "ends": context.ends})
-        asked = processing.segment([question.text for question in questions])
-        for question, words in zip(questions, map(str.split, asked), strict=True):
+        for question in group:
             if task.name == "squad1" and not question.answers:
                 raise UserError(
                     f"{path}, question {question.identity} has no answer, which every question of "
                     "SQuAD 1.1 has: for SQuAD 2.0 name the task squad2"
                 )
-            cut = words[: block // 6]
-            counts["truncated"] += cut != words
+            words = processing.segment([question.text])[0].split()
+            asked = words[: block // 6]
+            counts["truncated"] += asked != words
+            place = None
+            if question.answers:
+                answer, begin = question.answers[0]
+                place = context.covering(begin, begin + len(answer))
             answered = False
-            for start, length in windows(len(context.subwords), block - 4 - len(cut), stride):
-                columns[0].append(" ".join(cut))
-                columns[1].append(" ".join(context.subwords[start : start + length]))
-                label = _places(context, question, start, length, len(cut) + 3)
-                answered |= label != (0, 0)
-                labels.append(f"{label[0]} {label[1]}")
-                place = [len(facts["questions"]), len(facts["contexts"]) - 1, start, length]
-                facts["windows"].append(place)
-            counts["answers in no window"] += bool(question.answers) and not answered
+            for start, end in windows(len(context.subwords), block - 4 - len(asked), stride):
+                columns[0].append(" ".join(asked))
+                columns[1].append(" ".join(context.subwords[start:end]))
+                facts["windows"].append(
+                    [len(facts["questions"]), len(facts["contexts"]) - 1, start, end - start]
+                )
+                label = "0 0"
+                if place and start <= place[0] and place[1] < end:
+                    answered = True
+                    label = " ".join(str(len(asked) + 3 + at - start) for at in place)
+                labels.append(label)
+            counts["answers in no window"] += bool(place) and not answered
             facts["questions"].append(question.identity)
             facts["articles"].append(question.article)
     counts |= {"examples": len(labels), "questions": len(facts["questions"])}
@@ -150,21 +149,8 @@ def _windows(
 
 
 def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
-    """Start and length of windows of at most ``most`` subwords, ``stride`` subwords apart."""
+    """First and end of windows of at most ``most`` subwords, ``stride`` subwords apart."""
     starts = [0]
     while starts[-1] + most < length:
         starts.append(starts[-1] + min(stride, most))
-    return [(start, min(most, length - start)) for start in starts]
-
-
-def _places(
-    context: Aligned, question: Question, start: int, length: int, ahead: int
-) -> tuple[int, int]:
-    """The first and last token of the answer in a window, or 0 and 0."""
-    if not question.answers:
-        return 0, 0
-    text, begin = question.answers[0]
-    first, last = context.covering(begin, begin + len(text))
-    if first < start or last >= start + length:
-        return 0, 0
-    return ahead + first - start, ahead + last - start
+    return [(start, min(start + most, length)) for start in starts]

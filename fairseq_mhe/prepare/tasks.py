@@ -13,23 +13,6 @@ CHOICE = "choice"  #: which of two texts goes with a third
 WORDS = "words"  #: a class of two marked spans
 CANDIDATES = "candidates"  #: which candidate fills a gap
 ANSWERS = "answers"  #: an answer within a passage
-#: The text (0 or 1) that a span is in, its first character, and the one after its last.
-Span = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Example:
-    """One input of one to three texts, and its label.
-
-    ``group``: what is scored together, if any; ``spans``: what is marked; ``candidate``: what fills
-    the gap.
-    """
-
-    texts: tuple[str, ...]
-    label: str
-    group: str = ""
-    spans: tuple[Span, ...] = ()
-    candidate: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,26 +42,22 @@ class Task:
         """Of its files' names."""
         return {"superglue": ".jsonl", "squad": ".json"}.get(self.suite, ".tsv")
 
+    @property
+    def subsets(self) -> dict[str, str]:
+        """fairseq's name of each scored set -> the official one."""
+        return dict(zip(("valid", "valid1"), self.scored, strict=False))
+
 
 _BINARY, _TRUE = ("0", "1"), ("false", "true")
 _ENTAILS = ("not_entailment", "entailment")
 _THREE = ("contradiction", "neutral", "entailment")
-_INTEGRATIONS = (
-    *("home_connect", "knx", "midea", "miele", "mqtt"),
-    *("roborock", "sofar", "teslemetry", "victron_gx", "zha"),
-)
-_SENTENCE, _PAIR, _PREMISE = (
-    ("sentence",),
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-)
+_SENTENCE, _PAIR = ("sentence",), ("sentence1", "sentence2")
+_PREMISE, _CHOICES = ("premise", "hypothesis"), ("premise", "choice1", "choice2")
 _COLA = ("source", "label", "mark", "sentence")
 _MATCHED = ("dev_matched", "dev_mismatched")
-_F1 = ("f1", "accuracy")
+_F1, _EXACT = ("f1", "accuracy"), ("f1", "exact")
 _superglue = partial(Task, suite="superglue", scored=("val",))
-_squad = partial(
-    Task, folder="SQuAD", columns=("question", "context"), suite="squad", form=ANSWERS
-)
+_squad = partial(Task, labels=None, metrics=("f1",), suite="squad", form=ANSWERS)
 _TASKS = (
     Task("cola", "CoLA", _SENTENCE, _BINARY, ("matthews",), header=_COLA),
     Task("sst2", "SST-2", _SENTENCE, _BINARY),
@@ -91,23 +70,24 @@ _TASKS = (
     Task("wnli", "WNLI", _PAIR, _BINARY),
     _superglue("boolq", "BoolQ", ("passage", "question"), _TRUE),
     _superglue("cb", "CB", _PREMISE, _THREE, ("macro_f1", "accuracy")),
-    _superglue("copa", "COPA", ("premise", "choice1", "choice2"), _BINARY, form=CHOICE),
+    _superglue("copa", "COPA", _CHOICES, _BINARY, form=CHOICE),
     _superglue("multirc", "MultiRC", ("passage", "answer"), _BINARY, ("f1", "exact_groups")),
-    _superglue(
-        "record", "ReCoRD", ("passage", "query"), _BINARY, ("f1", "exact"), form=CANDIDATES
-    ),
+    _superglue("record", "ReCoRD", ("passage", "query"), _BINARY, _EXACT, form=CANDIDATES),
     _superglue("superglue_rte", "RTE", _PREMISE, _ENTAILS),
     _superglue("wic", "WiC", _PAIR, _TRUE, form=WORDS),
     _superglue("wsc", "WSC", ("text",), _TRUE, form=WORDS),
     # The score is F1, as in the paper's table.
-    _squad("squad1", labels=None, metrics=("f1",)),
-    _squad("squad2", labels=None, metrics=("f1",)),
+    _squad("squad1", "SQuAD", ("question", "context")),
+    _squad("squad2", "SQuAD", ("question", "context")),
     # Of the embedded corpus, for a first look (`corpora.home_assistant_language`).
     Task(
-        "integration",
-        "",
-        ("message",),
-        _INTEGRATIONS,
+        name="integration",
+        folder="",
+        columns=("message",),
+        labels=(
+            *("home_connect", "knx", "midea", "miele", "mqtt"),
+            *("roborock", "sofar", "teslemetry", "victron_gx", "zha"),
+        ),
         label="integration",
         suite="home_assistant",
     ),

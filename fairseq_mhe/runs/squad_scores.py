@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.prepare.squad import read_squad
+from fairseq_mhe.prepare.task_files import read_squad
 
 #: Question -> its right answers, [""] where there is none.
 Right = Mapping[str, Sequence[str]]

@@ -105,12 +105,12 @@ def test_record_fills_the_gap_with_every_entity(language_text: Path, tmp_path: P
 
 def test_windows_cover_all_with_the_stride() -> None:
     assert windows(10, 20, 5) == [(0, 10)]
-    assert windows(10, 4, 3) == [(0, 4), (3, 4), (6, 4)]
-    assert windows(11, 4, 3) == [(0, 4), (3, 4), (6, 4), (9, 2)]
+    assert windows(10, 4, 3) == [(0, 4), (3, 7), (6, 10)]
+    assert windows(11, 4, 3) == [(0, 4), (3, 7), (6, 10), (9, 11)]
     for length, stride in itertools.product(range(1, 40), (3, 9)):
         covered = set()
-        for start, size in windows(length, 7, stride):
-            covered |= set(range(start, start + size))
+        for start, end in windows(length, 7, stride):
+            covered |= set(range(start, end))
         assert covered == set(range(length))
 
 
