@@ -28,9 +28,8 @@ def register() -> None:
         # Each module registers what it defines.
         from fairseq_mhe import fairseq_fixes
         from fairseq_mhe.models import families, loss, optimizer, understanding  # noqa: F401
-        from fairseq_mhe.models.options import OPTIONS
 
-    fairseq_fixes.apply(OPTIONS)
+    fairseq_fixes.apply()
 
 
 def _is_our_command() -> bool:

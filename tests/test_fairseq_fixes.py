@@ -177,32 +177,27 @@ def test_bf16_keeps_the_weights_in_full(tmp_path: Path) -> None:
     again.load_checkpoint(str(tmp_path / "with.pt"))
     assert same(again)
     Trainer.load_checkpoint.__wrapped__(without, str(tmp_path / "with.pt"))
-    assert not same(without), "fairseq keeps full precision itself: remove _keep_full_precision"
+    assert not same(without), "fairseq keeps full precision itself: remove both fixes"
 
 
 def test_bf16_keeps_the_gpu() -> None:
     words = ["no-data", "--arch", "transformer", "--bf16"]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
-    assert args.tpu, "fairseq's --bf16 no longer means --tpu: remove bf16_is_not_tpu"
-    fairseq_fixes.bf16_is_not_tpu(args)
-    assert not args.tpu
-    args = argparse.Namespace(bf16=False, tpu=True)
-    fairseq_fixes.bf16_is_not_tpu(args)
-    assert args.tpu
+    parse = options.parse_args_and_arch
+    assert not parse(options.get_training_parser(), words).tpu
+    without = parse.__wrapped__(options.get_training_parser(), words)
+    assert without.tpu, "fairseq's --bf16 no longer means --tpu: remove the fix"
 
 
 def test_fp16_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    args = argparse.Namespace(fp16=True, cpu=True)
-    fairseq_fixes.fp16_without_gpu(args)
+    words = ["no-data", "--arch", "transformer", "--fp16", "--cpu"]
+    args = options.parse_args_and_arch(options.get_training_parser(), words)
     assert args.fp16_no_flatten_grads
     parameters = [torch.nn.Parameter(torch.ones(2, 3, dtype=torch.float16))]
-    with monkeypatch.context() as without_gpu:
-        no_gpu = Mock(side_effect=RuntimeError("there is no GPU"))
-        without_gpu.setattr(torch.cuda, "current_device", no_gpu)
-        FP16Optimizer.build_fp32_params(args, parameters, flatten=False)
-        with pytest.raises(RuntimeError, match="no GPU"):  # else: remove fp16_without_gpu
-            FP16Optimizer.build_fp32_params(args, parameters, flatten=True)
+    no_gpu = Mock(side_effect=RuntimeError("there is no GPU"))
+    monkeypatch.setattr(torch.cuda, "current_device", no_gpu)
+    FP16Optimizer.build_fp32_params(args, parameters, flatten=False)
+    with pytest.raises(RuntimeError, match="no GPU"):  # else: remove the fix
+        FP16Optimizer.build_fp32_params(args, parameters, flatten=True)
 
 
 #: Runs each script in a fork of a process that has loaded torch and sklearn, which take longest;

@@ -13,7 +13,6 @@ from torch import nn
 
 from fairseq_mhe.bench.benchmark import BF16, INT8, STOCK, Settings
 from fairseq_mhe.common.arguments import as_words
-from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models.architectures import arch_name, sizes
 from fairseq_mhe.models.build import build as build_model
 from fairseq_mhe.models.families import make_task
@@ -61,9 +60,6 @@ def configuration(
 def configuration_of(words: tuple[str, ...]) -> DictConfig:
     """What ``fairseq-train`` would make of a command line; remembered, so not to be changed."""
     args = options.parse_args_and_arch(options.get_training_parser(), list(words))
-    # Our architectures apply these two themselves; stock fairseq's needs them as much.
-    bf16_is_not_tpu(args)
-    fp16_without_gpu(args)
     return convert_namespace_to_omegaconf(args)
 
 

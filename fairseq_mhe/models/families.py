@@ -22,7 +22,6 @@ from torch import Tensor
 
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError, one_clear_line
-from fairseq_mhe.fairseq_fixes import bf16_is_not_tpu, fp16_without_gpu
 from fairseq_mhe.models import language_models
 from fairseq_mhe.models.architectures import (
     LM_ROWS,
@@ -129,8 +128,6 @@ class Family:
                     # False there, where fairseq's dataclass takes numbers.
                     setattr(args, name, int(value) if name == "base_shuffle" else value)
             fill(args, self.model.CONFIG)
-            bf16_is_not_tpu(args)
-            fp16_without_gpu(args)
             check_options(args, self.places)
 
     def _refuse_unknown(self, row: Row, args: Any) -> None:
