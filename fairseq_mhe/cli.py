@@ -19,21 +19,33 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 #: Name -> module (with add_arguments(parser) and run(args) -> int | None) or module:function (with
 #: FUNCTION_arguments beside it), line of help. The first six lead from text to translations.
 SUBCOMMANDS = {
-    "quickstart": ("experiments.quickstart", "prepare, train, score and print the table"),
+    "quickstart": (
+        "experiments.quickstart:quickstart",
+        "prepare, train, score and print the table",
+    ),
     "prepare": ("prepare.corpora.own_text", "turn parallel text into a data folder"),
-    "train": ("experiments.train", "train a row of the paper's table with a kind of attention"),
-    "run-table": ("experiments.run_table", "train and score rows x kinds x seeds: the table"),
+    "train": ("experiments.table:train", "train a row of the paper's table with one kind"),
+    "run-table": (
+        "experiments.table:run_table",
+        "train and score rows x kinds x seeds: the table",
+    ),
     "table": ("report.translation_table", "make the table and the picture from run folders"),
     "translate": ("deploy.translate", "translate plain text with a trained model"),
     "evaluate": ("experiments.evaluate", "translate and score with a trained run"),
-    "score": ("experiments.score", "score detokenised translations with sacreBLEU"),
-    "recipe": ("experiments.recipe", "print the fairseq-train command line of a recipe"),
-    "run-jobs": ("experiments.run_jobs", "do one job of a table that --slurm submitted"),
+    "score": ("experiments.evaluate:score", "score detokenised translations with sacreBLEU"),
+    "recipe": ("runs.recipes", "print the fairseq-train command line of a recipe"),
+    "run-jobs": ("runs.slurm", "do one job of a table that --slurm submitted"),
     "keep": ("runs.kept", "copy finished runs without their models, enough for their tables"),
-    "quickstart-lm": ("experiments.quickstart_lm", "quickstart for language models"),
-    "pretrain": ("experiments.pretrain", "train a language model on running text"),
-    "finetune": ("experiments.finetune", "fine-tune a masked language model on a task"),
-    "nlu-table": ("experiments.nlu_table", "kinds x tasks x seeds of language models: a table"),
+    "quickstart-lm": ("experiments.quickstart:quickstart_lm", "quickstart for language models"),
+    "pretrain": ("experiments.language:pretrain", "train a language model on running text"),
+    "finetune": (
+        "experiments.language:finetune",
+        "fine-tune a masked language model on a task",
+    ),
+    "nlu-table": (
+        "experiments.language:nlu_table",
+        "a table of language models: kinds x tasks x seeds",
+    ),
     "score-squad": ("runs.squad_scores", "exact match and F1 of answers to SQuAD's questions"),
     "average": ("checkpoints.average", "average the weights of several checkpoints"),
     "inspect": ("checkpoints.inspection", "show what a checkpoint is"),

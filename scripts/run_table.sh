@@ -5,6 +5,5 @@
 set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-# submitit, for --slurm, comes along: it is small.
-set_up fairseq,slurm "$@"
+set_up fairseq "$@"
 run -m fairseq_mhe.cli run-table

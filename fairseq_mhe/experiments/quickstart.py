@@ -1,4 +1,4 @@
-"""``fairseq-mhe quickstart``: MHA against MHE on the embedded corpus, from text to table."""
+"""``fairseq-mhe quickstart`` and ``quickstart-lm``: the embedded corpus, from text to table."""
 
 import argparse
 from dataclasses import replace
@@ -10,13 +10,15 @@ from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import at_least, positive, seed
 from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.experiments import cells
-from fairseq_mhe.experiments.table import TableRun
+from fairseq_mhe.experiments.language import LanguageTable
+from fairseq_mhe.experiments.table import TableRun, kinds
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
+from fairseq_mhe.prepare.corpora.home_assistant_language import prepare_language
 from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.report.translation_table import QUICKSTART as QUICKSTART_TABLE
-from fairseq_mhe.report.translation_table import show_table
+from fairseq_mhe.prepare.task_folder import open_task
+from fairseq_mhe.report.translation_table import QUICKSTART, show_table
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.translation import plan_jobs
@@ -25,13 +27,13 @@ from fairseq_mhe.runs.translation import plan_jobs
 _UPDATES = 3000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def quickstart_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart``."""
     add = parser.add_argument
     help_ = "folder of it all (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/quickstart"), help=help_)
     help_ = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(KINDS)})"
-    add("--attention", type=cells.kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
+    add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     help_ = "updates of each training (default: %(default)s)"
     add("--updates", type=positive, default=_UPDATES, metavar="N", help=help_)
@@ -40,28 +42,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     devices.add_arguments(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def quickstart(args: argparse.Namespace) -> None:
     """Do it all, or what is not done yet, and print the table."""
     out = output_folder(args.out)
     device, precision = devices.asked_for(args, len(args.attention)), devices.precision(args)
-    tiny = recipe("tiny")
-    training = tiny.training.shortened(args.updates).with_precision(precision)
     say(f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus")
     folder = out / (f"data-limit{args.limit}" if args.limit else "data")
     with shown_progress():
         HomeAssistant(out=folder, limit=args.limit).prepare()
     data = open_data(folder)
-    kinds = ", ".join(args.attention)
-    say(f"2 of 2: train, translate and score {kinds}; {args.updates} updates each")
+    names = ", ".join(args.attention)
+    say(f"2 of 2: train, translate and score {names}; {args.updates} updates each")
     say(f"  {device.describe(precision)}")
+    tiny = recipe("tiny")
+    training = tiny.training.shortened(args.updates).with_precision(precision)
     chosen = replace(tiny, training=training)
-    jobs = plan_jobs(chosen, args.attention, [args.seed], data, out)
-    table = TableRun(jobs, data, out)
+    table = TableRun(plan_jobs(chosen, args.attention, [args.seed], data, out), data, out)
     table.work(device)
-    pairs = data.manifest["lines"]["train"]
-    title = f"Home Assistant en-de, {pairs:,} pairs, {args.updates:,} updates"
+    title = f"Home Assistant en-de, {data.manifest['lines']['train']:,} pairs, "
+    title += f"{args.updates:,} updates"
     if args.limit or args.updates != _UPDATES:
         title += ", a trial and no result"
-    table.tabulate(title, QUICKSTART_TABLE)
+    table.tabulate(title, QUICKSTART)
     show_table(out, title, Console())
-    say(", ".join(str(out / name) for name in QUICKSTART_TABLE.files))
+    say(", ".join(str(out / name) for name in QUICKSTART.files))
+
+
+def quickstart_lm_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe quickstart-lm``."""
+    add = parser.add_argument
+    help_ = "folder of it all (default: %(default)s)"
+    add("--out", type=Path, default=Path("runs/quickstart-lm"), help=help_)
+    help_ = "updates of pre-training (default: %(default)s: minutes on two cores)"
+    add("--updates", type=positive, default=500, metavar="N", help=help_)
+    help_ = "epochs of fine-tuning (default: %(default)s)"
+    add("--epochs", type=positive, default=3, metavar="N", help=help_)
+    devices.add_arguments(parser)
+
+
+def quickstart_lm(args: argparse.Namespace) -> None:
+    """Prepare, pre-train, fine-tune, score, and print the table."""
+    args.out = output_folder(args.out)
+    args.tokens, args.batch = 64, 16
+    with shown_progress():
+        text, task = prepare_language(args.out, args.tokens)
+    say("task: to which of ten integrations a message belongs; chance is about 13%")
+    data, tasks = open_data(text, TEXT), [open_task(task)]
+    table = LanguageTable("roberta_mhe_tiny", data, tasks, [1], args.out)
+    compared = ("mha", "mhe_mul")
+    table.train(compared, args)
+    table.write(compared)

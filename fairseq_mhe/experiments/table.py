@@ -1,18 +1,114 @@
-"""Jobs of translation on one data folder: trained, translated, scored, and their table written."""
+"""``fairseq-mhe run-table`` and ``train``: rows x kinds x seeds of translation models.
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+Cells train side by side, are translated and scored, and make a table; finished ones are skipped.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.arguments import as_words, number, positive, seed, some_of
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.progress import Board
-from fairseq_mhe.experiments.work import work
-from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.common.files import output_folder
+from fairseq_mhe.common.progress import Board, say
+from fairseq_mhe.experiments.evaluate import add_scoring, check_subset, show
+from fairseq_mhe.models.architectures import ROWS
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import gather
-from fairseq_mhe.report.translation_table import Preset, write_table
-from fairseq_mhe.runs import devices, translation
+from fairseq_mhe.report.translation_table import PAPER, Preset, write_table
+from fairseq_mhe.runs import devices, slurm, translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.recipes import NAMES, Recipe, read_recipe, recipe
+from fairseq_mhe.runs.train import train_and_score
+
+#: Options of a table that the SLURM job of a cell takes as they are.
+_OF_JOBS = (
+    *("updates", "fraction", "batch_tokens", "max_tokens", "subset", "bleu_tokenizer"),
+    *("gpus", "processes", "cpu"),
+)
+
+
+def run_table_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe run-table``."""
+    add = parser.add_argument
+    add("--rows", metavar="ROW,...", help=f"of {', '.join(NAMES)} (default: the paper's)")
+    help_ = "kinds of attention, or all (default: %(default)s)"
+    add("--kinds", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
+    help_ = "random seeds (default: %(default)s)"
+    add("--seeds", type=seeds, default="1", metavar="N,...", help=help_)
+    add("--title", metavar="TEXT", help="heading (default: languages and number of pairs)")
+    add_arguments(parser)
+    slurm.add_table_arguments(parser)
+
+
+def train_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe train``."""
+    add = parser.add_argument
+    help_ = f"size of the model: {', '.join(NAMES)}; none with --recipe"
+    add("row", metavar="ROW", nargs="?", help=help_)
+    help_ = "kind of attention, as fairseq-train's --attention"
+    add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
+    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add("--evaluate", action="store_true", help="translate and score the model afterwards")
+    add_arguments(parser)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that ``run-table``, ``train`` and the studies share."""
+    add = parser.add_argument
+    add("--data", type=Path, required=True, metavar="DATA", help="a prepared data folder")
+    add("--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders")
+    either = parser.add_mutually_exclusive_group().add_argument
+    either("--updates", type=positive, metavar="N", help="updates, instead of the recipe's")
+    help_ = "this share of the recipe's updates: a rehearsal"
+    either("--fraction", type=_share, metavar="F", help=help_)
+    help_ = "tokens of an update, on all devices together"
+    add("--batch-tokens", type=positive, metavar="N", help=help_)
+    help_ = "tokens that a device takes at a time: less needs less memory"
+    add("--max-tokens", type=positive, metavar="N", help=help_)
+    help_ = "a recipe of your own, in place of a row's: a YAML file (see fairseq-mhe recipe)"
+    add("--recipe", type=Path, metavar="FILE", help=help_)
+    add_scoring(parser)
+    devices.add_arguments(parser)
+
+
+def _share(text: str) -> float:
+    share = number(text)
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is no share: give more than 0 and at most 1")
+    return share
+
+
+#: Types of options: kinds of attention, or all; random seeds; with commas between, each once.
+kinds = some_of(KINDS)
+
+
+def seeds(text: str) -> list[int]:
+    return list(dict.fromkeys(map(seed, text.split(","))))  # 01 is 1
+
+
+def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
+    """A row's recipe, or that of --recipe, with what the options change.
+
+    Raises:
+        UserError: an unknown row, or a batch that cannot be made.
+    """
+    if (row is None) == (args.recipe is None):
+        raise UserError("give a row or --recipe FILE, one of the two")
+    chosen = read_recipe(args.recipe) if args.recipe else recipe(row or "")
+    training = chosen.training
+    if args.fraction:
+        training = training.shortened(max(1, round(training.updates * args.fraction)))
+    if args.updates:
+        training = training.shortened(args.updates)
+    if args.batch_tokens or args.max_tokens:
+        training = training.batched(args.batch_tokens, args.max_tokens)
+    if args.precision != "auto" or training.precision == "float32":
+        training = training.with_precision(devices.precision(args))
+    return replace(chosen, training=training)
 
 
 @dataclass(frozen=True)
@@ -26,7 +122,6 @@ class TableRun:
     data: DataFolder
     out: Path
     subset: str = "test"
-    tensorboard: bool = False
     tokenise: str | None = None
 
     def scored(self, job: Job) -> bool:
@@ -38,14 +133,14 @@ class TableRun:
         return [job for job in self.jobs if not self.scored(job)]
 
     def work(self, device: Device, after: Callable[[], object] = lambda: None) -> None:
-        """Train, translate and score every job that waits; arguments and errors as `work.work`."""
+        """Train, translate and score every job that waits; as `train_and_score`."""
+        alone = devices.single(cpu=not device.gpu)  # the speed of translation is measured
 
         def score(job: Job, board: Board) -> None:
-            alone = devices.single(cpu=not device.gpu)  # its speed is measured
             translation.translate(job, self.data, self.subset, alone, board)
             translation.score(job, self.subset, self.tokenise)
 
-        work(self.jobs, device, self.scored, score, self.tensorboard, after)
+        train_and_score(self.jobs, device, self.scored, score, after)
 
     def tabulate(self, title: str, preset: Preset) -> None:
         """Write the table of what is finished.
@@ -60,3 +155,100 @@ class TableRun:
                 f"no cell of {self.out} is finished yet: there is nothing to tabulate"
             )
         write_table(gather(finished, self.subset), self.out, title, preset, waiting)
+
+
+def _open(
+    recipes: Iterable[Recipe],
+    kinds_: Iterable[str],
+    numbers: Sequence[int],
+    args: argparse.Namespace,
+) -> TableRun:
+    """The table of the options; refused before anything is written."""
+    data = open_data(args.data)
+    jobs = []
+    for chosen in recipes:
+        jobs += translation.plan_jobs(chosen, kinds_, numbers, data, output_folder(args.out))
+    return TableRun(jobs, data, output_folder(args.out), args.subset, args.bleu_tokenizer)
+
+
+def train(args: argparse.Namespace) -> None:
+    """Train, or resume, average the last checkpoints, and name the run folder."""
+    if not args.evaluate and (args.bleu_tokenizer or args.subset != "test"):
+        option = "--bleu-tokenizer" if args.bleu_tokenizer else "--subset"
+        raise UserError(f"{option} is of scoring: give --evaluate too, or leave it out")
+    chosen, device = chosen_recipe(args.row, args), devices.asked_for(args, models=1)
+    overview = _overview(chosen, device.workers)
+    table = _open([chosen], [args.attention], [args.seed], args)
+    (job,) = table.jobs
+    if args.evaluate:
+        check_subset(table.data, args.subset, args.bleu_tokenizer)
+    say(f"{job.name}, {device.describe(chosen.training.precision)}\n{overview}")
+    if args.evaluate:
+        table.work(device)
+        show(job, args.subset)
+    else:
+        train_and_score(
+            [job],
+            device,
+            scored=lambda job: job.model.exists(),
+            score=lambda job, _: translation.make_model(job),
+        )
+    print(job.folder)
+
+
+def run_table(args: argparse.Namespace) -> None:
+    """Do what is not done yet, and print the table."""
+    rows = args.rows if args.recipe else args.rows or ",".join(ROWS)
+    names = [None] if rows is None else dict.fromkeys(rows.lower().split(","))
+    recipes = [chosen_recipe(name, args) for name in names]
+    table = _open(recipes, args.kinds, args.seeds, args)
+    check_subset(table.data, args.subset, args.bleu_tokenizer)
+    waiting = table.waiting()
+    if slurm.asked_for(args):
+        for chosen in recipes:
+            say(_overview(chosen, args.gpus or args.processes or 1))
+        slurm.submit({job.name: _words(job, args) for job in waiting}, len(table.jobs), args)
+        return
+    title = _title(args, table.data, recipes)
+    if waiting and not args.finished_only:
+        device = devices.asked_for(args, len(waiting))
+        where = device.describe(recipes[0].training.precision)
+        say(f"{len(waiting)} of {len(table.jobs)} cells to do, {where}")
+        for chosen in recipes:
+            say(_overview(chosen, device.workers))
+        table.work(device, after=lambda: table.tabulate(title, PAPER))
+    else:
+        table.tabulate(title, PAPER)
+    print((table.out / "table.md").read_text(encoding="utf-8"), end="")
+    say(", ".join(str(table.out / name) for name in PAPER.files))
+
+
+def _words(job: Job, args: argparse.Namespace) -> list[str]:
+    """The command that trains and scores a job, whatever the machine; it writes no table."""
+    row = [] if args.recipe else [job.row]
+    options = {name: getattr(args, name) for name in _OF_JOBS}
+    options |= {"data": args.data.resolve(), "out": args.out.resolve(), "seed": job.seed}
+    options |= {"recipe": args.recipe and args.recipe.resolve()}
+    options |= {"precision": job.training.precision}
+    return ["train", *row, job.kind, "--evaluate", *as_words(options)]
+
+
+def _overview(chosen: Recipe, workers: int) -> str:
+    """Updates, batch and precision of a row."""
+    training = chosen.training
+    batch = training.arithmetic(workers)
+    return f"  {chosen.row}: {training.updates:,} updates, {batch}, {training.precision}"
+
+
+def _title(args: argparse.Namespace, data: DataFolder, recipes: Sequence[Recipe]) -> str:
+    """The heading, which says so where the paper's rows do not follow their recipe."""
+    pairs = data.manifest["lines"]["train"]
+    name = args.title or f"{'-'.join(data.languages)}, {pairs:,} pairs"
+    updates = sorted({chosen.training.updates for chosen in recipes})
+    title = f"{name}, {' to '.join(f'{n:,}' for n in updates)} updates"
+    for chosen in recipes:
+        if chosen.row in ROWS:
+            ours, whole = chosen.training, recipe(chosen.row).training
+            if ours.updates < whole.updates or ours.batch_tokens != whole.batch_tokens:
+                return f"{title}: a rehearsal with fewer updates or other batches, no result"
+    return title

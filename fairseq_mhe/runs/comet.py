@@ -1,7 +1,6 @@
 """COMET (Rei et al. 2020) beside BLEU, where the user has installed it: it fetches its model."""
 
 import importlib
-import importlib.util
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_json
@@ -12,14 +11,6 @@ from fairseq_mhe.runs.scoring import read_translations
 MODEL = "Unbabel/wmt22-comet-da"
 #: In the folder of a data set's translations.
 FILE = "comet.json"
-
-
-def check_installed() -> None:
-    """Raises UserError where COMET is missing."""
-    if importlib.util.find_spec("comet") is None:
-        raise UserError(
-            "COMET is not installed: pip install unbabel-comet, or leave --comet out"
-        )
 
 
 def add_score(job: Job, subset: str, model: str, gpu: bool) -> None:
@@ -38,9 +29,7 @@ def add_score(job: Job, subset: str, model: str, gpu: bool) -> None:
     except Exception as error:  # whatever its download or its framework raises
         raise UserError(f"COMET cannot load its model {model}: {error}") from error
     texts = read_translations(folder)
-    columns = texts["sources"], texts["hypotheses"], texts["references"]
-    triples = [
-        dict(zip(("src", "mt", "ref"), row, strict=True)) for row in zip(*columns, strict=True)
-    ]
+    rows = zip(texts["sources"], texts["hypotheses"], texts["references"], strict=True)
+    triples = [{"src": source, "mt": output, "ref": right} for source, output, right in rows]
     system = loaded.predict(triples, batch_size=16, gpus=int(gpu)).system_score
     write_json(path, {"score": round(float(system), 4), "model": model})

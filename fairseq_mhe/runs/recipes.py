@@ -1,7 +1,12 @@
-"""Recipes: YAML files as fairseq-hydra-train reads them, flattened to fairseq-train's options."""
+"""Recipes: YAML files as fairseq-hydra-train reads them, flattened to fairseq-train's options.
+
+``fairseq-mhe recipe`` prints one.
+"""
 
 from __future__ import annotations
 
+import argparse
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -225,3 +230,27 @@ def _options(groups: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, value in ({"_name": values} if isinstance(values, str) else values).items():
             if name not in _PLACES:
                 yield (chosen if name == "_name" else name), value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe recipe``."""
+    help_ = f"{', '.join(_names())}; or a YAML file of your own"
+    parser.add_argument("name", metavar="NAME", help=help_)
+    help_ = "print the YAML, to be changed and given as --recipe FILE"
+    parser.add_argument("--yaml", action="store_true", help=help_)
+
+
+def _names() -> list[str]:
+    return sorted(path.stem for path in FOLDER.glob("*.yaml"))
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the command line; DATA/bin, the kind of attention and the seed are the user's."""
+    own = args.name.endswith((".yaml", ".yml"))
+    chosen = read_recipe(Path(args.name)) if own else recipe(args.name, _names())
+    if args.yaml:
+        path = Path(args.name) if own else FOLDER / f"{chosen.row}.yaml"
+        print(path.read_text(encoding="utf-8"), end="")
+        return
+    words = shlex.join(chosen.training.words())
+    print(f"fairseq-train DATA/bin --user-dir fairseq_mhe --attention mhe_mul --seed 1 {words}")

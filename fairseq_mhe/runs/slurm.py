@@ -1,68 +1,48 @@
-"""The cells of a table as a SLURM job array; a job that runs out of time is submitted again."""
+"""``--slurm`` and ``fairseq-mhe run-jobs``: the cells of a table as an array of SLURM jobs."""
 
 import argparse
-import importlib
-import signal
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from fairseq_mhe.common.arguments import positive
+from fairseq_mhe.common.arguments import at_least, positive
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import read_json, write_json
+from fairseq_mhe.common.files import read_json, write_json, write_text
 
-#: What a job asks for by default, and jobs at a time.
-_CORES, _HOURS, _MOST_JOBS = 8, 24.0, 256
-#: Options of a table that its jobs need.
-_OF_JOBS = ("gpus", "processes", "cpu", "subset", "tensorboard", "bleu_tokenizer")
+#: What sbatch runs. Two minutes before the time is up, the job is queued again; it then resumes.
+_SCRIPT = """#!/usr/bin/env bash
+#SBATCH --job-name=fairseq-mhe --ntasks=1 --requeue --open-mode=append --signal=B:USR1@120
+job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+trap '((${SLURM_RESTART_COUNT:-0} < 100)) && scontrol requeue "$job"' USR1
+"$@" "$SLURM_ARRAY_TASK_ID" &
+wait $!
+"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe run-table`` and ``nlu-table`` for SLURM, and ``--finished-only``."""
+def add_table_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of tables that submit, resume or only show their cells."""
     group = parser.add_argument_group("SLURM")
     add = group.add_mutually_exclusive_group().add_argument
     add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
-    add(
-        "--finished-only",
-        action="store_true",
-        help="train nothing: the table of what is finished",
-    )
+    help_ = "train nothing: the table of what is finished"
+    add("--finished-only", action="store_true", help=help_)
     add = group.add_argument
-    add("--slurm-hours", type=float, metavar="H", help=f"time limit (default: {_HOURS:g})")
-    add("--slurm-cpus", type=positive, metavar="N", help=f"cores a job (default: {_CORES})")
-    help_ = f"jobs at a time at most (default: {_MOST_JOBS})"
+    help_ = "time limit of a job in hours (default: 24)"
+    add("--slurm-hours", type=float, metavar="H", help=help_)
+    add("--slurm-cpus", type=positive, metavar="N", help="cores of a job (default: 8)")
+    help_ = "most jobs at a time (default: 256)"
     add("--slurm-parallel", type=positive, metavar="N", help=help_)
     help_ = "further options of sbatch: partition=gpu, account=mine, constraint=a100"
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
-
-
-class CellJob:
-    """One job, as submitit pickles it; asked again, it resumes."""
-
-    def __init__(self, jobs: Path, number: int) -> None:
-        """``jobs``: the file; ``number``: which of its jobs, from 0."""
-        self.words = [str(jobs), str(number)]
-
-    def __call__(self) -> None:
-        """Run it, without the signal by which SLURM announces the end: it is for submitit."""
-        line = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", *self.words]
-        ignore = signal.SIGUSR2, signal.SIG_IGN
-        subprocess.run(line, check=True, preexec_fn=lambda: signal.signal(*ignore))
-
-    def checkpoint(self) -> Any:
-        """Called by submitit when the time is up or the job pre-empted: submit the same again."""
-        from submitit.helpers import DelayedSubmission
-
-        return DelayedSubmission(self)
 
 
 def asked_for(args: argparse.Namespace) -> bool:
     """Whether jobs are to be submitted.
 
     Raises:
-        UserError: the options say how, and not that: the table would be trained here.
+        UserError: only --slurm-... options are given: the table would be trained here.
     """
     how = args.slurm_hours or args.slurm_cpus or args.slurm_parallel or args.slurm_option
     if how and not (args.slurm or args.finished_only):
@@ -72,52 +52,70 @@ def asked_for(args: argparse.Namespace) -> bool:
     return bool(args.slurm)
 
 
-def submit(jobs: Mapping[str, Mapping[str, Any]], total: int, args: argparse.Namespace) -> None:
-    """Write jobs.json, submit each job of ``total`` cells, and say how to get the table.
+def submit(jobs: Mapping[str, list[str]], total: int, args: argparse.Namespace) -> None:
+    """Write OUT/jobs.json, submit an array, and say how to get the table.
 
-    ``jobs``: name -> what `run_jobs` reads, beside the devices that ``args`` ask for.
+    Args:
+        jobs: name of each cell that waits -> the words after ``fairseq-mhe`` that train it.
+        total: number of all cells of the table.
+        args: ``out``, the devices, and the options of `add_table_arguments`.
 
     Raises:
-        UserError: submitit or SLURM is not there, an option is wrong, or SLURM refuses.
+        UserError: sbatch is not there, or refuses.
     """
     if jobs:
-        path = args.out.resolve() / "jobs.json"
-        shared = {name: getattr(args, name) for name in _OF_JOBS if hasattr(args, name)}
-        before = read_json(path) if path.exists() else []  # whose jobs may be at work
-        write_json(path, [*before, *({"name": n, **shared, **job} for n, job in jobs.items())])
+        out = args.out.resolve()
+        path, script = out / "jobs.json", out / "slurm" / "job.sh"
+        before = read_json(path) if path.exists() else []  # jobs that may be at work
         numbers = range(len(before), len(before) + len(jobs))
-        try:
-            executor = _executor(args)
-            submitted = executor.submit_array([CellJob(path, number) for number in numbers])
-        except ImportError as error:
-            raise UserError("submitit is not installed: pip install submitit") from error
-        except (
-            Exception
-        ) as error:  # submitit passes on what sbatch says in exceptions of its own
-            raise UserError(f"SLURM refuses the jobs: {error}") from error
-        for name, job in zip(jobs, submitted, strict=True):
-            print(f"{name}: job {job.job_id}, output {job.paths.stdout}")
+        new = [{"name": name, "words": words} for name, words in jobs.items()]
+        write_json(path, [*before, *new])
+        write_text(script, _SCRIPT)
+        program = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(path)]
+        number = _sbatch([*_options(numbers, script.parent, args), str(script), *program])
+        for name, index in zip(jobs, numbers, strict=True):
+            print(f"{name}: job {number}_{index}, output {script.parent}/{number}_{index}.log")
     print(
         f"{len(jobs)} of {total} cells submitted; the table of what is finished: "
         "--finished-only without --slurm"
     )
 
 
-def _executor(args: argparse.Namespace) -> Any:
-    """submitit's executor with our parameters; the batch files are below the folder of the runs."""
-    # Jobs that run out of time are submitted again, a hundred times at most.
-    executor = importlib.import_module("submitit").SlurmExecutor(
-        folder=args.out.resolve() / "slurm" / "%j", max_num_timeout=100
-    )
-    gpus = {} if args.cpu or args.processes else {"gpus_per_node": args.gpus or 1}
-    executor.update_parameters(
-        job_name="fairseq-mhe",
-        time=max(1, int(60 * (args.slurm_hours or _HOURS))),
-        ntasks_per_node=1,
-        cpus_per_task=args.slurm_cpus or _CORES,
-        array_parallelism=args.slurm_parallel or _MOST_JOBS,
-        stderr_to_stdout=True,
-        additional_parameters=dict(option.split("=", 1) for option in args.slurm_option),
-        **gpus,
-    )
-    return executor
+def _options(numbers: range, folder: Path, args: argparse.Namespace) -> list[str]:
+    options = {
+        "array": f"{numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}",
+        "output": folder / "%A_%a.log",
+        "time": max(1, round(60 * (args.slurm_hours or 24))),
+        "cpus-per-task": args.slurm_cpus or 8,
+    }
+    if not (args.cpu or args.processes):
+        options["gpus-per-node"] = args.gpus or 1
+    named = [f"{name}={value}" for name, value in options.items()]
+    return [f"--{option}" for option in (*named, *args.slurm_option)]
+
+
+def _sbatch(words: list[str]) -> str:
+    """The number of the array that sbatch submits."""
+    try:
+        done = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True)
+    except FileNotFoundError:
+        raise UserError("SLURM is not here: there is no sbatch on the PATH") from None
+    if done.returncode:
+        raise UserError(f"SLURM refuses the jobs: {done.stderr.strip()}")
+    return done.stdout.strip().split(";")[0]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe run-jobs``."""
+    add = parser.add_argument
+    add("jobs", type=Path, metavar="JOBS", help="OUT/jobs.json of a table that was submitted")
+    add("number", type=at_least(0), metavar="N", help="number of the job, from 0")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Become the command that trains and scores one cell; none of them writes the table."""
+    jobs = read_json(args.jobs)
+    if args.number >= len(jobs):
+        raise UserError(f"{args.jobs} has {len(jobs)} jobs, numbered from 0: no {args.number}")
+    words = jobs[args.number]["words"]
+    os.execv(sys.executable, [sys.executable, "-m", "fairseq_mhe.cli", *words])  # noqa: S606

@@ -1,19 +1,19 @@
 """The loop that trains: fairseq-train for every job that is not done, side by side, resumed."""
 
+import contextlib
 import json
 import re
 import statistics
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from fairseq_mhe.checkpoints.safe_load import updates_made
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import write_json
+from fairseq_mhe.common.files import only_one, write_json
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.common.system import require
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
@@ -24,16 +24,51 @@ _START = re.compile(r"--- .* fairseq-train from update \d+, (.*)")
 _JSON_LINE = re.compile(r"\| (train_inner|valid) \| (\{.*\})\s*$")
 
 
-def train(jobs: Sequence[Job], device: Device, board: Board, tensorboard: bool = False) -> None:
+def train_and_score(
+    jobs: Sequence[Job],
+    device: Device,
+    scored: Callable[[Job], bool],
+    score: Callable[[Job, Board], object],
+    after: Callable[[], object] = lambda: None,
+) -> None:
+    """Train and score every job without scores, ``device.slots`` at a time.
+
+    Args:
+        jobs: all jobs; their folders are locked.
+        device: where to train; models are scored one after the other.
+        scored: whether a job has its scores.
+        score: scores a trained job.
+        after: called when the jobs that were trained side by side have their scores.
+
+    Raises:
+        UserError: another process is at work in one of the run folders, or a step failed.
+    """
+    with contextlib.ExitStack() as opened:
+        for job in jobs:
+            opened.enter_context(only_one(job.folder))
+        board = opened.enter_context(Board(names=[job.name for job in jobs]))
+        waiting = [job for job in jobs if not scored(job)]
+        for job in jobs:
+            if job not in waiting:
+                board.finish(job.name)
+        for first in range(0, len(waiting), device.slots):
+            wave = waiting[first : first + device.slots]
+            board.state = "training"
+            train(wave, device, board)
+            board.state = "scoring"
+            for job in wave:
+                score(job, board)
+                board.finish(job.name)
+            after()
+
+
+def train(jobs: Sequence[Job], device: Device, board: Board) -> None:
     """Train every job to its last update, ``device.slots`` at a time; trained jobs are skipped.
 
     Raises:
-        UserError: the devices cannot share a batch, or TensorBoard is not installed: then nothing
-            was written. Or a training failed: the others are stopped, their checkpoints stay, and a
-            new start resumes.
+        UserError: the devices cannot share a batch: then nothing was written. Or a training failed:
+            the others are stopped, their checkpoints stay, and a new start resumes.
     """
-    if tensorboard:  # fairseq would go on without, silently
-        require("tensorboard")
     for job in jobs:
         job.training.shared_by(device.workers)
     waiting = [job for job in jobs if not job.metrics.exists()]
@@ -42,7 +77,7 @@ def train(jobs: Sequence[Job], device: Device, board: Board, tensorboard: bool =
         while waiting or active:
             for slot in range(device.slots):
                 if waiting and slot not in active:
-                    active[slot] = _train(waiting.pop(0), device, slot, board, tensorboard)
+                    active[slot] = _train(waiting.pop(0), device, slot, board)
                 if slot in active and next(active[slot], "ended") == "ended":
                     del active[slot]
             board.tick()
@@ -52,45 +87,14 @@ def train(jobs: Sequence[Job], device: Device, board: Board, tensorboard: bool =
             training.close()
 
 
-def training_arguments(job: Job, device: Device, tensorboard: bool = False) -> list[str]:
-    """The words after ``fairseq-train``, but for those that tell one model's processes apart.
-
-    Raises:
-        UserError: the devices cannot share the batch.
-    """
-    training = job.training
-    options: dict[str, Any] = {"user_dir": user_dir(), "save_dir": job.checkpoints}
-    if "start" in job.settings:
-        # Its weights, and nothing else of it: training begins at update 0.
-        options["finetune_from_model"] = job.place("start")
-    # Batches are made anew from the epoch's number, so that a resumed training sees the very
-    # batches of one that was not stopped. By default they depend on the epoch that the process was
-    # started in.
-    options["update_epoch_batch_itr"] = "True"
-    # A hundred lines in all, several between two checkpoints.
-    lines = max(1, min(training.updates // 100, training.interval // 3))
-    options |= {"log_format": "json", "log_interval": lines}
-    if tensorboard:
-        options["tensorboard_logdir"] = job.folder / "tensorboard"
-    words = [str(job.place("data") / "bin"), *training.words(device.workers)]
-    return [*words, *as_words(options), *device.flags()]
-
-
-def _train(
-    job: Job, device: Device, slot: int, board: Board, tensorboard: bool
-) -> Generator[None, None, None]:
-    """Train a job and write its metrics; yields as long as fairseq-train is at work.
-
-    Raises:
-        UserError: the training failed.
-    """
+def _train(job: Job, device: Device, slot: int, board: Board) -> Generator[None, None, None]:
+    """Train a job and write its metrics; yields as long as fairseq-train is at work."""
     job.keep()
-    mini_batch = job.training.shared_by(device.workers)
-    done, total = restore(job.checkpoints, device.workers, mini_batch), job.training.updates
+    done, total = restore(job.checkpoints, device.workers), job.training.updates
     board.add(job.name, total, done)
     children = []
     if done < total:  # killed after its last update: fairseq would make one more
-        children = _start(job, device, slot, done, tensorboard)
+        children = _start(job, device, slot, done)
     try:
         working = bool(children)
         while working:
@@ -108,9 +112,26 @@ def _train(
     board.update(job.name, total)
 
 
-def _start(job: Job, device: Device, slot: int, done: int, tensorboard: bool) -> list[Child]:
+def training_arguments(job: Job, device: Device) -> list[str]:
+    """The words after ``fairseq-train``, but for those that tell one model's processes apart."""
+    training = job.training
+    options: dict[str, Any] = {"user_dir": user_dir(), "save_dir": job.checkpoints}
+    if "start" in job.settings:
+        # Its weights, and nothing else of it: training begins at update 0.
+        options["finetune_from_model"] = job.place("start")
+    # Batches are made anew from the epoch's number, so that a resumed training sees the batches of
+    # an uninterrupted one. By default they depend on the epoch in which the process started.
+    options["update_epoch_batch_itr"] = "True"
+    # A hundred lines in all, several between two checkpoints.
+    lines = max(1, min(training.updates // 100, training.interval // 3))
+    options |= {"log_format": "json", "log_interval": lines}
+    words = [str(job.place("data") / "bin"), *training.words(device.workers)]
+    return [*words, *as_words(options), *device.flags()]
+
+
+def _start(job: Job, device: Device, slot: int, done: int) -> list[Child]:
     """Start a job's processes; the first one's log is the job's."""
-    words, port = training_arguments(job, device, tensorboard), free_port()
+    words, port = training_arguments(job, device), free_port()
     clock = time.strftime("%Y-%m-%d %H:%M:%S")
     where = device.describe(job.training.precision)
     headline = f"{clock} fairseq-train from update {done}, {where}"

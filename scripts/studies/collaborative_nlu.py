@@ -13,7 +13,7 @@ from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import only_one, output_folder, read_json, write_json
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.experiments.finetune import fine_tune, plan, scored
+from fairseq_mhe.experiments.language import fine_tune, plan, scored
 from fairseq_mhe.models.counting import attention_parameters
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT

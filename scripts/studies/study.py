@@ -21,8 +21,8 @@ from fairseq_mhe.common.files import (
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.material import open_material
-from fairseq_mhe.experiments import cells
-from fairseq_mhe.experiments.evaluate import evaluate
+from fairseq_mhe.experiments import table
+from fairseq_mhe.experiments.evaluate import check_subset, evaluate
 from fairseq_mhe.experiments.table import TableRun
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
@@ -112,13 +112,13 @@ class Study:
         add("--row", default="tiny", help="size of the models (default: %(default)s)")
         add("--only", metavar="NAME,...", help="variants or questions beside the references")
         seeds = "random seeds (default: %(default)s)"
-        add("--seeds", type=cells.seeds, default="1,2,3", metavar="N,...", help=seeds)
+        add("--seeds", type=table.seeds, default="1,2,3", metavar="N,...", help=seeds)
         add(
             "--finished-only",
             action="store_true",
             help="train nothing: report what is finished",
         )
-        cells.add_arguments(parser)
+        table.add_arguments(parser)
 
     def ordered(self, args: argparse.Namespace, recipe: Recipe) -> list[Variant]:
         """The variants by question."""
@@ -127,10 +127,10 @@ class Study:
 
     def run(self, args: argparse.Namespace) -> None:
         """Train, translate and score what is not done, and report."""
-        recipe = cells.chosen_recipe(args.row, args)
+        recipe = table.chosen_recipe(args.row, args)
         variants = chosen(self.ordered(args, recipe), args.only)
         data = open_data(args.data)
-        cells.check_subset(data, args.subset)
+        check_subset(data, args.subset)
         work = _Work(args, recipe, data, output_folder(args.out))
         with only_one(work.out):  # the run folders have locks of their own
             if not args.finished_only:
@@ -258,8 +258,8 @@ class _Work:
                     if path.name != LAST:
                         path.unlink()
 
-        table = TableRun(jobs, self.data, self.out, self.args.subset, self.args.tensorboard)
-        table.work(devices.asked_for(self.args, len(waiting)), after=tidy)
+        runs = TableRun(jobs, self.data, self.out, self.args.subset)
+        runs.work(devices.asked_for(self.args, len(waiting)), after=tidy)
 
     def convert(self, variant: Variant) -> None:
         """Make the starts of a variant; one that is not trained is counted, translated, scored."""

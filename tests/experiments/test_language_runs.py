@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.files import sha256, write_json
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
@@ -406,13 +406,12 @@ def test_a_slurm_job_trains_a_kind_that_waits(
 ) -> None:
     """It leaves the table to who asks for it."""
     shutil.copytree(folder / RUN, tmp_path / RUN)
-    submitted: list[dict[str, dict[str, object]]] = []
+    submitted: list[dict[str, list[str]]] = []
     monkeypatch.setattr(slurm, "submit", lambda jobs, total, args: submitted.append(jobs))
     words = [*PRETRAIN[3:], "--data", str(folder / "text"), "--tasks", str(folder / "sst2")]
     words += ["--epochs", "2", *FLOAT32]
     assert tabulate(tmp_path, *words, "--slurm") == 0
-    write_json(tmp_path / "jobs.json", list(submitted[0].values()))
-    assert cli.main(["run-jobs", str(tmp_path / "jobs.json"), "0"]) == 0
+    assert cli.main(submitted[0]["mhe_mul"]) == 0
     assert (tmp_path / TUNED / "scores.json").is_file()
     assert not list(tmp_path.glob("nlu-table.*"))
     before = results_in(tmp_path)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.experiments import run_table
+from fairseq_mhe.experiments.table import _title
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import LEAST_BASELINE
@@ -194,7 +194,7 @@ def test_the_heading_says_where_it_is_no_result(miniature: Path) -> None:
         for row, count in updates.items():
             whole = recipe(row)
             recipes.append(replace(whole, training=whole.training.shortened(count)))
-        return run_table._title(args, data, recipes)
+        return _title(args, data, recipes)
 
     assert heading(base=100_000, big=300_000) == "WMT14, 100,000 to 300,000 updates"
     assert heading(tiny=1500) == "WMT14, 1,500 updates"

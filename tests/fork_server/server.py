@@ -29,6 +29,7 @@ MODULES = (
     "fairseq.dataclass.initialize",
     "fairseq.distributed",
     "fairseq.distributed_utils",
+    "fairseq.logging.progress_bar",
     "fairseq.model_parallel.megatron_trainer",
     "fairseq.options",
     "fairseq.quantization_utils",
@@ -45,12 +46,10 @@ MODULES = (
     "sentencepiece",
     "subword_nmt.apply_bpe",
     "tabulate",
-    "tensorboard",
     "torch._dynamo",
     "torch.distributed.fsdp",
     "torch.multiprocessing",
     "torch.utils.checkpoint",
-    "torch.utils.tensorboard",
 )
 
 

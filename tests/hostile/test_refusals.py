@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.experiments import work
+from fairseq_mhe.runs import train as training
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.small_runs import MADE
@@ -33,7 +33,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, Device]]:
         found.extend((run, device) for run in runs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(work, "train", train)
+    monkeypatch.setattr(training, "train", train)
     return found
 
 

@@ -10,11 +10,13 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
+from tests.fixtures.small_runs import MADE, run_of
 
 
 @pytest.fixture
@@ -47,7 +49,9 @@ def test_it_scores_the_translations_once(
 
 @pytest.mark.usefixtures("asked")
 def test_what_is_missing_is_one_line(
-    make_run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
+    make_run: Callable[..., Job],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(name: str) -> str:
         raise KeyError("no such\nmodel")
@@ -56,6 +60,7 @@ def test_what_is_missing_is_one_line(
     with pytest.raises(UserError, match="COMET cannot load its model nonsense: ") as caught:
         comet.add_score(make_run("mha", 3), "test", "nonsense", gpu=False)
     assert "\n" not in str(caught.value)
-    monkeypatch.setattr(comet.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="pip install unbabel-comet"):
-        comet.check_installed()
+    monkeypatch.delitem(sys.modules, "comet")
+    words = [str(run_of("mha")), "--data", str(MADE / "data")]
+    assert cli.main(["evaluate", *words, "--comet"]) == 2
+    assert "pip install unbabel-comet" in capsys.readouterr().err

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,11 +14,10 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.resuming import DAMAGED, LAST, restore
 
 
-def save(folder: Path, name: str, updates: int, **more: Any) -> Path:
+def save(folder: Path, name: str, updates: int) -> Path:
     state = {
         "model": {"w": torch.full((500,), float(updates))},
         "optimizer_history": [{"num_updates": updates}],
-        **more,
     }
     torch.save(state, folder / name)
     return folder / name
@@ -89,31 +87,3 @@ def test_what_cannot_be_read_now_stays(
     with pytest.raises(UserError, match="training cannot go on: "):
         restore(tmp_path)
     assert list(tmp_path.iterdir()) == [whole]
-
-
-def trained_by(processes: int, **dataset: int) -> dict[str, Any]:
-    """What a checkpoint holds beside the model, in the middle of an epoch."""
-    config = {"distributed_training": {"distributed_world_size": processes}, "dataset": dataset}
-    position = {"train_iterator": {"epoch": 1, "iterations_in_epoch": 6}}
-    return {"cfg": config, "extra_state": position}
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "expected"), [(1, 2, 3), (2, 1, 12), (2, 4, 3), (2, 2, 6)]
-)
-def test_another_number_of_processes_goes_on_at_the_same_mini_batch(
-    tmp_path: Path, before: int, now: int, expected: int
-) -> None:
-    save(tmp_path, "checkpoint_1_9.pt", 9, **trained_by(before))
-    for _ in range(2):  # once only
-        assert restore(tmp_path, now) == 9
-        state = torch.load(tmp_path / LAST, weights_only=True)
-        assert state["extra_state"]["train_iterator"]["iterations_in_epoch"] == expected
-
-
-def test_mini_batches_of_another_size_do_not_go_on(tmp_path: Path) -> None:
-    save(tmp_path, "checkpoint_1_9.pt", 9, **trained_by(2, batch_size=8))
-    told = "comes of mini-batches of batch_size 8, not 16: go on with as many devices"
-    with pytest.raises(UserError, match=told):
-        restore(tmp_path, 1, {"batch_size": 16})
-    assert restore(tmp_path, 1, {"batch_size": 8}) == 9

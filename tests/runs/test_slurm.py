@@ -1,4 +1,4 @@
-"""Cells as SLURM jobs: the batch file that submitit writes,"""
+"""Cells as SLURM jobs: what sbatch is given, and a job done by its number."""
 
 from __future__ import annotations
 
@@ -11,29 +11,27 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs import slurm
 from fairseq_mhe.runs.job import read_job
 from tests.fixtures.small_runs import MADE
 
-#: What stands for SLURM: sbatch keeps the batch file and names a job.
-STUB = """#!/usr/bin/env bash
-cp "$1" "$SUBMITTED"
-echo "Submitted batch job 4711"
+#: What stands for SLURM: sbatch writes down its words, one a line, and names a job.
+SBATCH = """#!/usr/bin/env bash
+printf '%s\\n' "$@" >"$SUBMITTED"
+echo "4711;cluster"
 """
 
 
 @pytest.fixture
 def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the stub puts the batch file."""
-    stubs = tmp_path / "stubs"
-    stubs.mkdir()
-    for name in ("sbatch", "srun"):
-        (stubs / name).write_text(STUB)
-        (stubs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{stubs}:{os.environ['PATH']}")
-    monkeypatch.setenv("SUBMITTED", str(tmp_path / "submitted.sh"))
-    return tmp_path / "submitted.sh"
+    """Where the stub puts its words."""
+    stub = tmp_path / "stubs" / "sbatch"
+    stub.parent.mkdir()
+    stub.write_text(SBATCH)
+    stub.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SUBMITTED", str(tmp_path / "submitted"))
+    return tmp_path / "submitted"
 
 
 def submit(out: Path, *words: str) -> int:
@@ -42,27 +40,30 @@ def submit(out: Path, *words: str) -> int:
     return cli.main(["run-table", *places, *cells, "--slurm", *words])
 
 
-def test_the_batch_file_is_an_array_over_the_cells(
+def test_an_array_over_the_cells_is_submitted(
     tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    out = tmp_path / "the out"
     options = "--slurm-hours 12 --slurm-cpus 4 --slurm-parallel 2 --max-tokens 512 --gpus 2"
-    options += " --slurm-option partition=long --slurm-option account=mine"
-    assert submit(tmp_path / "the out", *options.split()) == 0
-    lines = submitted.read_text().split("\n")
-    for line in (
-        "#SBATCH --array=0-3%2",
-        "#SBATCH --time=720",
-        "#SBATCH --cpus-per-task=4",
-        "#SBATCH --gpus-per-node=2",
-        "#SBATCH --partition=long",
-        "#SBATCH --account=mine",
-    ):
-        assert line in lines
-    assert any(line.startswith("srun ") and sys.executable in line for line in lines)
-    assert subprocess.run(["bash", "-n", submitted], check=False).returncode == 0
+    options += " --slurm-option partition=long --slurm-option exclusive"
+    assert submit(out, *options.split()) == 0
+    words = submitted.read_text().splitlines()
+    script = str(out / "slurm" / "job.sh")
+    assert words[: words.index(script)] == [
+        "--parsable",
+        "--array=0-3%2",
+        f"--output={out}/slurm/%A_%a.log",
+        "--time=720",
+        "--cpus-per-task=4",
+        "--gpus-per-node=2",
+        "--partition=long",
+        "--exclusive",
+    ]
+    run_jobs = [sys.executable, "-m", "fairseq_mhe.cli", "run-jobs", str(out / "jobs.json")]
+    assert words[words.index(script) + 1 :] == run_jobs
     screen = "".join(capsys.readouterr())
     assert "tiny: 3 updates, 1,024 tokens an update = 512 tokens x 2 devices" in screen
-    assert "tiny-mhe_mul-seed2: job 4711_3" in screen
+    assert f"tiny-mhe_mul-seed2: job 4711_3, output {out}/slurm/4711_3.log" in screen
     assert "4 of 4 cells submitted" in screen
     assert not list(tmp_path.rglob("train.log")), "nothing is trained here"
 
@@ -71,16 +72,47 @@ def test_by_default_a_job_asks_for_a_gpu_and_on_the_cpu_for_none(
     tmp_path: Path, submitted: Path
 ) -> None:
     assert submit(tmp_path / "out") == 0
-    lines = submitted.read_text().split("\n")
-    for request in ("--cpus-per-task=8", "--gpus-per-node=1", "--time=1440"):
-        assert f"#SBATCH {request}" in lines
+    usual = {"--array=0-3%256", "--cpus-per-task=8", "--gpus-per-node=1", "--time=1440"}
+    assert usual <= set(submitted.read_text().splitlines())
     for words in (["--processes", "1"], ["--cpu"]):
         assert submit(tmp_path / "out", *words) == 0
         assert "--gpus" not in submitted.read_text()
 
 
+@pytest.mark.parametrize(
+    ("restarts", "signalled", "expected"),
+    [("0", False, "ran a b 3\n"), ("0", True, "requeue 47_3\n"), ("100", True, "")],
+)
+def test_the_script_runs_its_cell_and_queues_it_again_when_its_time_is_up(
+    tmp_path: Path, restarts: str, signalled: bool, expected: str
+) -> None:
+    """SLURM sends USR1 to the script; a hundred restarts are enough."""
+    (tmp_path / "job.sh").write_text(slurm._SCRIPT)
+    (tmp_path / "scontrol").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "program").write_text(
+        "#!/bin/sh\n"
+        + ("sleep 0.3; kill -USR1 $PPID; exec sleep 3" if signalled else 'echo "ran $@"')
+    )
+    for name in ("scontrol", "program"):
+        (tmp_path / name).chmod(0o755)
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "SLURM_ARRAY_JOB_ID": "47",
+        "SLURM_ARRAY_TASK_ID": "3",
+        "SLURM_RESTART_COUNT": restarts,
+    }
+    line = ["bash", str(tmp_path / "job.sh"), "program", "a", "b"]
+    with (tmp_path / "log").open("w") as log:
+        done = subprocess.run(line, env=environment, stdout=log, check=False, timeout=30)
+    assert (tmp_path / "log").read_text() == expected
+    assert (done.returncode == 0) != signalled
+
+
 def test_a_job_is_done_by_its_number(
-    tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    submitted: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its precision and batch are those of the submission; the table is left to who asks for it."""
     out = tmp_path / "out"
@@ -90,14 +122,16 @@ def test_a_job_is_done_by_its_number(
     jobs = json.loads((out / "jobs.json").read_text())
     names = [f"tiny-{kind}-seed{seed}" for kind in ("mha", "mhe_mul") for seed in (1, 2)]
     assert [job["name"] for job in jobs] == 2 * names, "jobs of an earlier submission stay"
-    assert submitted.read_text().count("--array=0-3") == 1
-    assert cli.main(["run-jobs", str(out / "jobs.json"), "2"]) == 0
+    assert "--array=4-7%256\n" in submitted.read_text()
+    commands: list[list[str]] = []
+    monkeypatch.setattr(slurm.os, "execv", lambda path, line: commands.append(line))
+    assert cli.main(["run-jobs", str(out / "jobs.json"), "6"]) == 0
+    python, option, module, *words = commands[0]
+    assert (python, option, module) == (sys.executable, "-m", "fairseq_mhe.cli")
+    assert cli.main(words) == 0
     run = read_job(out / "tiny-mhe_mul-seed1")
-    assert (run.training.precision, run.training.batch_tokens, run.kind) == (
-        "bf16",
-        512,
-        "mhe_mul",
-    )
+    training = run.training
+    assert (run.kind, training.precision, training.batch_tokens) == ("mhe_mul", "bf16", 512)
     assert (run.subset("valid") / "scores.json").is_file()
     assert not list(out.glob("table.*"))
     assert not (out / "tiny-mha-seed1" / "config.json").exists()
@@ -106,35 +140,22 @@ def test_a_job_is_done_by_its_number(
     assert "has 8 jobs, numbered from 0: no 8" in capsys.readouterr().err
 
 
-def test_how_to_submit_is_refused_where_nothing_is_submitted(tmp_path: Path) -> None:
-    """Else a table would be trained on the machine where jobs are submitted."""
-    words = ["--data", str(tmp_path), "--out", str(tmp_path), "--slurm-option", "partition=gpu"]
-    args = cli.build_parser("run-table").parse_args(["run-table", *words])
-    with pytest.raises(UserError, match="give --slurm too, or leave them out"):
-        slurm.asked_for(args)
-    args.finished_only = True
-    assert not slurm.asked_for(args)
-
-
-def test_a_job_that_runs_out_of_time_is_submitted_again() -> None:
-    job = slurm.CellJob(Path("jobs.json"), 0)
-    assert job.checkpoint().function is job
-
-
-def test_without_slurm_that_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert submit(tmp_path / "out") == 2
-    assert 'SLURM refuses the jobs: Could not detect "srun"' in capsys.readouterr().err
-
-
-def test_what_sbatch_refuses_is_one_line(
-    tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_be_submitted_is_one_line(
+    tmp_path: Path,
+    submitted: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "stubs" / "sbatch").write_text(
-        "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
-    )
+    """--slurm-... without --slurm would train a table on the machine where jobs are submitted."""
+    refusing = "#!/bin/sh\necho 'invalid partition\nspecified' >&2\nexit 1\n"
+    (tmp_path / "stubs" / "sbatch").write_text(refusing)
     assert submit(tmp_path / "out") == 2
-    error = (
-        capsys.readouterr().err.strip().split("\n")[-1]
-    )  # submitit shows sbatch's words, too
-    told = "SLURM refuses the jobs: invalid partition specified"
-    assert error == f"fairseq-mhe run-table: error: {told}"
+    error = "fairseq-mhe run-table: error: SLURM refuses the jobs: invalid partition specified"
+    assert capsys.readouterr().err.strip().split("\n")[-1] == error
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert submit(tmp_path / "out") == 2
+    assert "SLURM is not here: there is no sbatch" in capsys.readouterr().err
+    words = ["--data", str(MADE / "data"), "--out", str(tmp_path / "out")]
+    line = ["run-table", *words, "--slurm-option", "partition=gpu", "--rows", "tiny"]
+    assert cli.main(line) == 2
+    assert "give --slurm too, or leave them out" in capsys.readouterr().err

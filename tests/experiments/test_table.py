@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments import cells
+from fairseq_mhe.experiments import evaluate, table
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.recipes import FOLDER, Recipe, recipe
 
@@ -17,8 +17,8 @@ GIVEN = ["--data", "d", "--out", "o"]
 
 def chosen(row: str | None, *words: str) -> Recipe:
     parser = argparse.ArgumentParser()
-    cells.add_arguments(parser)
-    return cells.chosen_recipe(row, parser.parse_args([*GIVEN, *words]))
+    table.add_arguments(parser)
+    return table.chosen_recipe(row, parser.parse_args([*GIVEN, *words]))
 
 
 def float32(row: str, *words: str) -> Recipe:
@@ -26,7 +26,7 @@ def float32(row: str, *words: str) -> Recipe:
 
 
 def test_a_seed_is_taken_once_however_it_is_written() -> None:
-    assert cells.seeds("1,01,2") == [1, 2]
+    assert table.seeds("1,01,2") == [1, 2]
 
 
 def test_options_change_the_recipe() -> None:
@@ -35,7 +35,7 @@ def test_options_change_the_recipe() -> None:
     warm_up = training.options["warmup_updates"]
     assert (training.updates, warm_up, training.interval) == (1000, 40, 10)
     assert training.batch_tokens == recipe("base").training.batch_tokens
-    assert float32("big", "--updates-fraction", "0.5").training.updates == 150_000
+    assert float32("big", "--fraction", "0.5").training.updates == 150_000
     assert float32("base", "--updates", "50").training.updates == 50
     training = float32("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
     assert (training.at_a_time, training.batch_tokens) == (2048, 4096)
@@ -77,5 +77,5 @@ def test_a_tokeniser_that_is_missing_is_told_before_anything_is_trained(
     (tmp_path / "raw" / "test.en").touch()
     data = DataFolder(tmp_path, ("en", "ja"))
     with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
-        cells.check_subset(data, "test")
-    cells.check_subset(data, "test", "char")
+        evaluate.check_subset(data, "test")
+    evaluate.check_subset(data, "test", "char")

@@ -1,0 +1,393 @@
+"""``pretrain``, ``finetune`` and ``nlu-table``: language models trained, scored and tabulated.
+
+Masked models are pre-trained, then fine-tuned on tasks; causal models' table is of perplexity.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairseq_mhe.attention import KINDS
+from fairseq_mhe.common.arguments import as_words, positive, seed
+from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.files import output_folder, read_json, write_json
+from fairseq_mhe.common.progress import say
+from fairseq_mhe.experiments.table import kinds, seeds
+from fairseq_mhe.models.build import build_on_meta
+from fairseq_mhe.models.counting import attention_parameters, cache_bytes
+from fairseq_mhe.models.families import ROBERTA, language_archs
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.manifest import TEXT
+from fairseq_mhe.prepare.task_folder import TaskFolder, open_task, open_tasks
+from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, task_blocks
+from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
+from fairseq_mhe.report.results import differences
+from fairseq_mhe.report.table import Table
+from fairseq_mhe.runs import devices, slurm
+from fairseq_mhe.runs.finetuning import describe, plan_finetuning, run_name, trained_on
+from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
+from fairseq_mhe.runs.predictions import nats_of
+from fairseq_mhe.runs.recipes import FOLDER, Training, recipe
+from fairseq_mhe.runs.task_scores import commonest_score, score_task
+from fairseq_mhe.runs.train import train_and_score
+
+#: The architectures that have a recipe.
+_KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file()]
+#: The paper's, in its order.
+_KINDS = "sha,mha,el,mqa,skv,mhe_add,mhe_mul"
+_TASKS = "data-prep/glue.sh, superglue.sh or squad.sh"
+#: Options of a table that the SLURM job of a kind takes as they are.
+_OF_JOBS = ("seeds", "epochs", "updates", "tokens", "batch", "gpus", "processes", "cpu")
+
+
+def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe pretrain``."""
+    add = parser.add_argument
+    add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
+    help_ = "kind of attention, as fairseq-train's --attention"
+    add("attention", metavar="ATTENTION", choices=list(KINDS), help=help_)
+    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    _add_pretraining(parser)
+
+
+def _add_pretraining(parser: argparse.ArgumentParser) -> None:
+    """The options of what a model is trained on, how and where."""
+    add = parser.add_argument
+    add("--data", type=Path, required=True, help="a folder of data-prep/text.sh or its like")
+    _add_out(parser)
+    add("--updates", type=positive, metavar="N", help="another number than the recipe's")
+    add("--tokens", type=positive, metavar="N", help="subwords of a block, not the recipe's")
+    add("--batch", type=positive, metavar="N", help="blocks of an update, not the recipe's")
+    devices.add_arguments(parser)
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    out = Path("runs/language")
+    help_ = "folder of runs (default: %(default)s)"
+    parser.add_argument("--out", type=Path, default=out, metavar="RUNS", help=help_)
+
+
+def pretrain(args: argparse.Namespace) -> None:
+    """Train, or resume, and name the run folder and the loss on the validation text."""
+    data = open_data(args.data, TEXT)
+    (job,) = _pretrain(args.arch, [(args.attention, args.seed)], data, args)
+    scores = read_json(job.scores)
+    nats = scores["nats"]
+    print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity_of(nats):.2f}")
+    print(f"of {scores['subwords']:,} subwords ({scores['of']})")
+    print(job.folder)
+
+
+def _pretrain(
+    arch: str, models: Sequence[tuple[str, int]], data: DataFolder, args: argparse.Namespace
+) -> list[Job]:
+    """Train models (kind of attention, seed) side by side, or resume; then score them."""
+    training, family = _training(arch, args), language_archs()[arch]
+    identity, places = {"fingerprint": data.fingerprint}, {"data": str(data.folder)}
+    jobs = []
+    for kind, number in models:
+        attention = dict.fromkeys(family.places, kind)
+        settings = settings_of(arch, attention, number, training, identity)
+        folder = output_folder(args.out / f"{arch}-{kind}-seed{number}")
+        jobs.append(plan_job(folder, settings, places))
+
+    def score(job: Job, gpu: bool) -> None:
+        facts = {"model": describe(job.last)} if family is ROBERTA else {}
+        write_json(job.scores, {**nats_of(job.last, data.binary, gpu), **facts})
+
+    _work(jobs, lambda job: job.scores.exists(), score, args)
+    return jobs
+
+
+def _training(arch: str, args: argparse.Namespace) -> Training:
+    """The recipe of an architecture, with what the options change in it."""
+    training = recipe(arch, _KNOWN).training
+    if args.updates:
+        training = training.shortened(args.updates)
+    if args.tokens:
+        training = training.changed(tokens_per_sample=args.tokens)
+    if args.batch:
+        training = training.batched(args.batch)
+    return training.with_precision(devices.precision(args))
+
+
+def _work(
+    jobs: Sequence[Job],
+    scored: Callable[[Job], bool],
+    score: Callable[[Job, bool], None],
+    args: argparse.Namespace,
+) -> None:
+    """As `train_and_score`, on the devices of the options; ``score(job, gpu)``."""
+    waiting = [job for job in jobs if not scored(job)]
+    device = devices.asked_for(args, models=len(waiting))
+    for job in waiting:
+        where = device.describe(job.training.precision)
+        say(f"{job.name}: {job.training.updates:,} updates {where}")
+    train_and_score(jobs, device, scored, lambda job, board: score(job, device.gpu))
+
+
+def finetune_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe finetune``."""
+    add = parser.add_argument
+    add("task", type=Path, metavar="TASK-DATA", help=f"a folder of {_TASKS}")
+    help_ = "a masked language model, stock or ours: a run folder of pretrain, or a checkpoint"
+    add("--model", type=Path, required=True, metavar="MODEL", help=help_)
+    _add_out(parser)
+    add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
+    add("--epochs", type=positive, metavar="N", help="another number than the recipe's")
+    devices.add_arguments(parser)
+
+
+def finetune(args: argparse.Namespace) -> None:
+    """Fine-tune, or resume, predict, score, and name the run folder."""
+    data = open_task(args.task)
+    job = plan(args.model, data, args.seed, args)
+    (scores,) = fine_tune([(job, data)], args)
+    for official, examples in scores["examples"].items():
+        print(f"{data.task.name}, {examples:,} of {official}")
+    for name, value in scores["scores"].items():
+        print(f"{name}: {value:.2f}%")
+    print(job.folder)
+
+
+def plan(model: Path, data: TaskFolder, number: int, args: argparse.Namespace) -> Job:
+    """As `plan_finetuning`; ``args``: out, epochs, precision and the options of `devices`."""
+    numbers = devices.precision(args)
+    return plan_finetuning(model, data, number, output_folder(args.out), args.epochs, numbers)
+
+
+def fine_tune(
+    planned: Sequence[tuple[Job, TaskFolder]], args: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Train and score runs side by side; what their scores.json hold."""
+    tasks = {job.name: task for job, task in planned}
+
+    def score(job: Job, gpu: bool) -> None:
+        data = tasks[job.name]
+        counts, values = score_task(job, data, gpu)
+        scores = {"task": data.task.name, "examples": counts, "scores": values}
+        write_json(job.scores, {**scores, "model": describe(job.last), "data": data.scored})
+
+    jobs = [job for job, _ in planned]
+    _work(jobs, lambda job: scored(job.folder, tasks[job.name]), score, args)
+    return [read_json(job.scores) for job in jobs]
+
+
+def scored(folder: Path, data: TaskFolder) -> bool:
+    """Whether a fine-tuned run has its scores, of what is scored now.
+
+    Raises:
+        UserError: it was trained on other examples.
+    """
+    path = folder / "scores.json"
+    if not path.exists():
+        return False
+    _check_data(folder, trained_on(data), data.folder)
+    return bool(read_json(path)["data"] == data.scored)
+
+
+def _check_data(run: Path, data: Any, place: Path) -> None:
+    """Refuse a run folder of other ``data`` than the folder ``place`` has."""
+    if read_job(run).settings["data"] != data:
+        raise UserError(
+            f"{run} is not of {place}: give the data that it was trained on, or another --out"
+        )
+
+
+def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe nlu-table``."""
+    add = parser.add_argument
+    add("arch", metavar="ARCH", choices=_KNOWN, help=", ".join(_KNOWN))
+    help_ = f"folders of {_TASKS}, one a task (masked models)"
+    add("--tasks", type=Path, nargs="+", default=[], metavar="TASK-DATA", help=help_)
+    help_ = "kinds of attention, or all (default: %(default)s)"
+    add("--kinds", type=kinds, default=_KINDS, metavar="KIND,...", help=help_)
+    help_ = "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
+    add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
+    add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
+    add("--no-table", action="store_true", help="train and score only, as a SLURM job does")
+    _add_pretraining(parser)
+    slurm.add_table_arguments(parser)
+
+
+def nlu_table(args: argparse.Namespace) -> None:
+    """Train what is not trained yet, and write and print the table."""
+    masked = language_archs()[args.arch] is ROBERTA
+    if masked and not args.tasks:
+        raise UserError(f"{args.arch} is fine-tuned on tasks: name their folders by --tasks")
+    if not masked and (args.tasks or args.epochs):
+        raise UserError(
+            f"{args.arch} is not fine-tuned, its table is of perplexity: leave --tasks and "
+            "--epochs out"
+        )
+    data, tasks = open_data(args.data, TEXT), open_tasks(args.tasks)
+    for task in tasks:
+        if task.text != data.fingerprint:
+            raise UserError(
+                f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
+                f"{data.folder}"
+            )
+    table = LanguageTable(args.arch, data, tasks, args.seeds, output_folder(args.out))
+    if slurm.asked_for(args):
+        waiting = [kind for kind in args.kinds if not table.finished(kind)]
+        slurm.submit({kind: _words(kind, args) for kind in waiting}, len(args.kinds), args)
+        return
+    if not args.finished_only:
+        table.train(args.kinds, args)
+    if not args.no_table:
+        table.write(args.kinds)
+
+
+def _words(kind: str, args: argparse.Namespace) -> list[str]:
+    """The command that trains and scores all models of a kind, whatever the machine."""
+    options = {name: getattr(args, name) for name in _OF_JOBS}
+    options |= {"data": args.data.resolve(), "out": args.out.resolve(), "kinds": kind}
+    options |= {"precision": devices.precision(args), "no_table": True}
+    tasks = ["--tasks", *(str(task.resolve()) for task in args.tasks)] if args.tasks else []
+    return ["nlu-table", args.arch, *as_words(options), *tasks]
+
+
+@dataclass(frozen=True)
+class LanguageTable:
+    """Models of an architecture, tasks and seeds, and their table in the folder ``out`` of runs.
+
+    ``tasks``: none of a causal architecture, whose table is of perplexity.
+    """
+
+    arch: str
+    data: DataFolder
+    tasks: Sequence[TaskFolder]
+    seeds: Sequence[int]
+    out: Path
+
+    def train(self, kinds: Sequence[str], args: argparse.Namespace) -> None:
+        """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped.
+
+        ``args``: the options of the command.
+
+        Raises:
+            UserError: a training failed, or its folder has a run of other settings.
+        """
+        numbers = [1] if self.tasks else self.seeds
+        models = [(kind, number) for kind in kinds for number in numbers]
+        _pretrain(self.arch, models, self.data, args)
+        planned = [
+            (plan(self._pretrained(kind)[0], task, number, args), task)
+            for kind in kinds
+            for task in self.tasks
+            for number in self.seeds
+        ]
+        if planned:
+            fine_tune(planned, args)
+
+    def finished(self, kind: str) -> bool:
+        """Whether all runs of a kind have their scores.
+
+        Raises:
+            UserError: they were trained on other text or examples.
+        """
+        for folder in self._pretrained(kind):
+            if not (folder / "scores.json").exists():
+                return False
+            _check_data(folder, {"fingerprint": self.data.fingerprint}, self.data.folder)
+        return all(scored(run, task) for task in self.tasks for run in self._tuned(kind, task))
+
+    def write(self, kinds: Sequence[str]) -> None:
+        """Write and print the table of the kinds that are finished, its values and its picture.
+
+        Raises:
+            UserError: none is, or their runs differ in more than seed and attention.
+        """
+        finished = [kind for kind in kinds if self.finished(kind)]
+        if not finished:
+            raise UserError(
+                f"no model of {self.out} is finished yet: there is nothing to tabulate"
+            )
+        rows, notes = [self._row(kind) for kind in finished], self._notes(finished)
+        if unfinished := [kind for kind in kinds if kind not in finished]:
+            notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
+        path = self.out / ("nlu-table.md" if self.tasks else "perplexity.md")
+        title = f"{self.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
+        values: dict[str, Any]
+        if self.tasks:
+            commonest = {task.task.name: commonest_score(task) for task in self.tasks}
+            blocks = task_blocks(rows, commonest)
+            values = {row["attention"]: row["scores"] for row in rows}
+            plot_tasks(values, path.with_suffix(".png"), title)
+        else:
+            blocks = [perplexity_block(rows)]
+            values = {row["attention"]: row["nats"] for row in rows}
+            plot_perplexity(rows, path.with_suffix(".png"), title)
+        table = Table(self.arch, blocks, notes)
+        table.write(path, values)
+        print(f"{table.markdown()}{path}")
+
+    def _row(self, kind: str) -> dict[str, Any]:
+        """The row of a kind, as `language_table` takes it."""
+        model = build_on_meta(self.arch, kind)
+        row = {"attention": kind, "attention_parameters": attention_parameters(model)}
+        nats = [read_json(run / "scores.json")["nats"] for run in self._pretrained(kind)]
+        if not self.tasks:
+            cache = cache_bytes(model).per_target_token
+            return {**row, "nats": nats, "kv_bytes_per_token": cache}
+        scores = {}
+        for task in self.tasks:
+            files = [read_json(run / "scores.json") for run in self._tuned(kind, task)]
+            scores[task.task.name] = [of_seed["scores"]["score"] for of_seed in files]
+        return {**row, "scores": scores, "nats": nats[0]}
+
+    def _notes(self, kinds: Sequence[str]) -> list[str]:
+        """What the numbers are, and how the models were trained."""
+        job = _alike([run for kind in kinds for run in self._pretrained(kind)])
+        pretraining = (
+            f"{job.training.updates:,} updates of {job.training.batch_tokens:,} blocks of "
+            f"{job.training.options['tokens_per_sample']:,} subwords, in {job.training.precision}"
+        )
+        versions = ", ".join(f"{name} {of}" for name, of in job.config["versions"].items())
+        if not self.tasks:
+            return [f"Training: {self._seeds}, {pretraining}.", f"{versions}."]
+        for task in self.tasks:
+            job = _alike([run for kind in kinds for run in self._tuned(kind, task)])
+        return [
+            "A task's score: the mean of its metrics after the last update, on the set that GLUE, "
+            "SuperGLUE and SQuAD call dev.",
+            "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
+            "Pre-training, nats: of what the model is asked for, on the validation text.",
+            f"Pre-training: {pretraining}.",
+            f"Fine-tuning: {self._seeds}, in {job.training.precision}.",
+            f"{versions}.",
+        ]
+
+    @property
+    def _seeds(self) -> str:
+        numbers = ", ".join(map(str, self.seeds))
+        several = f"seeds {numbers} (±: standard deviation)"
+        return several if len(self.seeds) > 1 else f"seed {numbers}"
+
+    def _pretrained(self, kind: str) -> list[Path]:
+        """The pre-training of a kind: with tasks one run, else one for each seed."""
+        numbers = [1] if self.tasks else self.seeds
+        return [self.out / f"{self.arch}-{kind}-seed{number}" for number in numbers]
+
+    def _tuned(self, kind: str, task: TaskFolder) -> list[Path]:
+        """The fine-tunings of a kind on a task, one for each seed."""
+        (start,) = self._pretrained(kind)
+        return [self.out / run_name(start, task, number) for number in self.seeds]
+
+
+def _alike(runs: Sequence[Path]) -> Job:
+    """The first of runs that differ in seed and attention alone.
+
+    Raises:
+        UserError: they differ in more, so that their numbers make no table.
+    """
+    first, *others = [read_job(run) for run in runs]
+    for other in others:
+        if names := differences(first, other):
+            raise UserError(
+                f"{first.folder} and {other.folder} differ by {', '.join(names)}, so that their "
+                "numbers make no table: take one away"
+            )
+    return first
