@@ -2,4 +2,4 @@
 # SQuAD 1.1 or 2.0 in the subwords of a language model's data folder: squad1 --folder F --text DATA.
 set -euo pipefail
 # shellcheck source=data-prep/prepare.sh
-source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora.understanding squad "$@"
+source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora squad "$@"

@@ -19,11 +19,10 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.config import SPLITS
-from fairseq_mhe.prepare.corpora import iwslt14, multi30k, multi30k_bpe, wikitext103
+from fairseq_mhe.prepare.corpora import iwslt14, language, multi30k
 from fairseq_mhe.prepare.corpora.iwslt14 import TEST, TRAIN, Iwslt14, training_sentences
-from fairseq_mhe.prepare.corpora.multi30k import FILES, NAMES, Multi30k
-from fairseq_mhe.prepare.corpora.multi30k_bpe import Multi30kBpe
-from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
+from fairseq_mhe.prepare.corpora.language import WikiText103
+from fairseq_mhe.prepare.corpora.multi30k import FILES, NAMES, Multi30k, Multi30kBpe
 from fairseq_mhe.prepare.corpora.wmt14 import copy_from_sacrebleu
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.download import RemoteFile
@@ -229,7 +228,7 @@ def test_wikitext103_is_downloaded_once(
         for split in SPLITS:
             packed.writestr(f"wikitext-103/wiki.{split}.tokens", articles)
     file = RemoteFile("https://nowhere/wikitext.zip", path.stat().st_size, sha256(path))
-    monkeypatch.setattr(wikitext103, "ARCHIVE", file)
+    monkeypatch.setattr(language, "WIKITEXT103", file)
     with serve(path.parent) as server:
         corpus = WikiText103(
             out=tmp_path / "data", vocab_size=150, workers=1, mirror=server.url
@@ -257,7 +256,7 @@ def test_subwords_of_others_stay_and_the_text_is_what_a_person_writes(
 ) -> None:
     write_segmented(tmp_path, EN)
     (tmp_path / "code").write_text("#version: 0.2\nr u\n")
-    monkeypatch.setattr(multi30k_bpe, "NAMES", {split: split for split in SPLITS})
+    monkeypatch.setattr(multi30k, "_BPE_NAMES", SPLITS)
     corpus = Multi30kBpe(folder=tmp_path, out=tmp_path / "out")
     data = open_data(corpus.prepare())
     assert data.manifest["options"] == {"lowercase": True}

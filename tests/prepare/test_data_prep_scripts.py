@@ -5,15 +5,16 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fairseq_mhe import cli
 from fairseq_mhe.common.files import WORK_PREFIX
 from fairseq_mhe.prepare.config import SPLITS
+from fairseq_mhe.prepare.corpora import __main__ as corpora
 from fairseq_mhe.prepare.corpora import multi30k
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.text import Pairs
@@ -22,23 +23,18 @@ FOLDER = Path(__file__).resolve().parents[2] / "data-prep"
 SCRIPTS = sorted(path.name for path in FOLDER.glob("*.sh") if path.name != "prepare.sh")
 
 
-def run_here(script: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
-    """What the script runs, here, where everything is imported already; the exit status."""
-    started = re.search(r'prepare.sh" (\S+) ?(\w*) "\$@"', (FOLDER / script).read_text())
+def run_here(script: str, words: list[str]) -> int:
+    """The exit status of what the script runs."""
+    started = re.search(r'prepare.sh" (\S+) (\w+) "\$@"', (FOLDER / script).read_text())
     assert started
-    module, first = started.groups()
-    monkeypatch.setattr(sys, "argv", [script, *first.split(), *words])
-    monkeypatch.delitem(sys.modules, module, raising=False)
-    with pytest.raises(SystemExit) as caught:
-        runpy.run_module(module, run_name="__main__")
-    return caught.value.code
+    modules = {"fairseq_mhe.prepare.corpora": corpora.main, "fairseq_mhe.cli": cli.main}
+    return modules[started[1]]([started[2], *words])
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_every_script_explains_itself(
-    script: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_here(script, ["--help"], monkeypatch) == 0
+def test_every_script_explains_itself(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        run_here(script, ["--help"])
     assert "--out" in capsys.readouterr().out
 
 
@@ -72,15 +68,11 @@ def put(script: str, folder: Path, pairs: Pairs) -> list[str]:
 
 @pytest.mark.parametrize("script", ["own_corpus.sh", "multi30k_en_de.sh"])
 def test_a_side_that_lacks_a_line_is_one_line_and_leaves_nothing(
-    script: str,
-    corpus: dict[str, Pairs],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    script: str, corpus: dict[str, Pairs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "the data"
     words = [*put(script, tmp_path, corpus["train"]), "--out", str(data), "--workers", "1"]
-    assert run_here(script, words, monkeypatch) == 2
+    assert run_here(script, words) == 2
     printed = capsys.readouterr()
     name = "fairseq-mhe prepare" if script == "own_corpus.sh" else script
     message = r"has \d+ lines, .* has \d+: the sides of a parallel text must be aligned"

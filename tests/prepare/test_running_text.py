@@ -10,8 +10,7 @@ from fairseq.data import Dictionary, data_utils
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
-from fairseq_mhe.prepare.corpora.ptb import PennTreebank
-from fairseq_mhe.prepare.corpora.wikitext103 import WikiText103
+from fairseq_mhe.prepare.corpora.language import PennTreebank, WikiText103
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text

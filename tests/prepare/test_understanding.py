@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.corpora import understanding
+from fairseq_mhe.prepare.corpora.__main__ import main
 from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.corpora.understanding import FILES, obtain_task
 from fairseq_mhe.prepare.download import RemoteFile
@@ -107,8 +106,5 @@ def test_the_script_of_squad_downloads(
         (tmp_path / f"squad1.{path.stem.split('-')[0]}.json").rename(path)
     monkeypatch.setitem(FILES, "squad1", [remote(path) for path in paths])
     words = ["squad1", "--text", str(language_text), "--mirror", server.url, "--block", "64"]
-    monkeypatch.setattr(sys, "argv", ["squad.sh", *words, "--out", str(tmp_path / "out")])
-    with pytest.raises(SystemExit) as caught:
-        understanding.run_suite("squad")
-    assert caught.value.code == 0
+    assert main(["squad", *words, "--out", str(tmp_path / "out")]) == 0
     assert open_task(tmp_path / "out").task.name == "squad1"

@@ -1,1 +1,1 @@
-"""One file a corpus: where it is, what it is checked against, and how it becomes a data folder."""
+"""A file for each corpus: its addresses and checksums, and how it becomes a data folder."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.prepare.config import SPLITS, vocabulary
-from fairseq_mhe.prepare.corpora.known import PairCorpus, default_out, run_corpus
+from fairseq_mhe.prepare.corpora.known import PairCorpus, default_out
 from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.text import write_lines
@@ -20,7 +20,7 @@ _HELD_OUT_PART = 10  # --limit's train pairs for each pair of valid and of test
 
 @dataclass(frozen=True, kw_only=True)
 class HomeAssistant(PairCorpus):
-    """The first ``limit`` train pairs of the corpus, and a tenth as many of valid and test."""
+    """The embedded corpus: texts of Home Assistant's interface."""
 
     out: Path = default_out("runs/home-assistant-data")
     vocab_size: int = vocabulary(4000)
@@ -63,7 +63,3 @@ def read_rows(path: Path = CORPUS) -> Iterator[list[str]]:
         next(table)
         for line in table:
             yield line.rstrip("\n").split("\t")
-
-
-if __name__ == "__main__":
-    run_corpus("home_assistant_en_de.sh", HomeAssistant, HomeAssistant.prepare, __doc__)

@@ -1,4 +1,4 @@
-"""IWSLT14 German-English (TED talks; Cettolo et al. 2014), prepared as by fairseq's recipe."""
+"""IWSLT14 German-English (TED talks; Cettolo et al. 2014) as a data folder."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fairseq_mhe.prepare.config import vocabulary
-from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out, run_corpus
+from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out
 from fairseq_mhe.prepare.download import RemoteFile, extract
 from fairseq_mhe.prepare.text import read_lines, write_lines
 
@@ -26,7 +26,7 @@ _SEGMENT = re.compile(r'<seg id="[0-9]*">\s*(.*?)\s*</seg>')
 
 @dataclass(frozen=True, kw_only=True)
 class Iwslt14(Downloads, PairCorpus):
-    """Small letters; every 23rd clean training pair is valid."""
+    """IWSLT14 as by fairseq's recipe: small letters; every 23rd clean training pair is valid."""
 
     source_lang: str = "de"
     target_lang: str = "en"
@@ -66,7 +66,3 @@ def test_sentences(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         if match := _SEGMENT.search(line):
             yield match[1].replace("\u2019", "'")
-
-
-if __name__ == "__main__":
-    run_corpus("iwslt14_de_en.sh", Iwslt14, Iwslt14.prepare, __doc__)

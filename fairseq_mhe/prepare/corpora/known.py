@@ -1,24 +1,17 @@
-"""What the known corpora share: downloads, options that a recipe fixes, the command of a script."""
+"""What the known corpora share: downloads, and options that a recipe fixes."""
 
-import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairseq_mhe.common.arguments import Parser
-from fairseq_mhe.common.errors import exit_status
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
 from fairseq_mhe.prepare.download import RemoteFile, download
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
-from fairseq_mhe.prepare.options import add_options, from_options, option
+from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.parallel_text import prepare
-from fairseq_mhe.prepare.progress import shown_progress
-from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 
 _EXPANSION = 3  # bytes of text for each byte of an archive, at most
 
@@ -91,55 +84,8 @@ class PairCorpus(PrepareConfig):
         return data
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextCorpus(TextConfig):
-    """A published text for language models: tokenised words, rare ones <unk>.
-
-    Published perplexities are of words. Those of subwords, as here, compare with each other only.
-    """
-
-    train: tuple[Path, ...] = ()
-    valid: Path | None = None
-    test: Path | None = None
-    hold_out: int | None = None
-    lang: str = "en"
-
-    def make(self, corpus: str, train: Path, valid: Path, test: Path) -> Path:
-        """The data folder of three files.
-
-        Raises:
-            UserError: as `prepare_text`.
-        """
-        config = replace(self, train=(train,), valid=valid, test=test)
-        return prepare_text(config, {"corpus": corpus})
-
-
 def warn_of_lines(data: Path, known: Mapping[str, int]) -> None:
     """Say which splits of a data folder have other numbers of lines than is known."""
     for split, count in read_manifest(data)["lines"].items():
         if count != known.get(split, count):
             say(f"warning: {split} has {count:,} lines, known are {known[split]:,}")
-
-
-def run_script(
-    name: str,
-    description: str | None,
-    add_arguments: Callable[[argparse.ArgumentParser], None],
-    run: Callable[[argparse.Namespace], None],
-) -> None:
-    """The command of the script ``name``."""
-    parser = Parser(prog=name, description=description)
-    add_arguments(parser)
-    sys.exit(exit_status(name, lambda: run(parser.parse_args())))
-
-
-def run_corpus(
-    script: str, options: type[Any], prepare: Callable[[Any], Path], description: str | None
-) -> None:
-    """The command of ``script``: ``prepare`` with what the command line says of ``options``."""
-
-    def run(args: argparse.Namespace) -> None:
-        with shown_progress():
-            print(prepare(from_options(options, args)))
-
-    run_script(script, description, partial(add_options, options=options), run)

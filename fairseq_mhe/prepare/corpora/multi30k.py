@@ -1,17 +1,20 @@
-"""Multi30k English-German (image captions; Elliott et al. 2016), task 1, as a data folder."""
+"""Multi30k English-German (image captions; Elliott et al. 2016), task 1, in two forms."""
 
 import gzip
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairseq_mhe.prepare.config import vocabulary
-from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out, run_corpus
+from fairseq_mhe.prepare.config import SPLITS, vocabulary
+from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out, warn_of_lines
 from fairseq_mhe.prepare.download import RemoteFile
 from fairseq_mhe.prepare.options import option
+from fairseq_mhe.prepare.parallel_text import prepare_segmented
+from fairseq_mhe.prepare.text import SUFFIXES
 
-#: Train, valid and test are called so there.
+#: The names of train, valid and test, as published and as preprocessed.
 NAMES = ("train", "val", "test_2016_flickr")
-LINES = {"train": 29_000, "valid": 1014, "test": 1000}
+_BPE_NAMES = ("train", "valid", "test.2016")
+_LINES = {"train": 29_000, "valid": 1014, "test": 1000}
 _COMMIT = "a3d2e0d26b56f3846f66a952536ffed4e401d05a"
 _PLACE = f"https://raw.githubusercontent.com/multi30k/dataset/{_COMMIT}/data/task1/raw"
 _SIZES_AND_CHECKSUMS = """
@@ -30,7 +33,7 @@ FILES = [
 
 @dataclass(frozen=True, kw_only=True)
 class Multi30k(Downloads, PairCorpus):
-    """The published text, or that of the same names in ``folder``; no length drops a pair."""
+    """Multi30k, the text as published: pairs of any length ratio."""
 
     out: Path = default_out("runs/multi30k-data")
     vocab_size: int = vocabulary(10000)
@@ -50,7 +53,7 @@ class Multi30k(Downloads, PairCorpus):
             self.unpack(FILES, _unpack)
         folder = self.folder or self.original
         train, valid, test = (folder / name for name in NAMES)
-        return self.make("multi30k", LINES, train=(train,), valid=valid, test=test)
+        return self.make("multi30k", _LINES, train=(train,), valid=valid, test=test)
 
 
 def _unpack(paths: list[Path], work: Path) -> None:
@@ -58,5 +61,29 @@ def _unpack(paths: list[Path], work: Path) -> None:
         (work / path.stem).write_bytes(gzip.decompress(path.read_bytes()))
 
 
-if __name__ == "__main__":
-    run_corpus("multi30k_en_de.sh", Multi30k, Multi30k.prepare, __doc__)
+@dataclass(frozen=True, kw_only=True)
+class Multi30kBpe:
+    """Multi30k as Wu et al. 2021 preprocessed it, for the row multi30k: nothing is dropped."""
+
+    folder: Path = option(
+        None,
+        "where {train,valid,test.2016}.{en,de} lie, lower-cased, tokenised and split by BPE (plain "
+        "or compressed), and the file code of its merges, if there is one",
+        type=Path,
+        required=True,
+    )
+    out: Path = default_out("runs/multi30k-bpe-data")
+
+    def prepare(self) -> Path:
+        """Make the data folder, or what is missing; raises UserError as `prepare_segmented`."""
+        codes = [self.folder / f"code{suffix}" for suffix in SUFFIXES]
+        data = prepare_segmented(
+            dict(zip(SPLITS, (self.folder / name for name in _BPE_NAMES), strict=True)),
+            ("en", "de"),
+            self.out,
+            codes=next((path for path in codes if path.is_file()), None),
+            lowercase=True,
+            source={"corpus": "multi30k-bpe"},
+        )
+        warn_of_lines(data, _LINES)
+        return data

@@ -1,17 +1,16 @@
 """A task of GLUE, SuperGLUE or SQuAD in the subwords of a language model's text.
 
-Wang et al. 2018 and 2019, Rajpurkar et al. 2016 and 2018. The first argument is the suite.
+Wang et al. 2018 and 2019, Rajpurkar et al. 2016 and 2018.
 """
 
 import argparse
 import shutil
-import sys
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least, positive
-from fairseq_mhe.prepare.corpora.known import Downloads, run_script
+from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.download import RemoteFile, extract
 from fairseq_mhe.prepare.options import add_options
 from fairseq_mhe.prepare.progress import shown_progress
@@ -125,12 +124,3 @@ def run(args: argparse.Namespace) -> None:
             folder = obtain_task(task, Downloads(out=out, mirror=args.mirror))
     stride = getattr(args, "stride", None)
     print(prepare_task(task, folder, args.text, out, args.block, stride))
-
-
-def run_suite(suite: str) -> None:
-    """The script of a suite."""
-    run_script(f"{suite}.sh", __doc__, partial(add_arguments, suite=suite), run)
-
-
-if __name__ == "__main__":
-    run_suite(sys.argv.pop(1))

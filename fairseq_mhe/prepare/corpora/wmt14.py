@@ -1,4 +1,4 @@
-"""WMT14 English-German: Europarl, Common Crawl, News Commentary, newstest2013 and newstest2014."""
+"""WMT14 English-German as a data folder."""
 
 import shutil
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import sacrebleu
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.config import vocabulary
-from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out, run_corpus
+from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out
 from fairseq_mhe.prepare.download import RemoteFile, extract
 from fairseq_mhe.prepare.options import option
 
@@ -45,7 +45,7 @@ _LINES = {"valid": 3000, "test": 3003}
 
 @dataclass(frozen=True, kw_only=True)
 class Wmt14(Downloads, PairCorpus):
-    """Three archives for training, and the two test sets."""
+    """WMT14: Europarl, Common Crawl and News Commentary, newstest2013 and newstest2014."""
 
     out: Path = default_out("runs/wmt14-data")
     vocab_size: int = vocabulary(32000)
@@ -98,7 +98,3 @@ def copy_from_sacrebleu(folder: Path) -> Path:
         shutil.copy(source, folder / f"{name}.en")
         shutil.copy(target, folder / f"{name}.de")
     return folder
-
-
-if __name__ == "__main__":
-    run_corpus("wmt14_en_de.sh", Wmt14, Wmt14.prepare, __doc__)

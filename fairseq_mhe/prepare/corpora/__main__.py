@@ -1,0 +1,59 @@
+"""``python -m fairseq_mhe.prepare.corpora NAME OPTION...``: what the scripts of data-prep/ run."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairseq_mhe.common.arguments import Parser
+from fairseq_mhe.common.errors import exit_status
+from fairseq_mhe.prepare.corpora import understanding
+from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
+from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14
+from fairseq_mhe.prepare.corpora.language import PennTreebank, WikiText103
+from fairseq_mhe.prepare.corpora.multi30k import Multi30k, Multi30kBpe
+from fairseq_mhe.prepare.corpora.wmt14 import Wmt14
+from fairseq_mhe.prepare.options import add_options, from_options
+from fairseq_mhe.prepare.progress import shown_progress
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
+
+#: Name -> its options, and what makes the data folder of them.
+CORPORA: dict[str, tuple[Any, Callable[[Any], Path]]] = {
+    "home_assistant_en_de": (HomeAssistant, HomeAssistant.prepare),
+    "iwslt14_de_en": (Iwslt14, Iwslt14.prepare),
+    "multi30k_bpe_en_de": (Multi30kBpe, Multi30kBpe.prepare),
+    "multi30k_en_de": (Multi30k, Multi30k.prepare),
+    "ptb": (PennTreebank, PennTreebank.prepare),
+    "text": (TextConfig, prepare_text),
+    "wikitext103": (WikiText103, WikiText103.prepare),
+    "wmt14_en_de": (Wmt14, Wmt14.prepare),
+}
+SUITES = ("glue", "superglue", "squad")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command of a corpus, whose messages begin with the name of its script."""
+    parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
+    commands = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+    for name, (options, prepare) in CORPORA.items():
+        command = commands.add_parser(name, prog=f"{name}.sh", description=options.__doc__)
+        add_options(command, options)
+        command.set_defaults(run=partial(_run, options, prepare))
+    for suite in SUITES:
+        text = understanding.__doc__
+        command = commands.add_parser(suite, prog=f"{suite}.sh", description=text)
+        understanding.add_arguments(command, suite)
+        command.set_defaults(run=understanding.run)
+    args = parser.parse_args(argv)
+    return exit_status(f"{args.name}.sh", partial(args.run, args))
+
+
+def _run(options: Any, prepare: Callable[[Any], Path], args: argparse.Namespace) -> None:
+    with shown_progress():
+        print(prepare(from_options(options, args)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Published texts for language models, tokenised words with rare ones <unk>, as data folders.
+
+Published perplexities are of words. Those of subwords, as here, compare with each other only.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fairseq_mhe.prepare.config import SPLITS
+from fairseq_mhe.prepare.corpora.known import Downloads, default_out
+from fairseq_mhe.prepare.download import RemoteFile, extract
+from fairseq_mhe.prepare.options import option
+from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_text
+
+#: At its author's site; the first address is gone. Size and SHA-256 are those of the first one's
+#: (datasets 2.x of Hugging Face, DataDeps of Julia).
+WIKITEXT103 = RemoteFile(
+    "https://wikitext.smerity.com/wikitext-103-v1.zip",
+    190_229_076,
+    "242ba0f20b329cfdf1ccc61e9e9e5b59becf189db7f7a81cd2a0e2fc31539590",
+)
+_MEMBERS = [f"wikitext-103/wiki.{split}.tokens" for split in SPLITS]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageCorpus(TextConfig):
+    """A text with published train, valid and test; fields without help are no options."""
+
+    train: tuple[Path, ...] = ()
+    valid: Path | None = None
+    test: Path | None = None
+    hold_out: int | None = None
+    lang: str = "en"
+
+    def make(self, corpus: str, train: Path, valid: Path, test: Path) -> Path:
+        """The data folder of three files.
+
+        Raises:
+            UserError: as `prepare_text`.
+        """
+        config = replace(self, train=(train,), valid=valid, test=test)
+        return prepare_text(config, {"corpus": corpus})
+
+
+@dataclass(frozen=True, kw_only=True)
+class WikiText103(Downloads, LanguageCorpus):
+    """WikiText-103 (Merity et al. 2017); articles are documents."""
+
+    documents: str = TITLES
+    folder: Path | None = option(
+        None, "where wiki.{train,valid,test}.tokens are; nothing is downloaded", type=Path
+    )
+    out: Path = default_out("runs/wikitext103-data")
+
+    def prepare(self) -> Path:
+        """Make the data folder, or what of it is missing; raises UserError as `make`."""
+        paths = [self.original / member for member in _MEMBERS]
+        if self.folder is None:
+            self.unpack([WIKITEXT103], _unpack_wikitext103)
+        else:
+            paths = [self.folder / path.name for path in paths]
+        return self.make("wikitext103", *paths)
+
+
+def _unpack_wikitext103(archives: list[Path], work: Path) -> None:
+    extract(archives[0], _MEMBERS, work)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PennTreebank(LanguageCorpus):
+    """Penn Treebank (Mikolov et al. 2011), whose licence is not free: one document a split."""
+
+    documents: str = FILES
+    folder: Path = option(
+        None, "where ptb.{train,valid,test}.txt are", type=Path, required=True
+    )
+    out: Path = default_out("runs/ptb-data")
+
+    def prepare(self) -> Path:
+        """Make the data folder, or what of it is missing; raises UserError as `make`."""
+        return self.make("ptb", *(self.folder / f"ptb.{split}.txt" for split in SPLITS))
