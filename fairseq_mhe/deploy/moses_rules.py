@@ -41,25 +41,13 @@ def tokenising(lang: str) -> list[Rule]:
     alnum, alpha, digit = moses.IsAlnum, moses.IsAlpha, moses.IsN
     other = _none_of(alnum, " .'`,-")
     rules = [(f"(?<={other})|(?={other})", " "), (r"(?<=\.\.)(?=[^.])|(?<=[^.])(?=\.\.)", " ")]
-    rules += _commas(_one_of(digit), _none_of(digit))
+    no_digit = _none_of(digit)
+    rules.append((f"(?<={no_digit}),|,(?={no_digit}|$)", " , "))
     rules += _apostrophes(lang, alpha, digit)
     # Before and after are whole tokens from here on.
     rules += [(" +", " "), ("^ | $", "")]
     rules += [_full_stops(moses, alpha), (r"\.'$", " . '")]
     return rules
-
-
-def _commas(digit: str, other: str) -> list[Rule]:
-    """Commas apart but for those within numbers; of several in a row every second one.
-
-    For sacremoses' first rule takes a comma and the character before it.
-    """
-    before = other.replace("[^", "[^,")
-    return [
-        (f"(?<={before}(?:,,)*),|(?<=(?:^|{digit}),(?:,,)*),", " , "),
-        (f",(?={other})", " , "),
-        (f"(?<={digit}),$", " , "),
-    ]
 
 
 def _apostrophes(lang: str, alpha: str, digit: str) -> list[Rule]:
