@@ -53,14 +53,11 @@ def write(trained: Trained, folder: Path) -> None:
     folder.mkdir()
     dictionary = trained.dictionaries[0]
     tokenizer, rows = make_tokenizer(trained.text, dictionary)
-    words = {
-        f"{name}_token": getattr(dictionary, f"{name}_word") for name in ("bos", "pad", "eos")
-    }
-    vocabulary = tokenizer.get_vocab()
-    ids = {f"{name}_id": vocabulary[word] for name, word in words.items()}
+    marks = {"bos": dictionary.bos_word, "pad": dictionary.pad_word, "eos": dictionary.eos_word}
+    ids = {f"{name}_token_id": tokenizer.token_to_id(word) for name, word in marks.items()}
     weights = _weights(trained, rows)
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
-    write_json(folder / "config.json", _config(trained, len(vocabulary), ids))
+    write_json(folder / "config.json", _config(trained, len(rows), ids))
     write_json(folder / "generation_config.json", _generation(trained, ids))
     tokenizer.save(str(folder / TOKENIZER))
     settings = {
@@ -69,8 +66,9 @@ def write(trained: Trained, folder: Path) -> None:
         "model_max_length": trained.positions[0],
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,
+        **{f"{name}_token": word for name, word in marks.items()},
     }
-    write_json(folder / "tokenizer_config.json", {**settings, **words})
+    write_json(folder / "tokenizer_config.json", settings)
 
 
 def _check(trained: Trained) -> None:

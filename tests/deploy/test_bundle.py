@@ -1,4 +1,4 @@
-"""A bundle's description is read, or refused in one line; so are its weights."""
+"""A bundle that cannot translate is refused in one line: by its description or its weights."""
 
 from __future__ import annotations
 
@@ -10,51 +10,34 @@ from typing import Any
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.deploy.bundle import CONFIG, open_bundle
+from fairseq_mhe.deploy.bundle import CONFIG
 from fairseq_mhe.deploy.translator import Translator
-
-CONTENT: dict[str, Any] = {
-    "format": "fairseq",
-    "text": {"source_lang": "en", "target_lang": "de", "tokenizer": "moses", "subword": "bpe"},
-    "decoding": {
-        "beam": 5,
-        "lenpen": 1.0,
-        "max_len_a": 1.5,
-        "max_len_b": 20,
-        "max_tokens": 100,
-    },
-    "positions": [64, 32],
-}
-
-
-def write_bundle(folder: Path, **changes: Any) -> Path:
-    """A bundle without a model; None takes a key away."""
-    content = {key: value for key, value in {**CONTENT, **changes}.items() if value is not None}
-    (folder / "bpe.codes").write_text("#version: 0.2\nb c</w>\n")
-    (folder / CONFIG).write_text(json.dumps(content))
-    return folder
-
-
-def test_a_written_description_is_read(tmp_path: Path) -> None:
-    bundle = open_bundle(write_bundle(tmp_path))
-    assert (bundle.text.languages, bundle.positions) == (("en", "de"), (64, 32))
-    assert bundle.decoding.beam == 5
-    assert bundle.text.segment(["a  bc.", " "]) == ["a bc .", ""]
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        *(({key: None}, rf"bundle\.json is damaged \(KeyError\('{key}'") for key in CONTENT),
+        *(
+            ({key: None}, rf"bundle\.json is damaged \(KeyError\('{key}'")
+            for key in ("format", "text", "decoding", "positions")
+        ),
         ({"decoding": {"beams": 5}}, r"damaged \(TypeError\(.*beams.*get the bundle again"),
         ({"positions": [64]}, r"damaged \(ValueError"),
+        (
+            {"format": "huggingface"},
+            "bundle for huggingface, which --engine auto does not read",
+        ),
     ],
 )
-def test_a_damaged_description_is_refused(
-    tmp_path: Path, changes: dict[str, Any], message: str
+def test_a_description_that_does_not_suit_is_refused(
+    exported: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
+    bundle = Path(shutil.copytree(exported, tmp_path / "my bundle"))
+    config = {**json.loads((bundle / CONFIG).read_text()), **changes}
+    present = {key: value for key, value in config.items() if value is not None}
+    (bundle / CONFIG).write_text(json.dumps(present))
     with pytest.raises(UserError, match=message):
-        open_bundle(write_bundle(tmp_path, **changes))
+        Translator.load(bundle)
 
 
 def test_damaged_weights_are_refused(exported: Path, tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.models.build import build
 from fairseq_mhe.runs.decoding import Decoding
-from tests.deploy.test_bundle import write_bundle
 from tests.deploy.test_tokenizer_json import Sample, make_sample
 from tests.fixtures.checkpoints import flat_options, save, stir
 from tests.fixtures.text import Pairs
@@ -183,14 +182,3 @@ def test_no_translation_is_longer_than_the_model_can_hold(
         )["max_new_tokens"]
         == longest
     )
-
-
-@pytest.mark.parametrize("engine", ["auto", "fairseq"])
-def test_translate_says_that_such_a_bundle_is_for_transformers(
-    tmp_path: Path, engine: str
-) -> None:
-    bundle = write_bundle(tmp_path, format="huggingface")
-    with pytest.raises(
-        UserError, match=f"is a bundle for huggingface, which --engine {engine}"
-    ):
-        Translator.load(bundle, engine=engine)

@@ -74,17 +74,8 @@ def test_several_files_go_to_one_which_is_whole_or_absent(
     assert found[20] == found[22] == ""
     assert capsys.readouterr().out == ""
     out = tmp_path / "none"
-    words = [
-        "translate",
-        str(brief),
-        str(packed),
-        "--nbest",
-        "9",
-        "--out",
-        str(out),
-        *BY_FAIRSEQ,
-    ]
-    assert cli.main(words) == 2
+    words = ["translate", str(brief), str(packed), "--nbest", "9", "--out", str(out)]
+    assert cli.main([*words, *BY_FAIRSEQ]) == 2
     assert not out.exists()
 
 
