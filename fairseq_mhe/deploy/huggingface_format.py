@@ -54,7 +54,8 @@ def write(trained: Trained, folder: Path) -> None:
     dictionary = trained.dictionaries[0]
     tokenizer, rows = make_tokenizer(trained.text, dictionary)
     marks = {"bos": dictionary.bos_word, "pad": dictionary.pad_word, "eos": dictionary.eos_word}
-    ids = {f"{name}_token_id": tokenizer.token_to_id(word) for name, word in marks.items()}
+    numbers = tokenizer.get_vocab()
+    ids = {f"{name}_token_id": numbers[word] for name, word in marks.items()}
     weights = _weights(trained, rows)
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
     write_json(folder / "config.json", _config(trained, len(rows), ids))
