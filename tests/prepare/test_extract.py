@@ -50,13 +50,13 @@ def test_the_committed_files_are_made_again_byte_for_byte(tmp_path: Path) -> Non
 
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "wrong.whl").write_bytes(b"not the wheel")
-    for name, message in (("wrong.whl", "has sha256"), ("none.whl", "is not there")):
+    for name in ("wrong.whl", "none.whl"):
         command = [sys.executable, FOLDER / "extract.py", name, "--out", "out"]
         done = subprocess.run(
             command, cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.returncode == 1
-        assert message in done.stderr
+        assert f"{name} is not the wheel" in done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
@@ -113,9 +113,7 @@ def test_the_readme_has_the_right_numbers(rows: list[list[str]]) -> None:
         ("65%", "65 %", "no letters"),
         ("Status", "status", "identical"),
         ("Zone 2", "Zone 1", "identical"),
-        ("Good morning", "Доброе утро", "foreign letters"),
         ("word " * 41, "Wort " * 41, "too long"),
-        ("A very long explanation of it all, with details", "Kurz", "lengths differ"),
         (
             "Beolink Converter NL/ML RADIO TP",
             "Beolink Konverter NL/ML RADIO TP",
