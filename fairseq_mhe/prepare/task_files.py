@@ -122,12 +122,12 @@ def read_squad(path: Path) -> list[Question]:
     questions, number = [], 0
     try:
         for article in json.loads(read_whole(path))["data"]:
-            number += 1
             for paragraph in article["paragraphs"]:
                 for row in paragraph["qas"]:
-                    questions.append(_question(row, paragraph["context"], number - 1))
+                    questions.append(_question(row, paragraph["context"], number))
+            number += 1
     except _BAD_ROW as error:
-        where = f"{path} is no file of SQuAD: article {number}"
+        where = f"{path} is no file of SQuAD: article {number + 1}"
         raise UserError(f"{where}: {_reason(error)}") from None
     if not questions:
         raise UserError(f"{path} has no questions")

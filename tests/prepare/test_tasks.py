@@ -1,73 +1,49 @@
-"""GLUE's and SuperGLUE's files as fairseq reads them afterwards; bad files in one line."""
+"""Tasks of GLUE, SuperGLUE and SQuAD: from official files to what fairseq reads of a folder."""
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fairseq.data import Dictionary
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.task_files import read_task
+from fairseq_mhe.common.files import sha256
+from fairseq_mhe.models.understanding import WordsPredictionTask
+from fairseq_mhe.prepare.corpora.__main__ import main
+from fairseq_mhe.prepare.corpora.known import Downloads
+from fairseq_mhe.prepare.corpora.understanding import FILES, obtain_task
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.download import RemoteFile
+from fairseq_mhe.prepare.manifest import TEXT
+from fairseq_mhe.prepare.task_files import read_task, task_file
 from fairseq_mhe.prepare.task_folder import open_task, open_tasks, prepare_task
-from fairseq_mhe.prepare.task_inputs import shortened
+from fairseq_mhe.prepare.task_inputs import Inputs, read_inputs, shortened, windows
 from fairseq_mhe.prepare.tasks import TASKS
-from fairseq_mhe.prepare.text_processing import join_sentencepiece
+from fairseq_mhe.prepare.text_processing import join_sentencepiece as plain
+from tests.fixtures.miniature import Server, serve
+from tests.fixtures.task_files import put_task, squad_content, superglue_rows, table
 from tests.prepare.conftest import LINES
 
-#: Task -> the first line of an official table, and the form of the others.
-TABLES = {
-    "cola": ("", "gj04\t{label}\t*\t{x}"),
-    "sst2": ("sentence\tlabel", "{x} \t{label}"),
-    "mrpc": ("Quality\t#1 ID\t#2 ID\t#1 String\t#2 String", "{label}\t1\t2\t{x}\t{y}"),
-    "stsb": ("index\tgenre\tsentence1\tsentence2\tscore", "{n}\tnews\t{x}\t{y}\t{n}.250"),
-    "mnli": ("index\tsentence1\tsentence2\tlabel1\tgold_label", "{n}\t{x}\t{y}\t-\t{label}"),
-    "rte": ("index\tsentence1\tsentence2\tlabel", "{n}\t{x}\t{y}\t{label}"),
-}
-
-
-def official(name: str, start: int = 0) -> str:
-    """Four examples in the official format."""
-    a, b = LINES[40 + start : 44 + start], LINES[44 + start : 48 + start]
-    if name == "boolq":
-        questions = enumerate(zip(a, b, strict=True))
-        rows = [{"question": y, "passage": x, "label": n % 2 == 1} for n, (x, y) in questions]
-        return "".join(f"{json.dumps(row)}\n" for row in rows)
-    if name == "multirc":
-        answers = [{"text": x, "idx": n, "label": n % 2} for n, x in enumerate(a)]
-        which = {"question": "which", "answers": answers[:3], "idx": 0}
-        who = {"question": "who", "answers": answers[3:], "idx": 1}
-        row = {"idx": 7, "passage": {"text": b[0], "questions": [which, who]}}
-        return f"{json.dumps(row)}\n"
-    head, form = TABLES[name]
-    labels = TASKS[name].labels or ("-",)
-    lines = [
-        form.format(n=n, x=x, y=y, label=labels[n % len(labels)])
-        for n, (x, y) in enumerate(zip(a, b, strict=True))
-    ]
-    return "".join(f"{line}\n" for line in ([head] if head else []) + lines)
-
-
-def put(folder: Path, name: str, content: dict[str, str]) -> Path:
-    """The official folder with some splits' content."""
-    task = TASKS[name]
-    (folder / task.folder).mkdir(parents=True)
-    for split, lines in content.items():
-        (folder / task.folder / f"{split}{task.suffix}").write_text(lines, encoding="utf-8")
-    return folder
+LONG = [line for line in LINES[40:] if len(line.split()) > 3]
 
 
 def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
     """What fairseq's task reads: the text of all inputs, and the target."""
     data = open_task(folder)
-    regression = data.task.labels is None
     config = SentencePredictionConfig(
         data=str(data.binary), num_classes=len(data.task.labels or "1"), no_shuffle=True
     )
     config.init_token, config.separator_token, config.seed = 0, 2, 1
-    config.regression_target, config.max_positions = regression, data.block
+    config.regression_target = data.task.labels is None
+    config.max_positions = data.block
     task = SentencePredictionTask.setup_task(config)
     task.load_dataset(subset)
     dataset = task.dataset(subset)
@@ -78,127 +54,333 @@ def fairseqs(folder: Path, subset: str) -> list[tuple[str, Any]]:
         assert tokens[0] == 0
         assert len(tokens) <= data.block
         words = " ".join(task.source_dictionary[token] for token in tokens.tolist())
-        parts = join_sentencepiece(words).replace("<s>", "").split("</s>")
+        assert "<unk>" not in words
+        parts = plain(words).replace("<s>", "").split("</s>")
         text = "|".join(part.strip() for part in parts if part)
         examples.append((text, batch["target"].view(-1)[0].item()))
     return examples
 
 
-@pytest.mark.parametrize(
-    "name", ["cola", "sst2", "mrpc", "stsb", "mnli", "rte", "boolq", "multirc"]
-)
+@pytest.mark.parametrize("name", ["cola", "sst2", "mrpc", "stsb", "mnli", "rte", "boolq"])
 def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: Path) -> None:
     task = TASKS[name]
-    names = enumerate(("train", *task.scored))
-    splits = {split: official(name, 8 * number) for number, split in names}
-    source = put(tmp_path / "official", name, splits)
+    source = put_task(tmp_path / "official", name, LONG, 4)
     out = prepare_task(task, source, language_text, tmp_path / "out", block=200)
-    data = open_task(out)
-    for subset, split in {"train": "train", **data.subsets}.items():
-        examples, _ = read_task(task, source / task.folder / f"{split}{task.suffix}")
-        assert len(examples) == 4
-        found = fairseqs(out, subset)
-        for (words, target), example in zip(found, examples, strict=True):
-            assert "<unk>" not in words
-            assert words == "|".join(" ".join(part.split()) for part in example.texts)
-            wanted = task.labels.index(example.label) if task.labels else float(example.label)
-            assert target == wanted
-    if name == "multirc":
-        assert data.examples("valid")["groups"] == ["7.0", "7.0", "7.0", "7.1"]
-    assert set(data.subsets.values()) == set(task.scored)
+    subsets = open_task(out).subsets
+    assert tuple(subsets.values()) == task.scored
+    texts, step = len(task.columns), 3 if name == "boolq" else 2
+    for number, subset in enumerate(["train", *subsets]):
+        for n, (words, target) in enumerate(fairseqs(out, subset)):
+            start = 11 * number + step * n
+            assert words == "|".join(" ".join(x.split()) for x in LONG[start : start + texts])
+            assert target == (n % len(task.labels) if task.labels else n + 0.25)
+        assert n == 3
 
 
-def test_truncated_examples_are_counted_and_said(
+def test_multirc_has_an_example_for_each_answer(language_text: Path, tmp_path: Path) -> None:
+    source = put_task(tmp_path / "official", "multirc", LONG, 2)
+    out = prepare_task(TASKS["multirc"], source, language_text, tmp_path / "out", block=200)
+    passage, question, answer = LONG[11:14]
+    assert fairseqs(out, "valid")[:2] == [(f"{passage}|{question} {answer}", n) for n in (0, 1)]
+    groups = ["0.0", "0.0", "0.1", "0.1", "1.0", "1.0", "1.1", "1.1"]
+    assert open_task(out).examples("valid")["groups"] == groups
+
+
+def test_truncated_examples_are_counted(
     language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source = put(tmp_path / "in", "rte", dict.fromkeys(("train", "dev"), official("rte")))
+    source = put_task(tmp_path / "in", "rte", LONG, 4)
     out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=12)
     assert len(fairseqs(out, "valid")) == 4
-    assert "rte valid: 4 examples, 3 truncated\n" in capsys.readouterr().err
-
-
-def test_the_longer_text_is_cut() -> None:
+    assert "rte valid: 4 examples, 4 truncated\n" in capsys.readouterr().err
     assert shortened([list("abcdef"), list("xy")], 6) == [list("abcd"), list("xy")]
     assert shortened([list("abcd"), list("wxyz")], 5) == [list("ab"), list("wxy")]
     assert shortened([list("ab"), list("xy")], 4) == [list("ab"), list("xy")]
     assert shortened([list("abc")], 2) == [list("ab")]
 
 
-BAD = [
-    (
-        "rte",
-        "index\tsentence1\tlabel\n0\ta\tentailment\n",
-        "line 2 is no row of rte: there is no",
-    ),
-    (
-        "rte",
-        "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tmaybe\n",
-        "there is no label 'maybe'",
-    ),
-    ("rte", "index\tsentence1\tsentence2\tlabel\n0\ta\tb\n", "has no examples"),
-    ("rte", "", "has no examples"),
-    ("stsb", "index\tsentence1\tsentence2\tscore\n0\ta\tb\tx\n", "could not convert .* 'x'"),
-    ("boolq", '{"question": "a"\n', "line 1 is no row of boolq: Expecting"),
-    (
-        "boolq",
-        '{"question": "a", "passage": 3, "label": true}\n',
-        "1 is no row of boolq: 'int'",
-    ),
-    ("multirc", '{"passage": "text"}\n', "line 1 is no row of multirc"),
-]
-
-
 def test_incomplete_rows_of_train_are_dropped_and_counted(
     language_text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As QQP's train has them."""
-    whole = official("rte")
+    source = put_task(tmp_path / "in", "rte", LONG, 4)
+    whole = (source / "rte.dev.tsv").read_text()
     torn = whole + "4\ta\t \tentailment\n5\ta\n"
-    source = put(tmp_path / "in", "rte", {"train": torn, "dev": whole})
+    (source / "rte.train.tsv").write_text(torn)
     out = prepare_task(TASKS["rte"], source, language_text, tmp_path / "out", block=200)
     assert fairseqs(out, "train") == fairseqs(out, "valid")
     assert "rte train: 4 examples, 2 dropped" in capsys.readouterr().err
-    source = put(tmp_path / "bad", "rte", {"train": whole, "dev": torn})
+    (source / "rte.dev.tsv").write_text(torn)
     with pytest.raises(UserError, match=r"line 6 .* a text or a label is missing"):
         prepare_task(TASKS["rte"], source, language_text, tmp_path / "other", block=200)
 
 
-@pytest.mark.parametrize(("name", "content", "message"), BAD)
+def inputs(name: str, data: Path, folder: Path, block: int) -> Inputs:
+    """What `put_task` has written for training."""
+    path = folder / f"{name}.train{TASKS[name].suffix}"
+    return read_inputs(TASKS[name], path, open_data(data, TEXT).processing(), block, 20, True)
+
+
+def test_copa_asks_for_cause_or_effect(language_text: Path, tmp_path: Path) -> None:
+    folder = put_task(tmp_path, "copa", LONG)
+    read = inputs("copa", language_text, folder, block=200)
+    rows = superglue_rows("copa", LONG, 7)
+    assert [plain(line) for line in read.columns[1]] == [row["choice1"] for row in rows]
+    assert plain(read.columns[0][0]) == f"{rows[0]['premise']} What was the cause of this?"
+    assert plain(read.columns[0][1]) == f"{rows[1]['premise']} What happened as a result?"
+    assert read.labels == ["0", "1", "0", "1", "0", "1", "0"]
+    # The longest choice cuts its premise.
+    short = inputs("copa", language_text, folder, block=24)
+    lengths = [[len(line.split()) for line in column] for column in short.columns]
+    for premise, *choices in zip(*lengths, strict=True):
+        assert premise + max(choices) + 4 <= 24
+    assert short.counts["truncated"] > 0
+
+
+@pytest.mark.parametrize("name", ["wic", "wsc"])
+def test_spans_are_the_words(name: str, language_text: Path, tmp_path: Path) -> None:
+    """As fairseq's task gives them to the model: token by token of the whole sequence."""
+    folder = put_task(tmp_path / "in", name, LONG)
+    out = prepare_task(TASKS[name], folder, language_text, tmp_path / "out", block=200)
+    binary = open_task(out).binary
+    dictionary = Dictionary.load(str(binary / "input0" / "dict.txt"))
+    config = SentencePredictionConfig(data=str(binary), num_classes=2, no_shuffle=True)
+    config.init_token, config.separator_token, config.seed = 0, 2, 1
+    task = WordsPredictionTask.setup_task(config)
+    task.load_dataset("train")
+    dataset = task.dataset("train")
+    for index, row in enumerate(superglue_rows(name, LONG, 7)):
+        net_input = dataset.collater([dataset[index]])["net_input"]
+        (tokens,), (spans,) = (net_input[key].tolist() for key in ("src_tokens", "spans"))
+        target = row.get("target")
+        words = [target[f"span{n}_text"] for n in (1, 2)] if target else [row["word"]] * 2
+        for (first, last), word in zip([spans[:2], spans[2:]], words, strict=True):
+            marked = plain(dictionary.string(tokens[first : last + 1]))
+            assert marked.strip(".,:!?") == word.strip(".,:!?")
+
+
+def test_a_span_that_is_cut_off_is_the_texts_last_subword(
+    language_text: Path, tmp_path: Path
+) -> None:
+    read = inputs("wsc", language_text, put_task(tmp_path, "wsc", LONG), block=8)
+    assert read.counts["truncated"] > 0
+    for line, spans in zip(read.columns[0], read.spans, strict=True):
+        assert max(map(int, spans.split())) <= len(line.split())
+
+
+def test_record_fills_the_gap_with_every_entity(language_text: Path, tmp_path: Path) -> None:
+    read = inputs("record", language_text, put_task(tmp_path, "record", LONG, 2), block=200)
+    (row, _) = superglue_rows("record", LONG, 2)
+    entities = list(dict.fromkeys(LONG[0].split()))
+    assert read.facts["candidates"][: len(entities)] == entities
+    assert read.facts["groups"][: len(entities)] == ["0"] * len(entities)
+    assert "@" not in plain("".join(read.columns[0] + read.columns[1]))
+    query = row["qas"][0]["query"]
+    assert plain(read.columns[1][1]) == query.replace("@placeholder", entities[1])
+    assert read.labels[0] == "1"
+    assert read.labels.count("1") == 4
+
+
+def test_windows_cover_all_with_the_stride() -> None:
+    assert windows(10, 20, 5) == [(0, 10)]
+    assert windows(10, 4, 3) == [(0, 4), (3, 7), (6, 10)]
+    assert windows(11, 4, 3) == [(0, 4), (3, 7), (6, 10), (9, 11)]
+    for length, stride in itertools.product(range(1, 40), (3, 9)):
+        covered = [set(range(start, end)) for start, end in windows(length, 7, stride)]
+        assert set().union(*covered) == set(range(length))
+
+
+@pytest.mark.parametrize("block", [48, 400])
+def test_answers_are_where_the_label_says(
+    block: int, language_text: Path, tmp_path: Path
+) -> None:
+    """<s> question </s> </s> window </s>, label by label, and nothing where there is no answer."""
+    read = inputs("squad2", language_text, put_task(tmp_path, "squad2", LONG), block)
+    questions = {
+        question["id"]: question
+        for article in squad_content(LONG)["data"]
+        for question in article["paragraphs"][0]["qas"]
+    }
+    rows = zip(read.facts["windows"], *read.columns, read.labels, strict=True)
+    answered = set()
+    for (number, *_), asked, window, label in rows:
+        tokens = ["<s>", *asked.split(), "</s>", "</s>", *window.split(), "</s>"]
+        assert len(tokens) <= block
+        first, last = map(int, label.split())
+        question = questions[read.facts["questions"][number]]
+        if (first, last) != (0, 0):
+            answer = plain(" ".join(tokens[first : last + 1]))
+            assert answer == question["answers"][0]["text"]
+            answered.add(question["id"])
+    whole = {name for name, question in questions.items() if question["answers"]}
+    assert len(whole - answered) == read.counts["answers in no window"]
+    assert bool(read.counts["answers in no window"]) == (block == 48)
+    assert read.counts["questions"] == len(questions)
+    assert bool(read.counts["truncated"]) == (block == 48)
+
+
+HEAD = "index\tsentence1\tsentence2\tlabel\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rte", HEAD.replace("\tsentence2", "") + "0\ta\tentailment\n", "line 2 is no row of rte"),
+        ("rte", HEAD + "0\ta\tb\tmaybe\n", "there is no label 'maybe'"),
+        ("rte", HEAD + "0\ta\tb\n", "has no examples"),
+        ("rte", "", "has no examples"),
+        (
+            "stsb",
+            table("stsb", LONG, 1).replace("0.250", "x"),
+            "line 2 is no row of stsb: could not convert .* 'x'",
+        ),
+        ("boolq", '{"question": "a"\n', "line 1 is no row of boolq: Expecting"),
+        ("boolq", '{"question": "a", "passage": 3, "label": true}\n', "boolq: 'int'"),
+        ("multirc", '{"passage": "text"}\n', "line 1 is no row of multirc"),
+        ("squad2", "[]", "is no file of SQuAD: article 1: list indices"),
+        ("squad2", '{"data": []}', "has no questions"),
+    ],
+)  # fmt: skip
 def test_bad_files_end_in_one_line(
     name: str, content: str, message: str, language_text: Path, tmp_path: Path
 ) -> None:
     task = TASKS[name]
-    source = put(tmp_path / "in", name, {"train": content, task.scored[0]: content})
+    for split in ("train", *task.scored):
+        (tmp_path / f"{name}.{split}{task.suffix}").write_text(content)
     with pytest.raises(UserError, match=message) as caught:
-        prepare_task(task, source, language_text, tmp_path / "out", block=64)
-    assert "\n" not in str(caught.value)
+        prepare_task(task, tmp_path, language_text, tmp_path / "out", block=64)
+    assert str(tmp_path) in str(caught.value)
     assert not (tmp_path / "out" / "bin").exists()
 
 
-def test_a_folder_of_another_kind_is_not_written_over(
-    language_text: Path, tmp_path: Path
+QUESTION = ("data", 0, "paragraphs", 0, "qas", 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("copa", ("choice2",), None, "line 1 is no row of copa: there is no 'choice2'"),
+        ("copa", ("question",), "why", "there is no 'why'"),
+        ("copa", ("choice1",), " ", "a text or a label is missing"),
+        ("copa", ("label",), 2, "there is no label '2', only 0, 1"),
+        ("wic", ("sentence1",), 3, "line 1 is no row of wic"),
+        ("wsc", ("target", "span2_index"), 99, "list index out of range"),
+        ("squad1", (*QUESTION, "id"), None, "article 1: there is no 'id'"),
+        ("squad1", (*QUESTION, "answers", 0, "answer_start"), 3, "0-0: its answer .* is not at 3"),
+        ("squad1", (*QUESTION, "answers"), [], "0-0 has no answer, .* name the task squad2"),
+    ],
+)  # fmt: skip
+def test_a_bad_value_ends_in_one_line(
+    name: str,
+    place: tuple[str | int, ...],
+    value: object,
+    message: str,
+    language_text: Path,
+    tmp_path: Path,
 ) -> None:
-    source = put(tmp_path, "rte", dict.fromkeys(("train", "dev"), official("rte")))
-    with pytest.raises(UserError, match="holds running text: name another --out"):
-        prepare_task(TASKS["rte"], source, language_text, language_text, block=64)
-    with pytest.raises(UserError, match="is running text, not a task"):
-        open_task(language_text)
+    """A value of the first line of what is scored is another one, or missing."""
+    folder = put_task(tmp_path / "in", name, LONG, 2)
+    path = folder / f"{name}.{TASKS[name].scored[0]}{TASKS[name].suffix}"
+    first, *others = path.read_text().split("\n")
+    whole = row = json.loads(first)
+    *above, last = place
+    for step in above:
+        row = row[step]
+    row[last] = value
+    if value is None:
+        del row[last]
+    path.write_text("\n".join([json.dumps(whole), *others]))
+    with pytest.raises(UserError, match=message) as caught:
+        prepare_task(TASKS[name], folder, language_text, tmp_path / "out", block=64)
+    assert str(path) in str(caught.value)
 
 
-def test_a_task_has_one_folder(language_text: Path, tmp_path: Path) -> None:
+def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> None:
     folders = []
     for number, name in enumerate(("rte", "cola", "rte")):
-        texts = dict.fromkeys(("train", "dev"), official(name))
-        source = put(tmp_path / f"in{number}", name, texts)
+        source = put_task(tmp_path / "in", name, LONG, 2)
         out = tmp_path / f"{name}{number}"
         folders.append(prepare_task(TASKS[name], source, language_text, out, block=64))
     assert [task.task.name for task in open_tasks(folders[:2])] == ["rte", "cola"]
     with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
         open_tasks(folders)
-
-
-def test_a_missing_file_is_told(language_text: Path, tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"
-    ):
+    with pytest.raises(UserError, match="holds running text: name another --out"):
+        prepare_task(TASKS["rte"], tmp_path / "in", language_text, language_text, block=64)
+    with pytest.raises(UserError, match="is running text, not a task"):
+        open_task(language_text)
+    missing = r"has no RTE/train.tsv nor train.tsv nor rte.train.tsv"
+    with pytest.raises(UserError, match=missing):
         prepare_task(TASKS["rte"], tmp_path, language_text, tmp_path / "out", block=64)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """A server of what lies in ``served``."""
+    (tmp_path / "served").mkdir()
+    with serve(tmp_path / "served") as running:
+        yield running
+
+
+def remote(path: Path) -> RemoteFile:
+    return RemoteFile(f"https://nowhere/{path.name}", path.stat().st_size, sha256(path))
+
+
+def test_every_task_has_its_files() -> None:
+    names = {name for name, task in TASKS.items() if task.suite != "home_assistant"}
+    assert FILES.keys() == names
+    for suite in ("glue", "superglue", "squad"):
+        files = [
+            file for name, of in FILES.items() if TASKS[name].suite == suite for file in of
+        ]
+        assert len({file.sha256 for file in files}) == len(files)
+        assert len({file.name for file in files}) == len(files), "one mirror can have them all"
+        assert all(re.fullmatch("[0-9a-f]{64}", file.sha256 or "") for file in files)
+
+
+@pytest.mark.parametrize(
+    ("name", "inside"), [("rte", "RTE"), ("qqp", "QQP"), ("boolq", "BoolQ")]
+)
+def test_an_archive_becomes_the_official_files(
+    name: str, inside: str, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = TASKS[name]
+    path = tmp_path / "served" / f"{name}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for split in ("train", *task.scored):
+            packed.writestr(f"{inside}/{split}{task.suffix}", "content")
+        packed.writestr("../outside", "-")
+    monkeypatch.setitem(FILES, name, [remote(path)])
+    downloads = Downloads(out=tmp_path / "out", mirror=server.url)
+    for _ in range(2):
+        folder = obtain_task(task, downloads)
+    assert len(server.requests) == 1
+    for split in ("train", *task.scored):
+        assert task_file(task, folder, split).read_text() == "content"
+    assert not list(tmp_path.rglob("outside"))
+
+
+def test_mrpc_is_split_by_glues_identifiers(
+    tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table("mrpc", LONG, 4).strip().split("\n")
+    whole, identifiers = (tmp_path / "served" / name for name in ("whole.txt", "ids.tsv"))
+    whole.write_text("\ufeff" + "\r\n".join(rows) + "\r\n")
+    identifiers.write_text("1\t7\n3\t7\n")
+    monkeypatch.setitem(FILES, "mrpc", [remote(whole), remote(identifiers)])
+    folder = obtain_task(TASKS["mrpc"], Downloads(out=tmp_path, mirror=server.url))
+    for split, numbers in {"train": (0, 2), "dev": (1, 3)}.items():
+        examples, _ = read_task(TASKS["mrpc"], folder / f"{split}.tsv")
+        assert [example.texts[0] for example in examples] == [LONG[2 * n] for n in numbers]
+
+
+def test_the_script_of_squad_downloads(
+    language_text: Path, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_task(tmp_path, "squad1", LONG)
+    paths = [tmp_path / "served" / f"{split}-v1.1.json" for split in ("train", "dev")]
+    for path in paths:
+        (tmp_path / f"squad1.{path.stem.split('-')[0]}.json").rename(path)
+    monkeypatch.setitem(FILES, "squad1", [remote(path) for path in paths])
+    words = ["squad1", "--text", str(language_text), "--mirror", server.url, "--block", "64"]
+    assert main(["squad", *words, "--out", str(tmp_path / "out")]) == 0
+    assert open_task(tmp_path / "out").task.name == "squad1"
