@@ -5,10 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.safe_load import SOURCES, provenance, save_checkpoint, updates_made
+from fairseq_mhe.checkpoints.checkpoint import (
+    SOURCES,
+    provenance,
+    save_checkpoint,
+    updates_made,
+)
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_output
@@ -42,8 +47,11 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
         for name, value in other["model"].items():
             if value.is_floating_point():
                 sums[name] = value.double() + sums.get(name, 0.0)
-    means = {name: (total / len(paths)).float() for name, total in sums.items()}
-    state["model"] = _with_sharing({**state["model"], **means}, like=state["model"])
+    shared: dict[tuple[int, Any], Tensor] = {}  # tied embeddings stay tied, in a smaller file
+    for name, value in state["model"].items():
+        if name in sums:
+            mean = (sums[name] / len(paths)).float()
+            state["model"][name] = shared.setdefault((value.data_ptr(), value.shape), mean)
     state.pop("last_optimizer_state", None)
     state[SOURCES] = [path.name for path in paths]
     save_checkpoint(state, output)
@@ -91,33 +99,23 @@ def _check_linear(state: dict[str, Any], path: Path) -> None:
     """Refuse a fold whose weights are products: their mean is not the product of the means."""
     made = provenance(state)
     if made.get("made_by") == "fold" and not made.get("linear"):
-        kinds = sorted(set(made["source"]["attention"].values()))
+        kinds = ", ".join(sorted(set(made["source"]["attention"].values())))
         raise UserError(
-            f"{path} was folded from {', '.join(kinds)}, whose folded weights are products of "
-            "parameters, and the mean of products is not the product of means: average the "
-            "checkpoints it was folded from, then fold the average"
+            f"{path} was folded from {kinds}, whose folded weights are products of parameters, and "
+            "the mean of products is not the product of means: average the checkpoints it was "
+            "folded from, then fold the average"
         )
 
 
 def _model(state: dict[str, Any]) -> dict[str, Any]:
     """Each parameter's shape, and the options that no shape tells, such as the number of heads."""
-    shapes = {name: tuple(value.shape) for name, value in state["model"].items()}
-    options = {
-        name: value
-        for name, value in model_options(state).items()
-        if name.startswith(_MEANING) and not any(word in name for word in _HARMLESS)
-    }
-    return {**shapes, **options}
-
-
-def _with_sharing(averaged: dict[str, Tensor], like: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Let what shares memory in ``like`` (tied embeddings) share it again: a smaller file."""
-    first: dict[tuple[int, torch.Size], str] = {}
-    for name, value in like.items():
-        owner = first.setdefault((value.data_ptr(), value.shape), name)
-        if owner != name and torch.equal(averaged[owner], averaged[name]):
-            averaged[name] = averaged[owner]
-    return averaged
+    model: dict[str, Any] = {}
+    for name, value in state["model"].items():
+        model[name] = tuple(value.shape)
+    for name, value in model_options(state).items():
+        if name.startswith(_MEANING) and not any(word in name for word in _HARMLESS):
+            model[name] = value
+    return model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +125,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoints", nargs="+", type=Path, metavar="CKPT", help=help_)
     add("--output", required=True, type=Path, metavar="OUT", help="the averaged checkpoint")
     help_ = "average the last N checkpoints of the folder CKPT"
-    add("--last", type=int, metavar="N", help=help_)
+    add("--last", type=positive, metavar="N", help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -135,8 +133,8 @@ def run(args: argparse.Namespace) -> None:
     check_output(args.output)
     chosen = args.checkpoints
     if args.last is not None:
-        if len(chosen) != 1 or args.last < 1:
-            raise UserError("--last takes a number of 1 or more, and then exactly one folder")
+        if len(chosen) != 1:
+            raise UserError("--last takes exactly one folder")
         saved = saved_checkpoints(chosen[0])
         if len(saved) < args.last:
             raise UserError(

@@ -1,4 +1,4 @@
-"""A checkpoint of a Transformer, stock or ours, as a model in memory, and back."""
+"""A checkpoint of a Transformer, stock or ours, as a model in memory, and back to a file."""
 
 import argparse
 from collections import OrderedDict
@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from fairseq import checkpoint_utils
 from fairseq.dataclass import FairseqDataclass
 from fairseq.models import BaseFairseqModel
@@ -14,40 +15,54 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
 from torch import Tensor, nn
 
-from fairseq_mhe.checkpoints.safe_load import (
-    PROVENANCE,
-    SOURCES,
-    plain,
-    provenance,
-    save_checkpoint,
-    updates_made,
-)
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.files import atomic_path, sha256
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.models.build import build_ours
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION, Family, family_of
 from fairseq_mhe.models.options import OPTIONS
 
+#: The key under which our commands write how a checkpoint was made.
+PROVENANCE = "fairseq_mhe"
+#: The key under which an averaged checkpoint names its sources.
+SOURCES = "averaged_from"
+
+
+def updates_made(state: dict[str, Any]) -> int:
+    """How many updates the checkpoint's model had seen."""
+    history = state.get("optimizer_history") or [{}]
+    return int(history[-1].get("num_updates", 0))
+
+
+def provenance(state: dict[str, Any]) -> dict[str, Any]:
+    """What one of our commands wrote about how a checkpoint was made; empty where none did."""
+    made: dict[str, Any] = plain(state.get(PROVENANCE) or {})
+    return made
+
+
+def plain(value: Any) -> Any:
+    """A copy in dictionaries, lists, numbers, strings and None only, so that it loads anywhere."""
+    if isinstance(value, argparse.Namespace):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)
+
 
 @dataclass(frozen=True)
 class Source:
-    """A checkpoint that was read: what fairseq saved, its options, and the model.
+    """A checkpoint that was read: what fairseq saved, the options of our model, and the model.
 
-    The model is of our kind even where the checkpoint was of fairseq's own (``stock``).
+    The model is of our kind even where the checkpoint was of fairseq's own.
     """
 
     path: Path
     state: dict[str, Any]
     options: dict[str, Any]
     model: nn.Module
-    stock: bool
-
-    @property
-    def attention(self) -> dict[str, str]:
-        """The kind of attention at each place that the model has."""
-        return self.family.kinds(self.options)
 
     @property
     def family(self) -> Family:
@@ -58,6 +73,11 @@ class Source:
     def row(self) -> str:
         """The row of its family that it is nearest to."""
         return self.family.nearest_row(self.options)[0]
+
+    @property
+    def attention(self) -> dict[str, str]:
+        """The kind of attention at each place that the model has."""
+        return self.family.kinds(self.options)
 
     @property
     def attention_words(self) -> str:
@@ -97,9 +117,8 @@ class Source:
             "attention": kind,
             "attention_bias": bias,
             "attention_head_dim": self.options["attention_head_dim"],
-            **own,
         }
-        return {**self.options, **ours, **chosen}
+        return {**self.options, **ours, **chosen, **own}
 
 
 def open_source(path: Path) -> Source:
@@ -123,15 +142,14 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
             is not a finite number.
     """
     try:
-        options, stock = _options(state)
+        options = _options(state)
         family = family_of(options)
         model = build_ours(options, family.task(*family.words(state["model"])))
         config = argparse.Namespace(**{**options, "arch": family.name})
         model.load_state_dict(dict(state["model"]), model_cfg=config)
-    except ErrorExit as error:
-        raise UserError(f"{path}: {error.message}") from None
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    except (UserError, ErrorExit) as error:
+        why = error.message if isinstance(error, ErrorExit) else error
+        raise UserError(f"{path}: {why}") from None
     except Exception as error:  # fairseq does not check options
         raise UserError(f"no model can be made of {path}: {error!r}") from error
     for name, weight in model.named_parameters():
@@ -140,7 +158,21 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
                 f"{path}: the weight {name} has values that are no finite numbers, as after a "
                 "training that has diverged: use an earlier checkpoint"
             )
-    return Source(path, state, options, model.eval(), stock)
+    return Source(path, state, options, model.eval())
+
+
+def _options(state: dict[str, Any]) -> dict[str, Any]:
+    """Every option of our model for what was saved."""
+    given = model_options(state)
+    family = family_of(given)
+    options = {name: plain(value) for name, value in family.options(given).items()}
+    # What files of pretrained embeddings gave is in the checkpoint, and so are trained heads.
+    if family is TRANSLATION:
+        options |= {"encoder_embed_path": None, "decoder_embed_path": None}
+    if family is ROBERTA:
+        options |= {"load_checkpoint_heads": True}
+    options["_name"] = options.get("_name") or given.get("arch")
+    return options
 
 
 def load_by_fairseq(
@@ -166,11 +198,14 @@ def save_model(
         parameters: its whole state.
         path: the file, written whole or not at all.
         made: how it was made, ``made_by`` among it.
+
+    Raises:
+        UserError: the file cannot be written.
     """
     cfg = plain(source.state.get("cfg") or {})
     task = cfg.get("task") or plain(_task_options(source.state.get("args")))
-    cfg["task"] = task
-    cfg["model"] = plain({**options, "arch": options["_name"]})
+    model = plain({**options, "arch": options["_name"]})
+    cfg |= {"task": task, "model": model}
     if isinstance(cfg.get("common"), dict):
         cfg["common"]["user_dir"] = None
     history = source.state.get("optimizer_history") or [{}]
@@ -183,7 +218,7 @@ def save_model(
     versions = installed(("fairseq-mhe", "torch"))
     before = provenance(source.state) or None
     state = {
-        "args": _with_attributes({**task, "task": task["_name"], **cfg["model"]}),
+        "args": _with_attributes({**task, "task": task["_name"], **model}),
         "cfg": cfg,
         "model": dict(parameters),
         "optimizer_history": [{**plain(last), "num_updates": updates_made(source.state)}],
@@ -196,18 +231,20 @@ def save_model(
     save_checkpoint(state, path)
 
 
-def _options(state: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Every option of our model for what was saved, and whether it is of fairseq's own."""
-    given = model_options(state)
-    family = family_of(given)
-    options = {name: plain(value) for name, value in family.options(given).items()}
-    # What files of pretrained embeddings gave is in the checkpoint, and so are trained heads.
-    if family is TRANSLATION:
-        options |= {"encoder_embed_path": None, "decoder_embed_path": None}
-    if family is ROBERTA:
-        options |= {"load_checkpoint_heads": True}
-    options["_name"] = options.get("_name") or given.get("arch")
-    return options, family.is_stock(given)
+def save_checkpoint(state: Mapping[str, Any], path: Path) -> None:
+    """Write a checkpoint, whole or not at all; of the same content the same bytes.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    with atomic_path(path) as temporary:
+        try:
+            # Given a path, torch would write its name, which is another in each process.
+            with temporary.open("wb") as stream:
+                torch.save(state, stream)
+        except RuntimeError as error:
+            hidden = error.__context__  # a full disk, which torch's writer hides
+            raise (hidden if isinstance(hidden, OSError) else error) from None
 
 
 def _with_attributes(options: Mapping[str, Any]) -> OrderedDict[str, Any]:
@@ -224,7 +261,5 @@ def _task_options(args: argparse.Namespace | None) -> dict[str, Any]:
     """The task's part of an old checkpoint's options."""
     name = getattr(args, "task", "translation")
     known: type[FairseqDataclass] = TASK_DATACLASS_REGISTRY.get(name, TranslationConfig)
-    return {
-        "_name": name,
-        **{f.name: getattr(args, f.name) for f in fields(known) if hasattr(args, f.name)},
-    }
+    options = {f.name: getattr(args, f.name) for f in fields(known) if hasattr(args, f.name)}
+    return {**options, "_name": name}

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from fairseq.models import ARCH_MODEL_NAME_REGISTRY
 from torch import Tensor
 
-from fairseq_mhe.checkpoints.safe_load import (
+from fairseq_mhe.checkpoints.checkpoint import (
     PROVENANCE,
     SOURCES,
     plain,
@@ -17,70 +18,56 @@ from fairseq_mhe.checkpoints.safe_load import (
     updates_made,
 )
 from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
-from fairseq_mhe.common.errors import UserError, one_line
+from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.models.build import place_of
 from fairseq_mhe.models.families import family_of
-from fairseq_mhe.models.options import PLACES, kind_options
+from fairseq_mhe.models.options import kind_options
 
 #: In the names of weights of embeddings and outputs, which are often one and the same.
 _OFTEN_TIED = (".embed_tokens.", "decoder.output_projection.weight", "encoder.lm_head.weight")
 
 
 def inspect(path: Path) -> dict[str, Any]:
-    """What is known of a checkpoint of any fairseq model, as plain values.
+    """What is known of a checkpoint of a model of fairseq's or of ours, as plain values.
 
-    ``kinds``: kind of attention by place; None where the model is not one that we know.
-    ``attention_parameters``: by place; ``parameters``: all, shared ones once; ``dtypes``: of the
-    weights; ``made_by``: which of our commands wrote it, None after training.
+    ``kinds``: kind of attention by place; ``attention_parameters``: by place; ``parameters``: all,
+    shared ones once; ``dtypes``: of the weights; ``made_by``: which of our commands wrote it, None
+    after training.
 
     Raises:
-        UserError: it cannot be read safely.
+        UserError: it cannot be read safely, or is of another model.
     """
     state = read_checkpoint(path)
     options = model_options(state)
-    architecture = str(options.get("arch") or options.get("_name") or "unknown")
-    made = provenance(state)
-    try:
-        family = family_of(options)
-    except UserError:  # a model that we know nothing of
-        family = None
-    weights = {
-        name: value for name, value in state["model"].items() if isinstance(value, Tensor)
-    }
-    row, differences = family.nearest_row(options) if family else (None, {})
+    family = family_of(options)
+    architecture = str(options.get("arch") or options.get("_name"))
+    row, differences = family.nearest_row(options)
+    weights: dict[str, Tensor] = state["model"]
+    attention = Counter(dict.fromkeys(family.places, 0))
+    for name, value in weights.items():
+        if ".self_attn." in name or ".encoder_attn." in name:
+            attention[place_of(name)] += value.numel()
     given = {name: options[name] for name in kind_options() if options.get(name) is not None}
-    places = family.places if family else tuple(PLACES)
+    made = provenance(state)
+    versions = made.pop("versions", {})
     return {
         "path": str(path),
-        "model": str(ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture)),
+        "model": ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture),
         "architecture": architecture,
         "row": row,
         "row_differences": plain(differences),
-        "kinds": family.kinds(options) if family else None,
+        "kinds": family.kinds(options),
         "options": plain(given),
-        "attention_parameters": {
-            place: _attention_parameters(weights, place) for place in places
-        },
+        "attention_parameters": dict(attention),
         "parameters": _parameters(weights),
-        "dtypes": sorted(
-            {str(value.dtype).removeprefix("torch.") for value in weights.values()}
-        ),
+        "dtypes": sorted({str(x.dtype).removeprefix("torch.") for x in weights.values()}),
         "updates": updates_made(state),
         "resumable": state.get("last_optimizer_state") is not None,
         "averaged_from": plain(state.get(SOURCES, [])),
-        "made_by": {name: value for name, value in made.items() if name != "versions"} or None,
-        "versions": made.get("versions", {}),
+        "made_by": made or None,
+        "versions": versions,
     }
-
-
-def _attention_parameters(weights: dict[str, Tensor], place: str) -> int:
-    """The parameters of the attention sublayers at a place."""
-    return sum(
-        value.numel()
-        for name, value in weights.items()
-        if (".self_attn." in name or ".encoder_attn." in name) and place_of(name) == place
-    )
 
 
 def _parameters(weights: dict[str, Tensor]) -> int:
@@ -100,9 +87,8 @@ def _parameters(weights: dict[str, Tensor]) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe inspect``."""
-    parser.add_argument(
-        "checkpoint", type=Path, metavar="CKPT", help="a fairseq checkpoint, stock or ours"
-    )
+    help_ = "a fairseq checkpoint, stock or ours"
+    parser.add_argument("checkpoint", type=Path, metavar="CKPT", help=help_)
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 
@@ -120,21 +106,22 @@ def run(args: argparse.Namespace) -> None:
 
 def describe(summary: dict[str, Any]) -> dict[str, str]:
     """The summary in words, by what each line is about."""
-    lines = {"model": f"{summary['model']} ({summary['architecture']})"}
-    if summary["row"]:
-        differences = _listed(summary["row_differences"])
-        lines["row"] = summary["row"] + (f", but {differences}" if differences else "")
+    differences = _listed(summary["row_differences"])
+    lines = {
+        "model": f"{summary['model']} ({summary['architecture']})",
+        "row": summary["row"] + (f", but {differences}" if differences else ""),
+    }
     for place, count in summary["attention_parameters"].items():
-        kind = summary["kinds"][place] if summary["kinds"] else "?"
-        lines[f"{place} attention"] = f"{kind}, {count:,} parameters"
-    lines["options"] = _listed(summary["options"]) or "defaults"
-    lines["all parameters"] = f"{summary['parameters']:,} ({', '.join(summary['dtypes'])})"
-    lines["training updates"] = f"{summary['updates']:,}"
-    lines["training can resume"] = "yes" if summary["resumable"] else "no (no optimizer state)"
-    lines["averaged from"] = ", ".join(summary["averaged_from"]) or "nothing"
-    lines["made by"] = _made_by(summary["made_by"])
-    lines["versions"] = _listed(summary["versions"]) or "not stored"
-    return lines
+        lines[f"{place} attention"] = f"{summary['kinds'][place]}, {count:,} parameters"
+    return lines | {
+        "options": _listed(summary["options"]) or "defaults",
+        "all parameters": f"{summary['parameters']:,} ({', '.join(summary['dtypes'])})",
+        "training updates": f"{summary['updates']:,}",
+        "training can resume": "yes" if summary["resumable"] else "no (no optimizer state)",
+        "averaged from": ", ".join(summary["averaged_from"]) or "nothing",
+        "made by": _made_by(summary["made_by"]),
+        "versions": _listed(summary["versions"]) or "not stored",
+    }
 
 
 def _listed(values: dict[str, Any]) -> str:

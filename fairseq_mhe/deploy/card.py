@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from string import Template
 
-from fairseq_mhe.checkpoints.safe_load import provenance, updates_made
+from fairseq_mhe.checkpoints.checkpoint import provenance, updates_made
 from fairseq_mhe.common.files import read_json
 from fairseq_mhe.deploy.trained import Trained
 from fairseq_mhe.models.counting import attention_parameters, total_parameters

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safetensors.torch import save
 
-from fairseq_mhe.checkpoints.safe_load import plain
+from fairseq_mhe.checkpoints.checkpoint import plain
 from fairseq_mhe.common.files import new_folder, sha256, write_json, write_text
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy import huggingface_format

@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from pathlib import Path
 
-from fairseq_mhe.checkpoints.safe_load import updates_made
+from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path

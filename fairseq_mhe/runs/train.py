@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
-from fairseq_mhe.checkpoints.safe_load import updates_made
+from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError

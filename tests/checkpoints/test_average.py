@@ -129,7 +129,6 @@ def test_the_command_averages_the_last(
     ("words", "message"),
     [
         (["--last", "9", "{folder}"], "different updates"),
-        (["--last", "0", "{folder}"], "1 or more"),
         (["--last", "2", "{folder}/checkpoint_1_8.pt"], "has no checkpoint"),
         (["--last", "2", "{folder}/empty"], "has no checkpoint"),
         (["{folder}/none.pt"], "does not exist"),

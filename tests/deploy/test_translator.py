@@ -12,8 +12,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from fairseq_mhe.checkpoints.checkpoint import Source
-from fairseq_mhe.checkpoints.safe_load import save_checkpoint
+from fairseq_mhe.checkpoints.checkpoint import Source, save_checkpoint
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy import fairseq_engine

@@ -17,7 +17,7 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from fairseq_mhe import cli
-from fairseq_mhe.checkpoints.safe_load import updates_made
+from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.translation_table import QUICKSTART

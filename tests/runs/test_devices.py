@@ -14,7 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from fairseq_mhe.checkpoints.safe_load import updates_made
+from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.cpu import with_huge_pages
 from fairseq_mhe.common.errors import UserError

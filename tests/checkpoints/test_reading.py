@@ -1,0 +1,161 @@
+"""What of checkpoints is read, and what every command refuses in one line, leaving nothing."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+
+from fairseq_mhe import cli
+from fairseq_mhe.checkpoints.checkpoint import save_checkpoint, updates_made
+from fairseq_mhe.common.checkpoint_files import model_options, read_checkpoint
+from fairseq_mhe.common.errors import ErrorExit, UserError
+from fairseq_mhe.models.families import make_task
+from tests.fixtures.checkpoints import flat_options
+from tests.fixtures.models import make_model
+
+State = dict[str, Any]
+#: torch's zip format, and that before torch 1.6.
+FORMATS = pytest.mark.parametrize("zipped", [True, False])
+#: Every command that reads a checkpoint, with IN, OUT and DATA to be filled in.
+COMMANDS = {
+    "inspect": ["inspect", "IN"],
+    "fold": ["fold", "IN", "OUT"],
+    "convert": ["convert", "--to", "mqa", "IN", "OUT"],
+    "to-collaborative": ["to-collaborative", "--dim", "8", "IN", "OUT"],
+    "to-ctranslate2": ["to-ctranslate2", "IN", "--data", "DATA", "--out", "OUT"],
+    "average": ["average", "IN", "--output", "OUT"],
+}
+
+
+class Malicious:
+    """Unpickled in the ordinary way, it makes a file."""
+
+    def __init__(self, proof: Path) -> None:
+        self.proof = proof
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.proof,)
+
+
+def saved(path: Path, change: Callable[[State], object], zipped: bool = True) -> Path:
+    """A checkpoint of a small model, changed."""
+    model = make_model(attention="mha").state_dict()
+    state = {"cfg": {"model": flat_options(attention="mha")}, "model": model}
+    change(state)
+    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    return path
+
+
+@FORMATS
+def test_a_checkpoint_with_options_in_a_namespace_is_read(tmp_path: Path, zipped: bool) -> None:
+    options = argparse.Namespace(arch="transformer_mhe_tiny", attention="mha")
+    history = [{"num_updates": 7}]
+    path = saved(
+        tmp_path / "a.pt",
+        lambda state: state.update(cfg={"model": options}, optimizer_history=history),
+        zipped,
+    )
+    state = read_checkpoint(path)
+    assert model_options(state) == {"arch": "transformer_mhe_tiny", "attention": "mha"}
+    assert updates_made(state) == 7
+    for name, weight in make_model(attention="mha").state_dict().items():
+        assert torch.equal(state["model"][name], weight)
+
+
+@pytest.fixture
+def refuse(
+    tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str, Path], str]:
+    """Runs a command, sees that it fails in one line and leaves nothing, and returns the line."""
+
+    def refuse(command: str, path: Path) -> str:
+        before = set(tmp_path.iterdir())
+        places = {"IN": str(path), "OUT": str(tmp_path / "out"), "DATA": str(data)}
+        assert cli.main([places.get(word, word) for word in COMMANDS[command]]) == 2
+        printed = capsys.readouterr()
+        assert printed.err.startswith(f"fairseq-mhe {command}: error: ")
+        assert printed.err.count("\n") == 1
+        assert str(path) in printed.err
+        assert printed.out == ""
+        assert set(tmp_path.iterdir()) == before
+        return printed.err
+
+    return refuse
+
+
+@FORMATS
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_malicious_pickle_is_not_run(
+    command: str, zipped: bool, refuse: Callable[[str, Path], str], tmp_path: Path
+) -> None:
+    proof = tmp_path / "it-ran"
+    attack = {"extra_state": Malicious(proof)}
+    path = saved(tmp_path / "bad.pt", lambda state: state.update(attack), zipped)
+    assert "foreign code" in refuse(command, path)
+    torch.load(path, weights_only=False)
+    assert proof.exists(), "the checkpoint is harmless, so that this test proves nothing"
+
+
+def with_options(**options: Any) -> Callable[[State], None]:
+    """Changes options of the model, and no weight."""
+    return lambda state: state["cfg"]["model"].update(options)
+
+
+def without_attention(state: State) -> None:
+    state["model"] = {name: w for name, w in state["model"].items() if "self_attn" not in name}
+
+
+#: How a checkpoint is changed -> what the line says then.
+FOREIGN: dict[str, tuple[Callable[[State], object], str]] = {
+    "options as text": (lambda state: state.update(cfg="transformer"), "no fairseq checkpoint"),
+    "no weights": (lambda state: state.pop("model"), "no fairseq checkpoint"),
+    "one weight": (lambda state: state.update(model=torch.ones(2)), "no fairseq checkpoint"),
+    "text": (lambda state: state["model"].update(w="heavy"), "no fairseq checkpoint"),
+    "8 bits": (
+        lambda state: state["model"].update(w=torch.ones(2).char()),
+        "no fairseq checkpoint",
+    ),
+    "no options": (lambda state: state.pop("cfg"), "architecture None"),
+    "lstm": (with_options(_name="lstm"), "architecture 'lstm'"),
+    "half of its weights": (without_attention, "Missing key"),
+    "other sizes": (with_options(encoder_attention="mqa"), "is not of this model"),
+    "an unknown kind": (with_options(attention="mlp"), "unknown attention 'mlp'"),
+    "heads as text": (with_options(encoder_attention_heads="four"), "no model can be made of"),
+    "no heads": (with_options(decoder_attention_heads=0), "must both be positive"),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_foreign_checkpoint(
+    what: str, refuse: Callable[[str, Path], str], tmp_path: Path
+) -> None:
+    """By one command for all that make a model of it, and by fairseq's own loader."""
+    change, why = FOREIGN[what]
+    path = saved(tmp_path / "foreign.pt", change)
+    assert why in refuse("fold", path)
+    with pytest.raises(ErrorExit, match=str(path)) as refused:
+        checkpoint_utils.load_model_ensemble([str(path)], task=make_task(44))
+    assert str(refused.value).isprintable()
+
+
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    """A limit on the file's size ends torch's writing at the same place as a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(UserError, match=r"cannot write .*a\.pt: File too large") as refused:
+            save_checkpoint({"model": {"w": torch.ones(300, 300)}}, tmp_path / "a.pt")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
