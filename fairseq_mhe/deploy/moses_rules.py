@@ -6,7 +6,7 @@ rules put spaces somewhere, so each is written as the places between characters 
 written alike: a space that goes away first becomes a mark, since later rules ask for whole tokens,
 and at the end all marks go.
 
-The text is normalised before (`prepare.clean.normalise`): its only white space is the single space.
+The text is normalised before (`normalise`): its only white space is the single space.
 """
 
 import re

@@ -49,7 +49,7 @@ def make_tokenizer(
             "another format"
         )
     tokenizer, rows = (_bpe if text.model.kind == "bpe" else _sentencepiece)(text, dictionary)
-    # What `prepare.clean.normalise` does, then words and punctuation apart, then small letters.
+    # What `normalise` does, then words and punctuation apart, then small letters.
     rules: list[Rule] = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
     if text.tokenised:
         rules += [*tokenising(text.languages[0]), (" +", " "), ("^ | $", "")]
@@ -124,11 +124,6 @@ def _sentencepiece(
     pieces = [learnt.id_to_piece(index) for index in range(learnt.get_piece_size())]
     pieces[learnt.unk_id()] = _UNKNOWN
     scores = [learnt.get_score(index) for index in range(len(pieces))]
-    if all(score.is_integer() for score in scores):  # the order of merges, no probabilities
-        raise UserError(
-            "the model's subwords are SentencePiece's of --model-type bpe, which are not exported "
-            "for transformers: export in another format"
-        )
     known = {*pieces, *dictionary.symbols[: dictionary.nspecial]}
     names = [*pieces, *(word for word in dictionary.symbols if word not in known)]
     indices = [dictionary.index(name) for name in names]

@@ -16,8 +16,8 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.bundle import Bundle, is_bundle, open_bundle
 from fairseq_mhe.deploy.ctranslate2_engine import CTranslate2Engine, Hypothesis
 from fairseq_mhe.deploy.long_lines import cut
-from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.languages import has_spaces
+from fairseq_mhe.prepare.text_processing import normalise
 from fairseq_mhe.runs.decoding import Decoding
 
 if TYPE_CHECKING:  # they import fairseq, which a bundle for CTranslate2 does not need

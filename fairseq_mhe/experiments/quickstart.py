@@ -16,7 +16,6 @@ from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.corpora.home_assistant_language import prepare_language
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
-from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_folder import open_task
 from fairseq_mhe.report.translation_table import QUICKSTART, show_table
 from fairseq_mhe.runs import devices
@@ -48,8 +47,7 @@ def quickstart(args: argparse.Namespace) -> None:
     device, precision = devices.asked_for(args, len(args.attention)), devices.precision(args)
     say(f"1 of 2: prepare {args.limit or 'all'} pairs of the embedded English-German corpus")
     folder = out / (f"data-limit{args.limit}" if args.limit else "data")
-    with shown_progress():
-        HomeAssistant(out=folder, limit=args.limit).prepare()
+    HomeAssistant(out=folder, limit=args.limit).prepare()
     data = open_data(folder)
     names = ", ".join(args.attention)
     say(f"2 of 2: train, translate and score {names}; {args.updates} updates each")
@@ -84,8 +82,7 @@ def quickstart_lm(args: argparse.Namespace) -> None:
     """Prepare, pre-train, fine-tune, score, and print the table."""
     args.out = output_folder(args.out)
     args.tokens, args.batch = 64, 16
-    with shown_progress():
-        text, task = prepare_language(args.out, args.tokens)
+    text, task = prepare_language(args.out, args.tokens)
     say("task: to which of ten integrations a message belongs; chance is about 13%")
     data, tasks = open_data(text, TEXT), [open_task(task)]
     table = LanguageTable("roberta_mhe_tiny", data, tasks, [1], args.out)

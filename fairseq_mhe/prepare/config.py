@@ -1,21 +1,21 @@
-"""What to prepare and how, checked before anything is written."""
+"""What to prepare and how: dataclasses whose fields are command-line options, and their checks."""
+
+from __future__ import annotations
 
 import math
 import re
-from argparse import ArgumentTypeError
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, replace
-from functools import cached_property
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fairseq_mhe.common.arguments import number, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.languages import has_spaces, restored_by_moses
-from fairseq_mhe.prepare.options import option
-from fairseq_mhe.prepare.subword import MODEL_TYPES, SUBWORDS
+from fairseq_mhe.prepare.subword import SUBWORDS
 from fairseq_mhe.prepare.text import SUFFIXES, existing_text, side_path
 from fairseq_mhe.prepare.tokenise import TOKENIZERS
 
@@ -24,6 +24,33 @@ ORIGINAL = "original"  # folder of the output for what the scripts of known corp
 _LANGUAGE = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 #: Split -> its corpora, each the files of both sides, or the one file that has both.
 Inputs = dict[str, list[tuple[Path, ...]]]
+Options = TypeVar("Options")
+
+
+def option(default: Any, help: str, **words: Any) -> Any:
+    """A dataclass field that is also a command-line option; ``words`` as argparse has them."""
+    return field(default=default, metadata={"help": help, **words})
+
+
+def add_options(parser: ArgumentParser, options: type[Any]) -> None:
+    """Add the options among the fields of a dataclass; one with default False is a flag."""
+    for each in fields(options):
+        words = dict(each.metadata)
+        if not words:
+            continue
+        if each.default is False:
+            words["action"] = "store_true"
+        elif not words.get("required"):
+            words["default"] = each.default
+            if each.default not in (None, ""):
+                words["help"] += " (default: %(default)s)"
+        parser.add_argument(f"--{each.name.replace('_', '-')}", **words)
+
+
+def from_options(options: type[Options], args: Namespace) -> Options:
+    """The dataclass with the values of the command line."""
+    names = [each.name for each in fields(options) if each.metadata]  # type: ignore[arg-type]
+    return options(**{name: getattr(args, name) for name in names})
 
 
 def vocabulary(default: int) -> Any:
@@ -55,23 +82,14 @@ class SubwordOptions:
         choices=SUBWORDS,
     )
     vocab_size: int = vocabulary(32000)
-    model_type: str = option("unigram", "SentencePiece's model", choices=MODEL_TYPES)
-    workers: int | None = option(
-        None,
-        "processes (default: all cores); the result is the same",
-        type=positive,
-        metavar="N",
+    workers: int = option(
+        cores(), "processes; the result is the same", type=positive, metavar="N"
     )
-
-    @property
-    def cores(self) -> int:
-        """How many processes work."""
-        return self.workers or cores()
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairOptions(SubwordOptions):
-    """The options that every parallel corpus has; `with_defaults` fills in empty ones."""
+    """The options that every parallel corpus has; `checked` fills in empty ones."""
 
     tokenizer: str = option(
         "",
@@ -91,12 +109,13 @@ class PairOptions(SubwordOptions):
 class Splits:
     """Train, valid and test text, of which the latter may be held out of train."""
 
-    train: tuple[Path, ...] = option(
-        MISSING,
+    train: Sequence[Path] = option(
+        (),
         "training text, plain, .gz, .xz or .bz2; several are joined; of two languages: PREFIX.LANG "
         "for each, or NAME.tsv (source TAB target)",
         type=Path,
         nargs="+",
+        required=True,
         metavar="TEXT",
     )
     valid: Path | None = option(
@@ -112,34 +131,31 @@ class Splits:
     )
     out: Path = option(None, "folder to make", type=Path, required=True, metavar="DATA")
 
-    def texts(self) -> dict[str, tuple[Path, ...]]:
+    def texts(self) -> dict[str, Sequence[Path]]:
         """Split -> its texts, if any is named."""
         others = {"valid": self.valid, "test": self.test}
-        return {"train": self.train} | {name: (path,) for name, path in others.items() if path}
+        return {"train": self.train} | {name: [path] for name, path in others.items() if path}
 
-    @cached_property
-    def held_out(self) -> dict[str, int]:
-        """Split without a text -> its place in every ``hold_out`` parts of train."""
-        given = self.texts()
-        return {split: place for place, split in enumerate(SPLITS[1:]) if split not in given}
-
-    def split_of(self, number: int) -> str:
-        """The split of a part of train."""
-        if self.hold_out:
-            for split, place in self.held_out.items():
-                if number % self.hold_out == place:
-                    return split
-        return "train"
+    def split_of(self, number: int, split: str = "train") -> str:
+        """The split of a part of ``split``, which may be held out of train."""
+        if self.hold_out and split == "train":
+            place = number % self.hold_out
+            if place == 0 and self.valid is None:
+                return "valid"
+            if place == 1 and self.test is None:
+                return "test"
+        return split
 
     def check_splits(self) -> None:
         """Raise UserError unless each split has a text or is held out, and fairseq can read out."""
         no_colon(self.out.resolve())
-        if self.held_out and (self.hold_out or 0) < 3:
+        missing = [split for split in SPLITS if split not in self.texts()]
+        if missing and (self.hold_out or 0) < 3:
             raise UserError(
-                f"no text for {' and '.join(self.held_out)} is named; name one, or hold out every "
+                f"no text for {' and '.join(missing)} is named; name one, or hold out every "
                 "Nth pair or document of train: --hold-out N, N at least 3"
             )
-        if self.hold_out is not None and not self.held_out:
+        if self.hold_out is not None and not missing:
             raise UserError("valid and test text are both named: leave --hold-out away")
 
 
@@ -191,8 +207,12 @@ class PrepareConfig(PairOptions, Splits):
         return "raw" if self.tokenizer == "none" and not self.punctuation else "tokenised"
 
 
-def check(config: PrepareConfig) -> None:
-    """Raise UserError for options that cannot work, before anything is written."""
+def checked(config: PrepareConfig) -> PrepareConfig:
+    """``config`` with a tokeniser and a kind of subwords that suit its languages.
+
+    Raises:
+        UserError: options cannot work.
+    """
     config.check_splits()
     if config.source_lang == config.target_lang:
         raise UserError(
@@ -204,10 +224,6 @@ def check(config: PrepareConfig) -> None:
                 f"{lang!r} cannot be a language's name here; use letters, digits and _ only, "
                 "as in en, pt_BR or zho_Hans"
             )
-
-
-def with_defaults(config: PrepareConfig) -> PrepareConfig:
-    """``config`` with a tokeniser and a kind of subwords that suit its languages."""
     tokenizer, subword = config.tokenizer, config.subword
     if not tokenizer:
         suits = not config.unspaced and restored_by_moses(config.target_lang)

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import key, no_colon
-from fairseq_mhe.prepare.manifest import CONTENT, MANIFEST, PARALLEL, TASK, TEXT, read_manifest
+from fairseq_mhe.prepare.manifest import (
+    CONTENT,
+    MANIFEST,
+    PARALLEL,
+    TASK,
+    TEXT,
+    file_checksums,
+    read_manifest,
+)
 from fairseq_mhe.prepare.text_processing import TextProcessing, plain_text, processing_of
 from fairseq_mhe.prepare.tokenise import ESCAPED
 
@@ -84,12 +92,6 @@ class DataFolder:
         """How the folder's text was processed, for new text."""
         settings = {**self.manifest["options"], **self.manifest}
         return processing_of(settings, self.folder / "subword")
-
-
-def file_checksums(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Every file of a data folder -> its SHA-256."""
-    steps = manifest["steps"].values()
-    return {name: entry["sha256"] for step in steps for name, entry in step["files"].items()}
 
 
 def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:

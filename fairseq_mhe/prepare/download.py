@@ -17,7 +17,7 @@ from urllib3.util import Retry
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_room, sha256
-from fairseq_mhe.prepare.progress import report
+from fairseq_mhe.prepare.manifest import report
 
 RETRIES = 4  # of a request that gives no byte
 PAUSE = 2.0  # seconds before the second retry, and twice as many before each further one

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import platform
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,28 +14,38 @@ from fairseq_mhe.common.files import (
     FOLDER_VERSION,
     WORK_PREFIX,
     check_folder_version,
-    check_room,
     only_one,
     read_json,
     sha256_of_all,
     write_json,
 )
-from fairseq_mhe.prepare.progress import report
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.system import installed
 
 MANIFEST = "manifest.json"
 #: The "form" of a manifest.
-PARALLEL, TEXT, TASK = "parallel", "text", "task"
-#: The heading of a folder of files as they are published.
-DOWNLOADED = {"form": "downloaded"}
+PARALLEL, TEXT, TASK, DOWNLOADED = "parallel", "text", "task", "downloaded"
 #: Form -> what the folder holds.
 CONTENT = {
     PARALLEL: "parallel text",
     TEXT: "running text",
     TASK: "a task",
-    "downloaded": "downloaded text",
+    DOWNLOADED: "downloaded text",
 }
+#: Packages that have a part in the files.
+_PACKAGES = (
+    *("fairseq-mhe", "ve-fairseq", "fairseq"),
+    *("sacremoses", "subword-nmt", "sentencepiece"),
+)
 
 Counts = dict[str, Any]
+_board: Board | None = None
+
+
+def report(step: str, done: int, total: int) -> None:
+    """``done`` of a step's ``total`` lines are done: shown while a data folder is being made."""
+    if _board is not None:
+        _board.update(step, done, total)
 
 
 def read_manifest(data: Path) -> dict[str, Any]:
@@ -45,6 +56,12 @@ def read_manifest(data: Path) -> dict[str, Any]:
     manifest: dict[str, Any] = read_json(path)
     check_folder_version(data, manifest, "prepare it again, into a new folder")
     return manifest
+
+
+def file_checksums(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Every file of a data folder -> its SHA-256."""
+    steps = manifest["steps"].values()
+    return {name: entry["sha256"] for step in steps for name, entry in step["files"].items()}
 
 
 @dataclass
@@ -59,19 +76,11 @@ class Manifest:
     content: dict[str, Any]
     workers: int
 
-    def checksums(self, step: str, folder: str = "") -> dict[str, str]:
-        """File -> SHA-256 of what ``step`` has written in ``folder``."""
-        files = self.content["steps"][step]["files"]
-        return {
-            name: entry["sha256"] for name, entry in files.items() if name.startswith(folder)
-        }
-
     def run(
         self,
         step: str,
         made_from: Mapping[str, Any],
         action: Callable[[Path], Counts | None],
-        room: float = 0,
         total: int = 1,
     ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
@@ -82,15 +91,10 @@ class Manifest:
                 JSON has it: lists, no tuples.
             action: writes files into a folder, and may return counts; the files then move to the
                 same paths in the data folder.
-            room: the bytes that it will write, roughly.
             total: lines, for the report of beginning and end.
-
-        Raises:
-            UserError: the disk has less room.
         """
         report(step, 0, total)
         if not self._done(step, made_from):
-            check_room(self.folder, int(room), f"step {step!r}")
             with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
                 self._finish(step, made_from, action(Path(work)) or {}, Path(work))
         report(step, total, total)
@@ -102,11 +106,8 @@ class Manifest:
         record = self.content["steps"].get(step)
         if record is None or record["made_from"] != made_from:
             return False
-        for name, entry in record["files"].items():
-            path = self.folder / name
-            if not path.is_file() or path.stat().st_size != entry["bytes"]:
-                return False
-        return True
+        paths = {self.folder / name: entry["bytes"] for name, entry in record["files"].items()}
+        return all(path.is_file() and path.stat().st_size == paths[path] for path in paths)
 
     def _finish(
         self, step: str, made_from: Mapping[str, Any], counts: Counts, work: Path
@@ -138,27 +139,43 @@ class Manifest:
 
 @contextlib.contextmanager
 def open_manifest(
-    data: Path, heading: Mapping[str, Any], workers: int = 1
+    data: Path, form: str, facts: Mapping[str, Any], workers: int = 1
 ) -> Iterator[Manifest]:
-    """Make or reopen the data folder, for one process at a time.
+    """Make or reopen a data folder, for one process at a time, and show its steps' progress.
 
-    ``heading``: the manifest's keys above its steps; ``workers``: processes for the steps.
+    Args:
+        data: the folder.
+        form: what it holds, as `CONTENT` has it.
+        facts: the manifest's keys above its steps. They hold no path, no time and no machine, so
+            that equal data have equal manifests.
+        workers: processes for the steps.
 
     Raises:
         UserError: the folder holds something of another form, cannot be written, the disk is full,
             or another process is at work.
     """
-    content = {"folder_version": FOLDER_VERSION, "state": "unfinished", **heading, "steps": {}}
+    global _board
+    content = {
+        "folder_version": FOLDER_VERSION,
+        "state": "unfinished",
+        "form": form,
+        **facts,
+        "versions": {"python": platform.python_version(), **installed(_PACKAGES)},
+        "steps": {},
+    }
     try:
-        with only_one(data):
+        with only_one(data), Board() as _board:
             if (data / MANIFEST).exists():
                 before = read_manifest(data)
-                if before["form"] != heading["form"]:
-                    form = CONTENT[before["form"]]
-                    raise UserError(f"{data} holds {form}: name another --out")
+                if before["form"] != form:
+                    raise UserError(
+                        f"{data} holds {CONTENT[before['form']]}: name another --out"
+                    )
                 content["steps"] = before["steps"]
             yield Manifest(data, content, workers)
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or data}: {error.strerror or error}"
         ) from error
+    finally:
+        _board = None

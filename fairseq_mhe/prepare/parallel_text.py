@@ -3,9 +3,9 @@
 `prepare` takes plain text; `prepare_segmented` takes text in subwords, which enters after segment.
 """
 
+import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -14,89 +14,74 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import cores
-from fairseq_mhe.prepare.binarise import make_binary
-from fairseq_mhe.prepare.clean import (
-    CleanText,
-    clean_pairs,
-    dropped_percent,
-    fates,
-    usual_ratio,
-)
-from fairseq_mhe.prepare.config import (
-    SPLITS,
-    Inputs,
-    PrepareConfig,
-    check,
-    input_files,
-    with_defaults,
-)
-from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Manifest, open_manifest
+from fairseq_mhe.common.system import cores, installed
+from fairseq_mhe.prepare.config import SPLITS, Inputs, PrepareConfig, checked, input_files
+from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Manifest, open_manifest, report
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.progress import report
-from fairseq_mhe.prepare.steps import heading, make_subwords
+from fairseq_mhe.prepare.steps import make_binary, make_subwords
 from fairseq_mhe.prepare.subword import MODEL_NAMES
-from fairseq_mhe.prepare.text import (
-    SUFFIXES,
-    aligned_lines,
-    count_lines,
-    read_lines,
-    read_pairs,
-    side_path,
-    total_size,
-    write_lines,
-)
-from fairseq_mhe.prepare.text_processing import plain_text
+from fairseq_mhe.prepare.text import count_lines, read_lines, read_pairs, side_path, write_lines
+from fairseq_mhe.prepare.text_processing import model_text, normalise, plain_text
 from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, tokeniser
 
+Pair = tuple[str, str]
+#: (Folder, language) -> UTF-8 text of the kept pairs; and how many pairs met which fate.
+CleanText = tuple[dict[tuple[str, str], bytes], Counter[str]]
+
 CHUNK = 5000  # lines that a process cleans at a time
-_CLEAN_ROOM = 2.5  # bytes that cleaning writes for each byte of text, with some to spare
-_COMPRESSION = 4  # of text, roughly
-WARN_ABOVE = 10  # percent of the pairs that are dropped
+#: Where lengths are counted in characters: a token is rarely longer.
+_CHARACTERS_A_TOKEN = 8
+_USUAL_FROM = 100_000  # first pairs of a corpus
+_WARN_ABOVE = 10  # percent of the pairs that are dropped
 #: The options that decide what cleaning writes.
 _CLEANING = ("tokenizer", "max_tokens", "max_ratio", "punctuation", "lowercase", "hold_out")
+#: Why a pair is dropped, in counts and in words.
+_REASONS = {"empty": "empty", "too_long": "too long", "ratio": "of unlike lengths"}
 _REFERENCES = 2000  # lines of the test set that are compared with their tokens, joined again
 
 
-def prepare(
-    config: PrepareConfig, source: Mapping[str, Any] | None = None, files: Inputs | None = None
-) -> Path:
+def prepare(config: PrepareConfig, source: Mapping[str, Any] | None = None) -> Path:
     """Make the data folder of ``config``, or what of it is missing, and return its path.
 
-    ``source``: where the text comes from, for the manifest; ``files``: the text, in place of the
-    files that ``config`` names.
+    ``source``: where the text comes from, for the manifest.
 
     Raises:
         UserError: an option or an input is bad, or the folder cannot be written; the same call
             resumes.
     """
-    check(config)
-    files = files or input_files(config)
-    config = with_defaults(config)
-    options: dict[str, Any] = {"max_tokens": config.max_tokens, "max_ratio": config.max_ratio}
-    if config.subword == "sentencepiece":
-        options["model_type"] = config.model_type
-    options |= {"punctuation": config.punctuation, "lowercase": config.lowercase}
-    top = heading(
-        PARALLEL,
-        config.langs,
-        config.subword,
-        config.tokenizer,
-        options,
-        source,
-        vocab_size=config.vocab_size,
-    )
-    with open_manifest(config.out, top, config.cores) as manifest:
+    config = checked(config)
+    files = input_files(config)
+    options = ("vocab_size", "max_tokens", "max_ratio", "punctuation", "lowercase")
+    facts = {
+        **_facts(config.langs, config.subword, config.tokenizer, source),
+        "options": {name: getattr(config, name) for name in options},
+    }
+    with open_manifest(config.out, PARALLEL, facts, config.workers) as manifest:
         counts = _clean(manifest, config, files)
         lines = {split: counts[split]["kept"] for split in SPLITS}
         texts = pair_texts(config.langs, config.model_folder)
-        dictionaries = [f"dict.{lang}.txt" for lang in config.langs]
-        make_subwords(manifest, config, texts, dictionaries, lines)
+        make_subwords(manifest, config, texts, _dictionaries(config.langs), lines)
         manifest.complete(lines=lines)
-    _say_dropped(counts)
+    for split, count in counts.items():
+        dropped = _dropped_percent(count)
+        warning = f"warning: {dropped:.0f}% dropped: " if dropped > _WARN_ABOVE else ""
+        say(f"{warning}{split}: {_fates(count)}")
     if config.tokenizer == "moses":
         _say_not_restored(config.out / "raw" / f"test.{config.target_lang}", config.target_lang)
     return config.out
+
+
+def _facts(
+    langs: tuple[str, str], subword: str, tokenizer: str, source: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """The manifest's keys that all parallel text has."""
+    return {
+        "source_lang": langs[0],
+        "target_lang": langs[1],
+        "subword": subword,
+        "tokenizer": tokenizer,
+        "source": source or {},
+    }
 
 
 def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
@@ -108,10 +93,14 @@ def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
     }
 
 
+def _dictionaries(langs: tuple[str, str]) -> list[str]:
+    return [f"dict.{lang}.txt" for lang in langs]
+
+
 def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
     """The step from files to raw/ and tokenised/: read, normalise, tokenise, clean."""
     sides = [side for corpora in files.values() for paths in corpora for side in paths]
-    checksums = sha256_of_all(sides, config.cores)
+    checksums = sha256_of_all(sides, config.workers)
     made_from = {
         "inputs": {
             split: [[checksums[side] for side in paths] for paths in corpora]
@@ -119,11 +108,9 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
         },
         "options": {name: getattr(config, name) for name in _CLEANING},
         "langs": list(config.langs),
-        "sacremoses": manifest.content["versions"]["sacremoses"],
+        "versions": installed(("sacremoses",)),
     }
     total = sum(count_lines(paths[0]) for corpora in files.values() for paths in corpora)
-    packed = [side for side in sides if side.suffix in SUFFIXES[1:]]
-    size = total_size(sides) + (_COMPRESSION - 1) * total_size(packed)
 
     def action(work: Path) -> Counts:
         counts = {split: Counter(read=0, kept=0) for split in SPLITS}
@@ -131,25 +118,47 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
         for folder in {"raw", config.model_folder}:
             (work / folder).mkdir()
         for split, corpora in files.items():
-            for clean in _cleaned(config, split, corpora):
-                for (folder, lang), text in clean.texts.items():
-                    with (work / folder / f"{split}.{lang}").open("ab") as stream:
-                        stream.write(text)
-                counts[split].update(clean.counts, read=clean.counts.total())
-                done += clean.counts.total()
+            for texts, fates in _cleaned(config, split, corpora):
+                first = counts[split]["kept"] + counts[split]["held_out"] + 1
+                numbers = range(first, first + fates["kept"])
+                splits = [config.split_of(number, split) for number in numbers]
+                _append(work, texts, splits)
+                for other, number in Counter(splits).items():
+                    if other != split:
+                        counts[other].update(read=number, kept=number)
+                        fates.update(held_out=number, kept=-number)
+                counts[split].update(fates, read=fates.total())
+                done += fates.total()
                 report("clean", done, total)
-            _check_kept(corpora, counts[split], config.max_dropped)
-        if config.hold_out:
-            _hold_out(work, config, counts)
+            _check_kept(corpora[0], counts[split], config.max_dropped)
+        if not all(count["kept"] for count in counts.values()):
+            raise UserError(
+                f"the training text has too few pairs to hold out every {config.hold_out}th of them"
+            )
         return {split: dict(counter) for split, counter in counts.items()}
 
-    return manifest.run("clean", made_from, action, _CLEAN_ROOM * size, total)
+    return manifest.run("clean", made_from, action, total)
+
+
+def _append(work: Path, texts: Mapping[tuple[str, str], bytes], splits: list[str]) -> None:
+    """Write clean text, of which each pair has its split, to the ends of the splits' files."""
+    for (folder, lang), text in texts.items():
+        parts = dict.fromkeys(splits, text)
+        if len(parts) > 1:
+            lines = list(zip(splits, text.splitlines(keepends=True), strict=True))
+            parts = {
+                part: b"".join([line for split, line in lines if split == part])
+                for part in parts
+            }
+        for part, content in parts.items():
+            with (work / folder / f"{part}.{lang}").open("ab") as stream:
+                stream.write(content)
 
 
 def _cleaned(
     config: PrepareConfig, split: str, corpora: list[tuple[Path, ...]]
 ) -> Iterator[CleanText]:
-    """The clean text of a split, block by block."""
+    """The clean text of a split, as `clean_pairs` returns it, chunk by chunk."""
     usual = 1.0
     if split == "train" and config.counts_characters and config.max_ratio is not None:
         usual = usual_ratio(chain.from_iterable(map(read_pairs, corpora)))
@@ -157,53 +166,92 @@ def _cleaned(
     clean = partial(clean_pairs, config=config, split=split, usual=usual)
     pairs = chain.from_iterable(map(read_pairs, corpora))
     chunks = iter(lambda: list(islice(pairs, CHUNK)), [])
-    return ordered_map(clean, chunks, config.cores)
+    return ordered_map(clean, chunks, config.workers)
 
 
-def _check_kept(
-    corpora: list[tuple[Path, ...]], counts: Mapping[str, int], max_dropped: float
-) -> None:
+def usual_ratio(pairs: Iterable[Pair]) -> float:
+    """How many characters the target usually has for one of the source's: the median."""
+    sides = (map(normalise, pair) for pair in islice(pairs, _USUAL_FROM))
+    ratios = [len(target) / len(source) for source, target in sides if source and target]
+    return statistics.median(ratios or [1.0])
+
+
+def clean_pairs(
+    pairs: Sequence[Pair], config: PrepareConfig, split: str = "train", usual: float = 1.0
+) -> CleanText:
+    """Normalise, tokenise and filter pairs of lines of a split.
+
+    ``usual``: the `usual_ratio` of the split.
+    """
+    raw = [[normalise(pair[side]) for pair in pairs] for side in (0, 1)]
+    tokens = [
+        model_text(lang, config.tokenizer, config.punctuation, config.lowercase)(lines)
+        for lang, lines in zip(config.langs, raw, strict=True)
+    ]
+    max_ratio = config.max_ratio if split == "train" else None
+    fates: Counter[str] = Counter()
+    kept = []
+    for row in zip(*raw, *tokens, strict=True):
+        fate = _fate(row[:2], row[2:], config, max_ratio, usual)
+        fates[fate] += 1
+        if fate == "kept":
+            kept.append(row)
+    names = [(folder, lang) for folder in ("raw", config.model_folder) for lang in config.langs]
+    texts = {}
+    for name, lines in zip(names, zip(*kept, strict=True), strict=False):
+        text = "".join([f"{line}\n" for line in lines])
+        texts[name] = (text.lower() if config.lowercase else text).encode()
+    return texts, fates
+
+
+def _fate(
+    raw: Sequence[str],
+    tokens: Sequence[str],
+    config: PrepareConfig,
+    max_ratio: float | None,
+    usual: float,
+) -> str:
+    """One of `_REASONS`, or kept; ``raw`` and ``tokens``: source and target."""
+    if not all((*raw, *tokens)):
+        return "empty"
+    if config.counts_characters:
+        longest = max(len(raw[0]), len(raw[1])) / _CHARACTERS_A_TOKEN
+        lengths: list[float] = [len(raw[0]), len(raw[1]) / usual]
+        spare = _CHARACTERS_A_TOKEN  # a single word more or less makes no pair a wrong one
+    else:
+        lengths = [tokens[0].count(" ") + 1, tokens[1].count(" ") + 1]
+        longest, spare = max(lengths), 0
+    if longest > config.max_tokens:
+        return "too_long"
+    if max_ratio is not None and max(lengths) > max_ratio * min(lengths) + spare:
+        return "ratio"
+    return "kept"
+
+
+def _check_kept(paths: tuple[Path, ...], counts: Mapping[str, int], max_dropped: float) -> None:
     """See that a split has pairs, and not too few of what was read."""
-    text = f"{corpora[0][0]}{' and its other side' if len(corpora[0]) > 1 else ''}"
+    text = f"{paths[0]}{' and its other side' if len(paths) > 1 else ''}"
     if not counts["kept"]:
-        raise UserError(f"cleaning leaves no pair of {text} ({fates(counts)})")
-    dropped = dropped_percent(counts)
+        raise UserError(f"cleaning leaves no pair of {text} ({_fates(counts)})")
+    dropped = _dropped_percent(counts)
     if dropped > max_dropped:
         raise UserError(
-            f"cleaning drops {dropped:.0f}% of {text} ({fates(counts)}): check the "
+            f"cleaning drops {dropped:.0f}% of {text} ({_fates(counts)}): check the "
             "text, relax --max-ratio or --max-tokens, or accept it with --max-dropped 100"
         )
 
 
-def _hold_out(work: Path, config: PrepareConfig, counts: Mapping[str, Counter[str]]) -> None:
-    """Move pairs from the clean train text to the splits that have no text."""
-    numbers = range(1, counts["train"]["kept"] + 1)
-    pairs = Counter(map(config.split_of, numbers))
-    for split in config.held_out:
-        if not pairs[split]:
-            raise UserError(
-                f"the training text has too few pairs to hold out every {config.hold_out}th of them"
-            )
-        counts["train"].update(kept=-pairs[split], held_out=pairs[split])
-        counts[split].update(read=pairs[split], kept=pairs[split])
-    for path in sorted(work.glob("*/train.*")):
-        whole = path.rename(work / "whole")
-        with ExitStack() as stack:
-            lines = stack.enter_context(whole.open("rb"))
-            streams = {
-                split: stack.enter_context(path.with_stem(split).open("wb")) for split in pairs
-            }
-            for number, line in zip(numbers, lines, strict=True):
-                streams[config.split_of(number)].write(line)
-        whole.unlink()
+def _fates(counts: Mapping[str, int]) -> str:
+    """How many pairs of a split were kept, held out, and dropped for which reason."""
+    parts = [f"{counts['kept']:,} of {counts['read']:,} pairs kept"]
+    names = {"held_out": "held out", **_REASONS}
+    parts += [f"{counts[name]:,} {fate}" for name, fate in names.items() if counts.get(name)]
+    return ", ".join(parts)
 
 
-def _say_dropped(counts: Counts) -> None:
-    """Say what cleaning has dropped."""
-    for split, count in counts.items():
-        dropped = dropped_percent(count)
-        warning = f"warning: {dropped:.0f}% dropped: " if dropped > WARN_ABOVE else ""
-        say(f"{warning}{split}: {fates(count)}")
+def _dropped_percent(counts: Mapping[str, int]) -> float:
+    """The percentage of a split's pairs that were dropped."""
+    return 100 * sum(counts.get(name, 0) for name in _REASONS) / max(1, counts["read"])
 
 
 def _say_not_restored(path: Path, lang: str) -> None:
@@ -243,36 +291,35 @@ def prepare_segmented(
     Raises:
         UserError: as `prepare`.
     """
-    files: dict[str, Path] = {}
-    lines = {}
-    for split, prefix in texts.items():
-        source_side, target_side = (side_path(prefix, lang) for lang in langs)
-        lines[split] = aligned_lines(source_side, target_side)
-        files |= {f"{split}.{langs[0]}": source_side, f"{split}.{langs[1]}": target_side}
-    if codes is not None:
-        files[MODEL_NAMES["bpe"]] = codes
-    top = heading(PARALLEL, langs, "bpe", ESCAPED, {"lowercase": lowercase}, source)
-    checksums = sha256_of_all(list(files.values()), cores())
-    made_from = {
-        "inputs": {name: checksums[path] for name, path in files.items()},
-        "sacremoses": top["versions"]["sacremoses"],
+    sides = {
+        split: (side_path(prefix, langs[0]), side_path(prefix, langs[1]))
+        for split, prefix in texts.items()
     }
-    with open_manifest(out, top, cores()) as manifest:
-        action = partial(_take, files, langs)
-        manifest.run("segment", made_from, action, total=2 * sum(lines.values()))
-        dictionaries = [f"dict.{lang}.txt" for lang in langs]
-        make_binary(manifest, pair_texts(langs, "subword"), dictionaries)
+    paths = [path for pair in sides.values() for path in pair] + ([codes] if codes else [])
+    made_from = {
+        "inputs": list(sha256_of_all(paths, cores()).values()),
+        "versions": installed(("sacremoses",)),
+    }
+
+    def action(work: Path) -> Counts:
+        """The text in subwords, and as a person writes it."""
+        for folder in ("subword", "raw"):
+            (work / folder).mkdir()
+        if codes:
+            write_lines(work / "subword" / MODEL_NAMES["bpe"], read_lines(codes))
+        lines = {}
+        for split, pair in sides.items():
+            columns = zip(*read_pairs(pair), strict=True)
+            for lang, column in zip(langs, columns, strict=True):
+                lines[split] = len(column)
+                write_lines(work / "subword" / f"{split}.{lang}", column)
+                plain = plain_text(column, "bpe", ESCAPED, lang)
+                write_lines(work / "raw" / f"{split}.{lang}", plain)
+        return lines
+
+    facts = {**_facts(langs, "bpe", ESCAPED, source), "options": {"lowercase": lowercase}}
+    with open_manifest(out, PARALLEL, facts, cores()) as manifest:
+        lines = manifest.run("segment", made_from, action)
+        make_binary(manifest, pair_texts(langs, "subword"), _dictionaries(langs))
         manifest.complete(lines=lines)
     return out
-
-
-def _take(files: Mapping[str, Path], langs: tuple[str, str], work: Path) -> None:
-    """The text in subwords, and as a person writes it."""
-    for folder in ("subword", "raw"):
-        (work / folder).mkdir()
-    for name, path in files.items():
-        lines = list(read_lines(path))
-        write_lines(work / "subword" / name, lines)
-        lang = name.rpartition(".")[2]
-        if lang in langs:
-            write_lines(work / "raw" / name, plain_text(lines, "bpe", ESCAPED, lang))

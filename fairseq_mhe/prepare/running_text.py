@@ -1,7 +1,7 @@
 """From running text, documents with empty lines between them, to a folder for language models."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,12 +13,18 @@ from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.prepare.clean import normalise
-from fairseq_mhe.prepare.config import SPLITS, Splits, SubwordOptions, check_outside, vocabulary
+from fairseq_mhe.prepare.config import (
+    SPLITS,
+    Splits,
+    SubwordOptions,
+    check_outside,
+    option,
+    vocabulary,
+)
 from fairseq_mhe.prepare.manifest import TEXT, Counts, open_manifest
-from fairseq_mhe.prepare.options import option
-from fairseq_mhe.prepare.steps import heading, make_subwords
+from fairseq_mhe.prepare.steps import make_subwords
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
+from fairseq_mhe.prepare.text_processing import normalise
 
 #: What begins a document: a line after an empty one, a heading like ``= Title =``, or a file.
 EMPTY_LINES, TITLES, FILES = "empty lines", "titles", "files"
@@ -50,7 +56,7 @@ class TextConfig(TextOptions, Splits):
     documents: str = EMPTY_LINES
 
 
-def prepare_text(config: TextConfig, source: dict[str, Any] | None = None) -> Path:
+def prepare_text(config: TextConfig, source: Mapping[str, Any] | None = None) -> Path:
     """Make the folder of ``config``, or what of it is missing, and return its path.
 
     ``source``: where the text comes from, for the manifest.
@@ -60,25 +66,26 @@ def prepare_text(config: TextConfig, source: dict[str, Any] | None = None) -> Pa
             resumes.
     """
     config.check_splits()
-    paths = list(chain(*config.texts().values()))
-    for path in paths:
+    for path in chain(*config.texts().values()):
         check_outside(existing_text(path), config.out)
     config = replace(config, subword=config.subword or "sentencepiece")
-    options = {"lowercase": config.lowercase}
-    langs = config.lang, config.lang
-    top = heading(
-        TEXT, langs, config.subword, "none", options, source, vocab_size=config.vocab_size
-    )
-    checksums = sha256_of_all(paths, config.cores)
+    facts = {
+        "source_lang": config.lang,
+        "target_lang": config.lang,
+        "subword": config.subword,
+        "tokenizer": "none",
+        "source": source or {},
+        "options": {"vocab_size": config.vocab_size, "lowercase": config.lowercase},
+    }
     made_from = {
         "inputs": {
-            split: [checksums[path] for path in paths]
+            split: list(sha256_of_all(paths, config.workers).values())
             for split, paths in config.texts().items()
         },
         "options": [config.hold_out, config.lowercase, config.documents],
     }
-    with open_manifest(config.out, top, config.cores) as manifest:
-        counts = manifest.run("clean", made_from, partial(_clean, config), total=len(paths))
+    with open_manifest(config.out, TEXT, facts, config.workers) as manifest:
+        counts = manifest.run("clean", made_from, partial(_clean, config))
         lines = {split: count["kept"] for split, count in counts.items()}
         texts = {split: f"raw/{split}.txt" for split in SPLITS}
         # A block has a beginning and an end beside its subwords.
@@ -89,7 +96,7 @@ def prepare_text(config: TextConfig, source: dict[str, Any] | None = None) -> Pa
     return config.out
 
 
-def documents(paths: tuple[Path, ...], begins: str = EMPTY_LINES) -> Iterator[list[str]]:
+def documents(paths: Sequence[Path], begins: str = EMPTY_LINES) -> Iterator[list[str]]:
     """The documents of some files, each the normalised paragraphs that have any text.
 
     ``begins``: what begins a document, beside a file. Documents without text are left out.
@@ -120,10 +127,9 @@ def _clean(config: TextConfig, work: Path) -> Counts:
         for source, paths in config.texts().items():
             counts[source]["read"] = sum(map(count_lines, paths))
             for number, document in enumerate(documents(paths, config.documents)):
-                split = config.split_of(number) if source == "train" else source
-                if counts[split]["documents"]:
-                    streams[split].write("\n")
-                text = "".join(f"{line}\n" for line in document)
+                split = config.split_of(number, source)
+                between = "\n" if counts[split]["documents"] else ""
+                text = between + "".join(f"{line}\n" for line in document)
                 streams[split].write(text.lower() if config.lowercase else text)
                 counts[split]["documents"] += 1
                 counts[split]["kept"] += len(document)

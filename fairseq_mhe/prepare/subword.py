@@ -23,7 +23,6 @@ from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.text import Piece, text_pieces
 
 SUBWORDS = ("bpe", "sentencepiece")
-MODEL_TYPES = ("unigram", "bpe")  # SentencePiece's
 WORD_START = "\u2581"  # begins a word of SentencePiece
 END_OF_WORD = "</w>"  # in subword-nmt's merges
 NOT_LAST = "@@"  # ends a subword of BPE that does not end a word
@@ -70,10 +69,8 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
         learn_bpe(counts, codes, merges, is_dict=True)
 
 
-def learn_sentencepiece(
-    lines: Iterable[str], total: int, pieces: int, model_type: str, path: Path
-) -> None:
-    """Learn a model of at most ``pieces`` (Kudo 2018) from ``total`` lines; write it to ``path``.
+def learn_sentencepiece(lines: Iterable[str], total: int, pieces: int, path: Path) -> None:
+    """Learn a unigram model of at most ``pieces`` (Kudo 2018) from ``total`` lines.
 
     Raises:
         UserError: the text has too many different characters for so few pieces.
@@ -85,7 +82,7 @@ def learn_sentencepiece(
                 sentence_iterator=_in_stretches(islice(lines, 0, None, stride)),
                 model_writer=model,
                 vocab_size=pieces,
-                model_type=model_type,
+                model_type="unigram",
                 hard_vocab_limit=False,  # a small text may not have that many
                 # Joined pieces give back the very text: nothing is normalised, rarer characters
                 # stand for themselves.

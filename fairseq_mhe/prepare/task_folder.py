@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import key, read_json, sha256, write_json
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import installed
-from fairseq_mhe.prepare.binarise import binarise_with
-from fairseq_mhe.prepare.data_folder import DataFolder, file_checksums, open_data
-from fairseq_mhe.prepare.manifest import TASK, TEXT, Counts, open_manifest
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.manifest import TASK, TEXT, Counts, file_checksums, open_manifest
+from fairseq_mhe.prepare.steps import binarise
 from fairseq_mhe.prepare.task_files import task_file
 from fairseq_mhe.prepare.task_inputs import read_inputs
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, TASKS, Task
@@ -128,14 +127,8 @@ def prepare_task(
         "block": block,
         "stride": stride,
     }
-    heading = {
-        "form": TASK,
-        "task": task.name,
-        "block": block,
-        "text": data.fingerprint,
-        "versions": installed(("fairseq-mhe", "ve-fairseq", "fairseq", "sentencepiece")),
-    }
-    with open_manifest(out, heading) as manifest:
+    facts = {"task": task.name, "block": block, "text": data.fingerprint}
+    with open_manifest(out, TASK, facts) as manifest:
         action = partial(_binarise, task, files, data, block, stride)
         counts = manifest.run("binarise", made_from, action)
         manifest.complete(lines={name: count["examples"] for name, count in counts.items()})
@@ -166,7 +159,7 @@ def _binarise(
                 write_lines(binary / name / f"{split}.label", lines)
             else:
                 write_lines(raw / f"{split}.{name}", lines)
-                binarise_with(dictionary, raw / f"{split}.{name}", binary / name / split)
+                binarise(dictionary, raw / f"{split}.{name}", binary / name / split)
         if inputs.spans:
             (binary / SPANS).mkdir(exist_ok=True)
             write_lines(binary / SPANS / f"{split}.{SPANS}", inputs.spans)

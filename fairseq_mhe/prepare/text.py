@@ -90,14 +90,19 @@ def read_pairs(paths: tuple[Path, ...]) -> Iterator[tuple[str, str]]:
     """The pairs of a parallel text: of its two files, or of its one file with tabs.
 
     Raises:
-        UserError: as `read_lines` and `aligned_lines`; or a line has not two columns.
+        UserError: as `read_lines`; the sides differ in their number of lines; or a line has not two
+            columns.
     """
     if len(paths) == 1:
         yield from _table_pairs(paths[0])
         return
     for source, target in zip_longest(*map(read_lines, paths)):
         if source is None or target is None:
-            aligned_lines(*paths)
+            first, second = map(count_lines, paths)
+            raise UserError(
+                f"{paths[0]} has {first:,} lines, {paths[1].name} has {second:,}: the sides "
+                "of a parallel text must be aligned line by line"
+            )
         yield source, target
 
 
@@ -115,26 +120,6 @@ def _table_pairs(path: Path) -> Iterator[tuple[str, str]]:
 def count_lines(path: Path) -> int:
     """The number of lines, not decoded; the last may lack its line end."""
     return sum(1 for _ in _raw_lines(path))
-
-
-def aligned_lines(source: Path, target: Path) -> int:
-    """The number of lines that both sides have.
-
-    Raises:
-        UserError: the sides differ in their number of lines.
-    """
-    source_lines, target_lines = count_lines(source), count_lines(target)
-    if source_lines != target_lines:
-        raise UserError(
-            f"{source} has {source_lines:,} lines, {target.name} has {target_lines:,}: the sides "
-            "of a parallel text must be aligned line by line"
-        )
-    return source_lines
-
-
-def total_size(paths: Iterable[Path]) -> int:
-    """The bytes of some files."""
-    return sum(path.stat().st_size for path in paths)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -1,14 +1,48 @@
-"""What was done to a model's text, for new text: plain to subwords, and subwords back to plain."""
+"""What becomes of a line of text: normalised, tokenised, in subwords; and plain text again."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.clean import model_text, normalise
 from fairseq_mhe.prepare.subword import MODEL_NAMES, NOT_LAST, WORD_START, SubwordModel, segment
-from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser
+from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, punctuation_normaliser, tokeniser
+
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
+
+
+def normalise(line: str) -> str:
+    """``line`` in Unicode's composed form, with single spaces and without control characters.
+
+    Python and fairseq end lines at more characters than the line feed (a stray carriage return,
+    U+2028): left in, they would shift one side against the other.
+    """
+    if WORD_START in line:  # SentencePiece would read it as a space
+        line = line.replace(WORD_START, " ")
+    # Of white space and control characters, a space alone is printable.
+    if line.isprintable() and "  " not in line and unicodedata.is_normalized("NFC", line):
+        return line.strip(" ")
+    return " ".join(unicodedata.normalize("NFC", _CONTROL.sub("", line)).split())
+
+
+@cache
+def model_text(
+    lang: str, tokenizer: str, punctuation: bool, lowercase: bool
+) -> Callable[[list[str]], list[str]]:
+    """A function from normalised lines to the text that subwords are made of."""
+    tokens = tokeniser(tokenizer, lang)
+    unify = punctuation_normaliser(lang) if punctuation else list
+
+    def process(lines: list[str]) -> list[str]:
+        lines = list(map(tokens, unify(lines)))
+        # Last, since capitals tell abbreviations from words.
+        return [line.lower() for line in lines] if lowercase else lines
+
+    return process
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ Asking sacremoses for words, not lines, is 3.7 times as fast (80,000 lines); tes
 
 import re
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import product
 from operator import methodcaller
 
@@ -18,6 +18,7 @@ TOKENIZERS = ("moses", "none")
 ESCAPED = "moses-escaped"
 CACHED_WORDS = 500_000  # of a language; the commonest come first, the memory stays bounded
 _LETTERS = "zqz"  # in which no rule sees more than that they are letters
+_BOUND = "',."  # at the ends of words whose tokens depend on the context
 _MARKS = re.escape("\"'`()[]<>,.:;!?/%&=+*-\u2013\u2014\u2026\u201e\u201c\u201d")
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1f]")  # what sacremoses removes from inside words
 _REGULAR = re.compile(r"(?<!\\)[(+]|\\r")  # what a rule has that is more than plain text
@@ -57,25 +58,24 @@ class WordwiseMoses:
     """sacremoses' tokeniser, asked once for each word, not once for each line.
 
     Moses' rules look at a word, at whether it begins or ends the line, and at the first character
-    of the next word. So the tokens of a word are remembered for each such context; most words have
-    the same ones in all. The one rule that sees more, an apostrophe before the space and one behind
-    it, sends the whole line to sacremoses.
+    of the next word: a word's context. They see letters in a row only as letters, but for some
+    abbreviations: the tokens of "word," are those of "zqz,". The one rule that sees more, an
+    apostrophe before the space and one behind it, sends the whole line to sacremoses.
     """
 
     def __init__(self, lang: str) -> None:
         """``lang`` chooses the rules for apostrophes and the abbreviations."""
         self._moses = _QuickMoses(lang)
-        alphanumeric = self._moses.IsAlnum
-        self._plain = re.compile(rf"[{alphanumeric}\-]+").fullmatch
+        self._plain = re.compile(rf"[{self._moses.IsAlnum}\-]+").fullmatch
         letters = rf"([{self._moses.IsAlpha}]{{2,}})"
         self._marked = re.compile(rf"([{_MARKS}]*){letters}([{_MARKS}]*)").fullmatch
         self._numbers = frozenset(self._moses.IsN)
-        # The letters of abbreviations, and of sacremoses' own stand-ins for dots.
-        abbreviations = " ".join(self._moses.NONBREAKING_PREFIXES)
-        self._special = frozenset(re.findall(letters, abbreviations))
+        self._abbreviations = frozenset(
+            re.findall(letters, " ".join(self._moses.NONBREAKING_PREFIXES))
+        )
         self._free: dict[str, str] = {}  # word -> tokens, whatever stands around it
-        # (first?, word, kind of next word) -> tokens
-        self._bound: dict[tuple[bool, str, str], str] = {}
+        self._in_context = lru_cache(CACHED_WORDS)(self._ask_in_context)
+        self._same_everywhere = lru_cache(CACHED_WORDS)(self._ask_everywhere)
 
     def __call__(self, line: str) -> str:
         """The line's tokens, with spaces between them."""
@@ -99,59 +99,49 @@ class WordwiseMoses:
 
     def _word(self, words: list[str], place: int) -> str:
         """The tokens of a word of a line."""
-        word, first, following = words[place], place == 0, self._kind(words, place + 1)
-        if tokens := self._bound.get((first, word, following)):
-            return tokens
-        # sacremoses' own stand-in for dots (DOTMULTI) would be taken for dots.
-        if self._plain(word) and "MULTI" not in word:
-            tokens, is_free = word, True
-        else:
-            is_free = word[0] not in "',." and word[-1] not in "',."
-            marked = self._marked(word)
-            if marked and self._is_usual(marked[2]):
-                shape = f"{marked[1]}{_LETTERS}{marked[3]}"
-                is_free = is_free or self._same_everywhere(shape)
-                tokens = self._in_line(first, shape, following).replace(_LETTERS, marked[2])
-            else:
-                tokens = self._in_line(first, word, following)
+        word = words[place]
+        shape, letters = self._shape(word)
+        following = self._kind(words[place + 1]) if place + 1 < len(words) else ""
+        tokens = self._in_context(place == 0, shape, following).replace(_LETTERS, letters)
+        is_free = (word[0] not in _BOUND and word[-1] not in _BOUND) or (
+            shape != word and self._same_everywhere(shape)
+        )
         if is_free and len(self._free) < CACHED_WORDS:
-            self._free[word] = (
-                word if word == tokens else tokens
-            )  # one string, not two equal ones
-        elif len(self._bound) < CACHED_WORDS:
-            self._bound[first, word, following] = tokens
+            # One string in memory, not two equal ones.
+            self._free[word] = word if word == tokens else tokens
         return tokens
 
-    def _kind(self, words: list[str], place: int) -> str:
-        """A word that has the same effect on its predecessor as the one at ``place``."""
-        if place == len(words):
-            return ""
-        first = words[place][0]
+    def _shape(self, word: str) -> tuple[str, str]:
+        """A word with `_LETTERS` in place of usual letters, and these letters."""
+        if "DOT" in word or "MULTI" in word:  # sacremoses' own stand-ins for dots
+            return word, _LETTERS
+        if self._plain(word):
+            return _LETTERS, word
+        marked = self._marked(word)
+        if not marked:
+            return word, _LETTERS
+        before, letters, after = marked.groups()
+        usual = letters not in self._abbreviations and self._numbers.isdisjoint(letters)
+        return (f"{before}{_LETTERS}{after}", letters) if usual else (word, _LETTERS)
+
+    def _kind(self, word: str) -> str:
+        """A word that has the same effect on its predecessor."""
+        first = word[0]
+        if first in self._moses.lower_letters:
+            return "a"
+        return "1" if first in "0123456789" else "X"
+
+    def _ask_in_context(self, first: bool, word: str, following: str) -> str:
+        """What sacremoses makes of a word, as the first one or not, before another or none."""
+        before, after = "" if first else "X ", f" {following}" if following else ""
         return (
-            "a" if first in self._moses.lower_letters else "1" if first in "0123456789" else "X"
+            self.whole_line(f"{before}{word}{after}").removeprefix(before).removesuffix(after)
         )
 
-    def _same_everywhere(self, shape: str) -> bool:
+    def _ask_everywhere(self, shape: str) -> bool:
         """Whether the tokens are the same in every context."""
         contexts = product((True, False), ("", "a", "1", "X"))
-        return len({self._in_line(first, shape, kind) for first, kind in contexts}) == 1
-
-    def _is_usual(self, letters: str) -> bool:
-        """Whether rules see no more in them than that they are letters."""
-        if "DOT" in letters or "MULTI" in letters or letters in self._special:
-            return False
-        return self._numbers.isdisjoint(letters)
-
-    def _in_line(self, first: bool, word: str, following: str) -> str:
-        """What sacremoses makes of a word, which it is asked once."""
-        tokens = self._bound.get((first, word, following))
-        if tokens is None:
-            before, after = "" if first else "X ", f" {following}" if following else ""
-            line = self.whole_line(f"{before}{word}{after}")
-            tokens = line.removeprefix(before).removesuffix(after)
-            if len(self._bound) < CACHED_WORDS:
-                self._bound[first, word, following] = tokens
-        return tokens
+        return len({self._in_context(first, shape, kind) for first, kind in contexts}) == 1
 
 
 @cache

@@ -23,10 +23,9 @@ from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.models.transformer import TransformerMHEModel
-from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
-from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.text_processing import TextProcessing, normalise
 from fairseq_mhe.runs.job import read_job
 
 #: How a sentence is translated where no translation is given: Vaswani et al. 2017, section 6.1.

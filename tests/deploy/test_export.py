@@ -116,7 +116,7 @@ def test_the_example_does_to_text_what_the_data_folder_did(
     """With a CTranslate2 that gives back what it gets."""
     path = tmp_path / MODEL_NAMES[kind]
     if kind == "sentencepiece":
-        learn_sentencepiece(SOURCES * 5, 100, 60, "unigram", path)
+        learn_sentencepiece(SOURCES * 5, 100, 60, path)
     else:
         shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", path)
     text = TextProcessing(

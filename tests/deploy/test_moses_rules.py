@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
-from fairseq_mhe.prepare.clean import normalise
+from fairseq_mhe.prepare.text_processing import normalise
 from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
 from tests.fixtures.text import Pairs
 

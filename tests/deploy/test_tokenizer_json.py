@@ -11,24 +11,23 @@ from fairseq.data import Dictionary
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.deploy.tokenizer_json import make_tokenizer
-from fairseq_mhe.prepare.clean import model_text, normalise
 from fairseq_mhe.prepare.subword import (
     SubwordModel,
     count_words,
     learn_bpe_model,
     learn_sentencepiece,
 )
-from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.text_processing import TextProcessing, model_text, normalise
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.fixtures.text import Pairs
 
 pytest.importorskip("tokenizers", reason="tokenizers is not installed")
-#: Kind of subwords, SentencePiece's model, tokeniser, small letters.
+#: Kind of subwords, tokeniser, small letters.
 KINDS = [
-    ("bpe", "", "moses", False),
-    ("bpe", "", "none", True),
-    ("sentencepiece", "unigram", "none", False),
-    ("sentencepiece", "unigram", "moses", True),
+    ("bpe", "moses", False),
+    ("bpe", "none", True),
+    ("sentencepiece", "none", False),
+    ("sentencepiece", "moses", True),
 ]
 ODD = [
     "a <unk> b </s> c",
@@ -49,7 +48,7 @@ class Sample:
     dictionary: Dictionary
 
 
-@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: "-".join(filter(None, kind[:3])))
+@pytest.fixture(scope="module", params=KINDS, ids=lambda kind: "-".join(kind[:2]))
 def sample(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -62,7 +61,6 @@ def make_sample(
     folder: Path,
     corpus: dict[str, Pairs],
     kind: str = "bpe",
-    model_type: str = "",
     tokenizer: str = "moses",
     lowercase: bool = False,
 ) -> Sample:
@@ -76,7 +74,7 @@ def make_sample(
         (folder / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         learn_bpe_model(count_words([folder / "text"], 1), 300, nothing.path)
     else:
-        learn_sentencepiece(lines, len(lines), 300, model_type, nothing.path)
+        learn_sentencepiece(lines, len(lines), 300, nothing.path)
     text = replace(text, model=replace(nothing, checksum=sha256(nothing.path)))
     dictionary = Dictionary()
     for side in (0, 1):
@@ -124,6 +122,3 @@ def test_rules_that_it_cannot_hold_are_named(tmp_path: Path, corpus: dict[str, P
         make_tokenizer(replace(sample.text, punctuation=True), sample.dictionary)
     with pytest.raises(UserError, match="XML escapes"):
         make_tokenizer(replace(sample.text, tokenizer=ESCAPED), sample.dictionary)
-    sample = make_sample(tmp_path, corpus, "sentencepiece", "bpe")
-    with pytest.raises(UserError, match="--model-type bpe"):
-        make_tokenizer(sample.text, sample.dictionary)

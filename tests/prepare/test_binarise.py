@@ -13,11 +13,10 @@ from fairseq.tokenizer import tokenize_line
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.prepare.binarise import make_binary
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.manifest import Counts, open_manifest
 from fairseq_mhe.prepare.parallel_text import pair_texts
-from fairseq_mhe.prepare.steps import heading
+from fairseq_mhe.prepare.steps import make_binary
 from tests.fixtures.text import Pairs
 
 LANGS = ("en", "de")
@@ -35,9 +34,7 @@ def binarised(data: Path, texts: dict[str, str], workers: int = 1) -> Path:
             (work / "subword" / name).write_text(text, encoding="utf-8")
         return {}
 
-    with open_manifest(
-        data, heading("parallel", LANGS, "bpe", "none", {}, None), workers
-    ) as manifest:
+    with open_manifest(data, "parallel", {}, workers) as manifest:
         manifest.run("segment", {}, write)
         make_binary(manifest, pair_texts(LANGS, "subword"), ["dict.en.txt", "dict.de.txt"])
     return data / "bin"
@@ -47,7 +44,7 @@ def test_the_files_are_those_of_fairseq_preprocess(
     corpus: dict[str, Pairs], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With blocks of a few lines, words that valid alone has, and an empty line."""
-    monkeypatch.setattr("fairseq_mhe.prepare.binarise.BLOCK_BYTES", 1000)
+    monkeypatch.setattr("fairseq_mhe.prepare.steps.BINARY_BYTES", 1000)
     texts = {
         f"{split}.{lang}": "".join(f"{pair[side]}\n" for pair in corpus[split][:300])
         for split in ("train", "test")

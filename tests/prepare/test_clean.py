@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_mhe.prepare.clean import clean_pairs, normalise, usual_ratio
 from fairseq_mhe.prepare.config import SPLITS, PrepareConfig
+from fairseq_mhe.prepare.parallel_text import clean_pairs, usual_ratio
+from fairseq_mhe.prepare.text_processing import normalise
 
 Pair = tuple[str, str]
 MOSES = PrepareConfig(
@@ -20,7 +21,7 @@ MOSES = PrepareConfig(
 
 def texts(pairs: list[Pair], config: PrepareConfig, folder: str = "raw") -> list[Pair]:
     """The kept pairs, plain or tokenised."""
-    clean = clean_pairs(pairs, config).texts
+    clean, _ = clean_pairs(pairs, config)
     sides = [clean.get((folder, lang), b"").decode().split("\n") for lang in config.langs]
     return [pair for pair in zip(*sides, strict=True) if any(pair)]
 
@@ -42,15 +43,15 @@ def texts(pairs: list[Pair], config: PrepareConfig, folder: str = "raw") -> list
     ],
 )
 def test_each_pair_meets_its_fate(pair: Pair, fate: str) -> None:
-    assert clean_pairs([pair], MOSES).counts == {fate: 1}
+    assert clean_pairs([pair], MOSES)[1] == {fate: 1}
     assert len(texts([pair], MOSES)) == (fate == "kept")
     as_test = "kept" if fate == "ratio" else fate
-    assert clean_pairs([pair], MOSES, "test").counts == {as_test: 1}
+    assert clean_pairs([pair], MOSES, "test")[1] == {as_test: 1}
 
 
 def test_length_is_counted_in_tokens_of_the_tokeniser() -> None:
     pair = ("Yes, no.", "Ja, nein.")  # two words, four tokens
-    assert clean_pairs([pair], replace(MOSES, max_tokens=3)).counts == {"too_long": 1}
+    assert clean_pairs([pair], replace(MOSES, max_tokens=3))[1] == {"too_long": 1}
     config = replace(MOSES, max_tokens=4)
     assert texts([pair], config) == [pair]
     assert texts([pair], config, "tokenised") == [("Yes , no .", "Ja , nein .")]
@@ -66,13 +67,12 @@ def test_without_a_tokeniser_length_is_counted_in_characters() -> None:
     wrong = [("The weather is fine in the mountains today", "今"), ("x" * 161, "今" * 40)]
     usual = usual_ratio([*pairs, *[("", "今"), ("a", "")], pairs[0]])
     assert usual == pytest.approx(8 / 42)
-    assert clean_pairs(pairs, config, "train", usual).counts == {"kept": 2}
-    assert clean_pairs(wrong, config, "train", usual).counts == {"ratio": 1, "too_long": 1}
+    assert clean_pairs(pairs, config, "train", usual)[1] == {"kept": 2}
+    assert clean_pairs(wrong, config, "train", usual)[1] == {"ratio": 1, "too_long": 1}
     for split in SPLITS:
         pair = ("word " * 30, "Wort " * 30)
-        assert clean_pairs([pair], replace(config, target_lang="de"), split).counts == {
-            "kept": 1
-        }
+        german = replace(config, target_lang="de")
+        assert clean_pairs([pair], german, split)[1] == {"kept": 1}
 
 
 def test_line_breaks_of_every_kind_become_spaces() -> None:
@@ -99,6 +99,6 @@ def test_a_normalised_line_is_one_line_and_stays_as_it_is(text: str) -> None:
 
 @given(st.lists(st.tuples(st.text(), st.text())))
 def test_every_pair_is_counted_once(pairs: list[Pair]) -> None:
-    clean = clean_pairs(pairs, MOSES)
-    assert clean.counts.total() == len(pairs)
-    assert {text.count(b"\n") for text in clean.texts.values()} <= {clean.counts["kept"]}
+    clean, fates = clean_pairs(pairs, MOSES)
+    assert fates.total() == len(pairs)
+    assert {text.count(b"\n") for text in clean.values()} <= {fates["kept"]}

@@ -10,7 +10,8 @@ import pytest
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.config import PrepareConfig, with_defaults
+from fairseq_mhe.common.system import cores
+from fairseq_mhe.prepare.config import PrepareConfig, checked
 from fairseq_mhe.prepare.corpora import own_text
 from fairseq_mhe.prepare.parallel_text import prepare
 
@@ -61,7 +62,7 @@ def test_the_command_refuses_numbers_and_names_that_make_no_sense(
     own_text.add_arguments(parser)
     needed = ["--train", "a", "--hold-out", "9", "--source-lang", "en", "--target-lang", "de"]
     needed += ["--out", "d"]
-    assert parser.parse_args(needed).workers is None
+    assert parser.parse_args(needed).workers == cores()
     with pytest.raises(SystemExit):
         parser.parse_args([*needed, *words])
     assert f"argument {words[0]}: " in capsys.readouterr().err
@@ -83,5 +84,5 @@ def test_the_command_refuses_numbers_and_names_that_make_no_sense(
 def test_what_is_left_open_goes_with_the_languages(
     config: PrepareConfig, change: dict[str, Any], expected: tuple[str, str]
 ) -> None:
-    found = with_defaults(replace(config, **change))
+    found = checked(replace(config, **change))
     assert (found.tokenizer, found.subword) == expected

@@ -12,7 +12,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
 
-HEADING = {"form": "parallel", "subword": "bpe"}
+FACTS = {"subword": "bpe"}
 
 
 class Action:
@@ -32,7 +32,7 @@ class Action:
 
 
 def run(data: Path, action: Callable[[Path], Counts], made_from: str = "a") -> Counts:
-    with open_manifest(data, HEADING) as steps:
+    with open_manifest(data, "parallel", FACTS) as steps:
         return steps.run("step", {"input": made_from}, action)
 
 

@@ -5,25 +5,28 @@ forked workers.
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.prepare.progress import report, shown_progress
+from fairseq_mhe.prepare.manifest import open_manifest
 
 STEPS = ("clean", "learn")
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_each_step_shows(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    terminal: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     # rich takes the first for a terminal
     monkeypatch.setenv("FORCE_COLOR" if terminal else "NO_COLOR", "1")
     threads = threading.active_count()
-    with shown_progress():
+    with open_manifest(tmp_path, "parallel", {}) as manifest:
         for step in STEPS:
-            report(step, 0, 4000)
-            report(step, 4000, 4000)
+            manifest.run(step, {}, lambda work: None, 4000)
         assert threading.active_count() == threads
     shown = capsys.readouterr().err
     assert all(step in shown for step in STEPS)

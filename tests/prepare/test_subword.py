@@ -82,12 +82,11 @@ def test_words_are_counted_over_all_texts(
     assert count_words(paths, workers) == counted(lines)
 
 
-@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
 def test_sentencepiece_is_the_same_twice_and_loses_nothing(
-    tmp_path: Path, lines: list[str], model_type: str
+    tmp_path: Path, lines: list[str]
 ) -> None:
     for name in ("one", "two"):
-        learn_sentencepiece(lines, len(lines), 300, model_type, tmp_path / name)
+        learn_sentencepiece(lines, len(lines), 300, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     # Characters that the model has never seen, and such as Unicode's compatibility forms would
     # change.
@@ -101,12 +100,12 @@ def test_sentencepiece_learns_from_lines_of_any_length(
     tmp_path: Path, lines: list[str]
 ) -> None:
     """It leaves out what is longer than 4,192 bytes, with and without spaces."""
-    learn_sentencepiece(["zebra" * 1000], 1, 30, "unigram", tmp_path / "model")
+    learn_sentencepiece(["zebra" * 1000], 1, 30, tmp_path / "model")
     (line,) = segment(["zebra" * 9], as_model("sentencepiece", tmp_path / "model"))
     assert len(line.split()) < len("zebra" * 9) / 2
     counts = []
     for name, text in (("whole", [" ".join(lines)]), ("lines", lines)):
-        learn_sentencepiece(text, len(text), 300, "unigram", tmp_path / name)
+        learn_sentencepiece(text, len(text), 300, tmp_path / name)
         found = segment(lines, as_model("sentencepiece", tmp_path / name))
         counts.append(sum(len(line.split()) for line in found))
     assert counts[0] == pytest.approx(counts[1], rel=0.02)
@@ -116,4 +115,4 @@ def test_what_nothing_can_be_learnt_from_is_refused(tmp_path: Path, lines: list[
     with pytest.raises(UserError, match="nothing to learn BPE from"):
         learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
     with pytest.raises(UserError, match="cannot learn 5 pieces"):
-        learn_sentencepiece(lines, len(lines), 5, "unigram", tmp_path / "model")
+        learn_sentencepiece(lines, len(lines), 5, tmp_path / "model")

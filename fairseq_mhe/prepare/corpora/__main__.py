@@ -9,14 +9,13 @@ from typing import Any
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
+from fairseq_mhe.prepare.config import add_options, from_options
 from fairseq_mhe.prepare.corpora import understanding
 from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
 from fairseq_mhe.prepare.corpora.iwslt14 import Iwslt14
 from fairseq_mhe.prepare.corpora.language import PennTreebank, WikiText103
 from fairseq_mhe.prepare.corpora.multi30k import Multi30k, Multi30kBpe
 from fairseq_mhe.prepare.corpora.wmt14 import Wmt14
-from fairseq_mhe.prepare.options import add_options, from_options
-from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 
 #: Name -> its options, and what makes the data folder of them.
@@ -51,8 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: Any, prepare: Callable[[Any], Path], args: argparse.Namespace) -> None:
-    with shown_progress():
-        print(prepare(from_options(options, args)))
+    print(prepare(from_options(options, args)))
 
 
 if __name__ == "__main__":

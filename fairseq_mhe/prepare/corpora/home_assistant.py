@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least
-from fairseq_mhe.prepare.config import SPLITS, vocabulary
+from fairseq_mhe.prepare.config import SPLITS, option, vocabulary
 from fairseq_mhe.prepare.corpora.known import PairCorpus, default_out
-from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.parallel_text import prepare
 from fairseq_mhe.prepare.text import write_lines
 

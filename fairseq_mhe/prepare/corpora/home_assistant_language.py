@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from fairseq_mhe.prepare.clean import normalise
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora.home_assistant import Pairs, read_rows
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text import write_lines
+from fairseq_mhe.prepare.text_processing import normalise
 
 _TASK = TASKS["integration"]
 _TASK_COLUMNS = ("message", "integration")

@@ -7,13 +7,10 @@ from typing import Any
 
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig
+from fairseq_mhe.prepare.config import ORIGINAL, PrepareConfig, option
 from fairseq_mhe.prepare.download import RemoteFile, download
 from fairseq_mhe.prepare.manifest import DOWNLOADED, Counts, open_manifest, read_manifest
-from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.parallel_text import prepare
-
-_EXPANSION = 3  # bytes of text for each byte of an archive, at most
 
 
 def default_out(default: str) -> Any:
@@ -52,9 +49,8 @@ class Downloads:
             return {path.name: sha256(path) for path in paths}
 
         checksums = {file.name: file.sha256 for file in files}
-        room = _EXPANSION * sum(file.size or 0 for file in files)
-        with open_manifest(self.original, DOWNLOADED) as manifest:
-            manifest.run("extract", checksums, unpack_downloads, room)
+        with open_manifest(self.original, DOWNLOADED, {}) as manifest:
+            manifest.run("extract", checksums, unpack_downloads)
             manifest.complete()
 
 
@@ -62,7 +58,7 @@ class Downloads:
 class PairCorpus(PrepareConfig):
     """A known parallel corpus; fields without help are no options: a recipe fixes them."""
 
-    train: tuple[Path, ...] = ()
+    train: Sequence[Path] = ()
     valid: Path | None = None
     test: Path | None = None
     hold_out: int | None = None

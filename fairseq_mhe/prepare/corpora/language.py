@@ -6,10 +6,9 @@ Published perplexities are of words. Those of subwords, as here, compare with ea
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fairseq_mhe.prepare.config import SPLITS
+from fairseq_mhe.prepare.config import SPLITS, option
 from fairseq_mhe.prepare.corpora.known import Downloads, default_out
 from fairseq_mhe.prepare.download import RemoteFile, extract
-from fairseq_mhe.prepare.options import option
 from fairseq_mhe.prepare.running_text import FILES, TITLES, TextConfig, prepare_text
 
 #: At its author's site; the first address is gone. Size and SHA-256 are those of the first one's

@@ -2,10 +2,8 @@
 
 import argparse
 
-from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.options import add_options, from_options
+from fairseq_mhe.prepare.config import PrepareConfig, add_options, from_options
 from fairseq_mhe.prepare.parallel_text import prepare
-from fairseq_mhe.prepare.progress import shown_progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,5 +13,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Prepare the folder, with bars for the steps."""
-    with shown_progress():
-        print(prepare(from_options(PrepareConfig, args)))
+    print(prepare(from_options(PrepareConfig, args)))

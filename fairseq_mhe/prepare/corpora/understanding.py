@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least, positive
+from fairseq_mhe.prepare.config import add_options
 from fairseq_mhe.prepare.corpora.known import Downloads
 from fairseq_mhe.prepare.download import RemoteFile, extract
-from fairseq_mhe.prepare.options import add_options
-from fairseq_mhe.prepare.progress import shown_progress
 from fairseq_mhe.prepare.task_files import official_name
 from fairseq_mhe.prepare.task_folder import prepare_task
 from fairseq_mhe.prepare.tasks import TASKS, Task
@@ -120,7 +119,6 @@ def run(args: argparse.Namespace) -> None:
     task, folder = TASKS[args.task], args.folder
     out = args.out or Path(f"runs/{task.name}-data")
     if folder is None:
-        with shown_progress():
-            folder = obtain_task(task, Downloads(out=out, mirror=args.mirror))
+        folder = obtain_task(task, Downloads(out=out, mirror=args.mirror))
     stride = getattr(args, "stride", None)
     print(prepare_task(task, folder, args.text, out, args.block, stride))

@@ -9,10 +9,9 @@ from tarfile import TarError
 import sacrebleu
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.config import vocabulary
+from fairseq_mhe.prepare.config import option, vocabulary
 from fairseq_mhe.prepare.corpora.known import Downloads, PairCorpus, default_out
 from fairseq_mhe.prepare.download import RemoteFile, extract
-from fairseq_mhe.prepare.options import option
 
 #: The prefix of two members, PREFIX.en and PREFIX.de -> their archive. Sizes and SHA-256 as in
 #: TensorFlow Datasets' lists of checksums.
