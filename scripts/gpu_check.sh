@@ -1,10 +1,66 @@
 #!/usr/bin/env bash
-# Checks fairseq-mhe on a GPU, in about eight minutes: whether it is right, and how fast it trains and translates beside
-# stock fairseq. gpu_check.md and .json go to --out (default: runs/gpu). Exit status 1 where something does not hold, 2
-# where torch sees no GPU; --cpu is a dry run in tiny sizes.
+# Checks fairseq-mhe on a GPU within eight minutes: outputs and gradients of every kind of attention, a short quickstart
+# in bf16 and fp16, then training and translation of row base beside stock fairseq by `fairseq-mhe bench`.
+#
+#   --out DIR      folder of the results (default: runs/gpu)
+#   --data DATA    data folder whose pairs are trained on (default: the quickstart's)
+#   --compile      train with each layer by torch.compile
+#   --minutes N    time for all; what does not fit is left out (default: 8)
+#   --cpu          a dry run in tiny sizes, without a GPU
+#
+# Exit status 1 where a part failed or was left out.
 set -euo pipefail
 # shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-set_up fairseq,convert "$@"
-export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
-run -m gpu_check
+set_up fairseq,convert,test "$@"
+set -- "${options[@]}"
+options=() out="$repository/runs/gpu" data="" compile=() minutes=8 status=0
+precisions=(bf16 fp16) quickstart=(--updates 200) sizes=(--row base --device cuda --threads 1)
+training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 20 --repetitions 2)
+generation=(--beams 5 --lengths 25 --batch-sizes "32,160" --dtype fp16 --repetitions 3)
+while (($#)); do
+    case "$1" in
+        --out | --data | --minutes)
+            [[ -n "${2:-}" ]] || fail "$1 needs a value"
+            declare "${1#--}=$2"
+            shift
+            ;;
+        --compile) compile=(--compile) ;;
+        --cpu)
+            precisions=(float32) quickstart=(--limit 200 --updates 20 --cpu)
+            sizes=(--row tiny --device cpu --threads 1 --vocab-size 10000)
+            training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1)
+            generation=(--beams 2 --lengths 4 --batch-sizes 2 --repetitions 1)
+            ;;
+        -h | --help) run -m fairseq_mhe.cli bench --help ;;
+        *) fail "unknown option $1: --help lists them" ;;
+    esac
+    shift
+done
+cd "$repository"
+export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
+
+# part WORD...: runs Python with these words as long as time is left.
+part() {
+    local left=$((60 * minutes - SECONDS))
+    echo "== $*" >&2
+    ((left > 0)) && timeout --signal=INT "$left" "$python" -P "$@" && return
+    echo "gpu_check.sh: failed, or no time was left" >&2
+    status=1
+}
+
+part -m pytest -q tests/attention/test_devices.py
+for precision in "${precisions[@]}"; do
+    part -m fairseq_mhe.cli quickstart --attention mha,mhe_mul --precision "$precision" "${quickstart[@]}" \
+        --out "$out/$precision"
+done
+data="${data:-$out/${precisions[0]}/data}"
+part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${compile[@]}" --data "$data" \
+    --out "$out/training"
+part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" --ctranslate2 \
+    --out "$out/generation"
+# torch's variable keeps stock fairseq from cuDNN's attention; our models avoid it anyway.
+export TORCH_CUDNN_SDPA_DEPRIORITIZED=1
+part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" --attention mhe_mul --data "$data" \
+    --out "$out/training-without-cudnn"
+exit "$status"

@@ -18,7 +18,6 @@ pytest_plugins = [
     "tests.fixtures.sandbox",
     "tests.fixtures.trained",
     "tests.fixtures.text",
-    "tests.fixtures.workers",
 ]
 
 # To search for new examples instead: pytest --hypothesis-profile=default

@@ -1,8 +1,8 @@
 """One attention sublayer, called with exactly what the model around it gives it."""
 
-import argparse
 import itertools
 import math
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Cell, Floor, check_lengths
-from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration
+from fairseq_mhe.bench.benchmark import DTYPES, Benchmark, Cell, Floor
 from fairseq_mhe.bench.meters import Stopwatch, attention_kernel, tensor_peak
-from fairseq_mhe.bench.sentences import translation_batch
+from fairseq_mhe.bench.report import FLOOR, MEMORY, RATIO, duration, number
 from fairseq_mhe.bench.training import BACKWARD_TOO
-from fairseq_mhe.common.arguments import number, positive, positive_list, some_of
+from fairseq_mhe.common.arguments import at_least, list_of, positive, some_of
 from fairseq_mhe.models.counting import attention_work
 
 #: Places measured in training, forward and backward.
@@ -25,11 +24,14 @@ STEP_PLACES = ("decoder_steps", "cross_steps")
 PLACES = (*TRAINING_PLACES, *STEP_PLACES)
 #: Tokens of a batch unless said otherwise: what a CPU does in seconds, and what keeps a GPU busy.
 _TOKENS = {"cpu": 2048, "cuda": 16384}
-#: Two decoder layers, because stock fairseq treats the last one in another way.
-_LAYERS = ("--encoder-layers", "1", "--decoder-layers", "2")
 #: More positions than fairseq's models have unless asked, as language models do.
 _LONGEST = 4096
-_POSITIONS = ("--max-source-positions", str(_LONGEST), "--max-target-positions", str(_LONGEST))
+_lengths = list_of(at_least(2, _LONGEST))
+#: Two decoder layers, because stock fairseq treats the last one in another way.
+_MODEL = (
+    *("--encoder-layers", "1", "--decoder-layers", "2"),
+    *("--max-source-positions", str(_LONGEST), "--max-target-positions", str(_LONGEST)),
+)
 #: A sublayer never sees the vocabulary.
 _VOCABULARY = 64
 _INPUTS = ("query", "key", "value")
@@ -46,7 +48,7 @@ class AttentionBenchmark(Benchmark):
         duration("backward, ms", "backward", 1e3),
         duration("in all, ms", "total", 1e3),
         RATIO,
-        ("kernel", lambda result: result["kernel"]),
+        number("kernel", "kernel"),
         *FLOOR,
         *MEMORY,
     )
@@ -54,56 +56,60 @@ class AttentionBenchmark(Benchmark):
     usual_lengths: ClassVar[str] = "32,64,128,256,512,1024"
 
     @classmethod
-    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+    def add_options(cls, parser: ArgumentParser) -> None:
         add = parser.add_argument
         text, usual = f"{', '.join(PLACES)}, or all (default: %(default)s)", cls.usual_places
         add("--places", type=some_of(PLACES), default=usual, metavar="PLACE,...", help=text)
         text, usual = "tokens of source and target (default: %(default)s)", cls.usual_lengths
-        add("--lengths", type=positive_list, default=usual, metavar="N,...", help=text)
+        add(
+            "--lengths",
+            type=list_of(at_least(2, _LONGEST)),
+            default=usual,
+            metavar="N,...",
+            help=text,
+        )
         defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
         text = f"tokens of a batch (default: {defaults})"
         add("--tokens", type=positive, metavar="N", help=text)
         text = "time of a repetition, which calls the sublayer again and again (default: 0.2)"
-        add("--seconds", type=number, default=0.2, metavar="S", help=text)
+        add("--seconds", type=float, default=0.2, metavar="S", help=text)
 
     @classmethod
-    def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
+    def cells(cls, args: Namespace) -> Iterator[Cell]:
         """By dtype, place and length; batches have about the same number of tokens."""
-        check_lengths(args.lengths, _LONGEST)
         tokens = args.tokens or _TOKENS[args.device]
         for dtype, place, length in itertools.product(args.dtype, args.places, args.lengths):
             batch = max(1, tokens // length)
             yield {"place": place, "length": length, "batch": batch, "dtype": dtype}
 
     @classmethod
-    def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any], width: int) -> Floor:
+    def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any]) -> Floor:
         """Of one call, or one step of decoding: the weights, the input and what is kept of it."""
         length, batch = cell["length"], cell["batch"]
         attention = _sublayer(model, cell["place"])
-        work, weights = (
-            attention_work(attention),
-            sum(p.numel() for p in attention.parameters()),
-        )
+        work = attention_work(attention)
+        weights = sum(p.numel() for p in attention.parameters())
         causal = cell["place"] in ("decoder", "decoder_steps")
         past = (length + 1) / 2 if causal else length
         adds = batch * length * (work.query + work.key + past * work.pair)
         if cell["place"] in TRAINING_PLACES:
             sides = 1 if attention.self_attention else 2
             inputs = sides * attention.embed_dim + attention.cached_values
-            return Floor(BACKWARD_TOO * adds, (weights + batch * length * inputs) * width)
+            return BACKWARD_TOO * adds, weights + batch * length * inputs
         if not attention.self_attention:
             # Read once: what projects a key position is one multiply-add a weight.
             weights -= work.key
-        return Floor(adds / length, (weights + batch * past * attention.cached_values) * width)
+        return adds / length, weights + batch * past * attention.cached_values
 
     def prepare(self, cell: Cell) -> None:
         """Record what the model calls the sublayer with, to call it with the same again."""
-        words = (*_LAYERS, *_POSITIONS)
-        cfg = models.configuration(self.variant, self.settings, cell["dtype"], words)
+        cfg = models.configuration(self.variant, self.settings, cell["dtype"], _MODEL)
         task, model = models.build(cfg, _VOCABULARY)
         model = model.to(self.device, DTYPES[cell["dtype"]])
-        dictionary, seed = task.source_dictionary, self.settings.seed
-        pairs = translation_batch(dictionary, cell["batch"], cell["length"], seed, True)
+        shape = cell["batch"], cell["length"]
+        pairs = models.translation_batch(
+            task.source_dictionary, *shape, self.settings.seed, with_target=True
+        )
         batch = {name: tensor.to(self.device) for name, tensor in pairs["net_input"].items()}
         self._steps = cell["place"] in STEP_PLACES
         self._layer = _sublayer(model, cell["place"])
@@ -134,8 +140,7 @@ class AttentionBenchmark(Benchmark):
         """Seconds of one call or step: ``total`` and, in training, ``forward`` and ``backward``."""
         if not self._times:
             self._measure(1)
-            once = sum(self._measure(1).values())
-            wanted = math.ceil(self.settings.seconds / once)
+            wanted = math.ceil(self.settings.seconds / sum(self._measure(1).values()))
             self._times = max(1, min(_MOST_CALLS, wanted))
         calls = self._times * len(self._calls)
         parts = {part: spent / calls for part, spent in self._measure(self._times).items()}
@@ -148,10 +153,10 @@ class AttentionBenchmark(Benchmark):
         """
         state: dict[str, Any] = {"incremental_state": {}} if self._steps else {}
         kernel = attention_kernel(lambda: self._layer(**self._calls[0], **state))
-        found = {"kernel": kernel, "weight_bytes": models.weight_bytes(self._layer)}
+        facts = {"kernel": kernel, "weight_bytes": models.weight_bytes(self._layer)}
         if self.device.type == "cpu":
-            found["peak_bytes"] = tensor_peak(lambda: self._measure(1))
-        return found
+            facts["peak_bytes"] = tensor_peak(lambda: self._measure(1))
+        return facts
 
     def _measure(self, times: int) -> dict[str, float]:
         watch = Stopwatch(self.device)

@@ -1,42 +1,33 @@
 """Translation by fairseq's own beam search, or CTranslate2's; all outputs are as long as forced."""
 
-import argparse
 import itertools
 import tempfile
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from fairseq import utils
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
-from fairseq_mhe.attention import KINDS
 from fairseq_mhe.attention.cache import KeyValueCache
 from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import (
-    BF16,
-    DTYPES,
-    INT8,
-    STOCK,
-    Benchmark,
-    Cell,
-    Floor,
-    Settings,
-    check_lengths,
-)
-from fairseq_mhe.bench.columns import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
+from fairseq_mhe.bench.benchmark import DTYPES, LONGEST, STOCK, Benchmark, Cell, Floor, lengths
 from fairseq_mhe.bench.meters import Stopwatch
-from fairseq_mhe.bench.models import LANGUAGES
-from fairseq_mhe.bench.sentences import translation_batch
-from fairseq_mhe.common.arguments import positive, positive_list
+from fairseq_mhe.bench.models import BF16, INT8, LANGUAGES, translation_batch
+from fairseq_mhe.bench.report import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
+from fairseq_mhe.common.arguments import at_least, positive_list
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
 from fairseq_mhe.convert.to_ctranslate2 import convert_stock, open_translator
 from fairseq_mhe.models.counting import attention_work, cache_bytes, costs, total_parameters
 
-#: The variant that is CTranslate2 with the stock model.
-CTRANSLATE2 = "ctranslate2_int8"
+#: Before the precision in the name of a variant that is CTranslate2's: alone the stock model, else
+#: after a kind of attention.
+CTRANSLATE2 = "ctranslate2_"
+_PRECISIONS = {"cpu": "int8", "cuda": "float16"}
 #: Where a search spends its time, outside of reordering; the sublayers are the decoder's.
 PARTS = (
     *("encoder", "self-attention", "cross-attention", "feed-forward"),
@@ -68,30 +59,31 @@ class GenerationBenchmark(Benchmark):
         *MEMORY,
     )
     parts = (*PARTS, "reorder")
-    _ready_for: tuple[int, str] | None = None
 
     @classmethod
-    def add_options(cls, parser: argparse.ArgumentParser) -> None:
+    def add_options(cls, parser: ArgumentParser) -> None:
         add = parser.add_argument
         text = "hypotheses; 1 is greedy (default: %(default)s)"
         add("--beams", type=positive_list, default="1,5", metavar="N,...", help=text)
         text = "tokens of every output (default: %(default)s)"
-        add("--lengths", type=positive_list, default="25,100,400", metavar="N,...", help=text)
+        add("--lengths", type=lengths, default="25,100,400", metavar="N,...", help=text)
         text = "tokens of the longest source (default: the output's)"
-        add("--source-length", type=positive, metavar="N", help=text)
+        add("--source-length", type=at_least(2, LONGEST), metavar="N", help=text)
         text = "sentences (default: %(default)s)"
         add("--batch-sizes", type=positive_list, default="1,8,32", metavar="N,...", help=text)
         text = "also time each of --attention with int8_generation"
         add("--int8", action="store_true", help=text)
         text = "also time each of --attention with generation_precision bf16"
         add("--bf16", action="store_true", help=text)
-        text = "also time CTranslate2 with the stock model in int8"
+        text = (
+            "also time CTranslate2: with the stock model, on a CPU in int8, on a GPU in float16; "
+            "there with each of --attention, too"
+        )
         add("--ctranslate2", action="store_true", help=text)
 
     @classmethod
-    def cells(cls, args: argparse.Namespace) -> Iterator[Cell]:
+    def cells(cls, args: Namespace) -> Iterator[Cell]:
         """By dtype, beam, length and batch."""
-        check_lengths([*args.lengths, *filter(None, [args.source_length])])
         for dtype, beam, length, batch in itertools.product(
             args.dtype, args.beams, args.lengths, args.batch_sizes
         ):
@@ -100,7 +92,7 @@ class GenerationBenchmark(Benchmark):
             yield {**sizes, "dtype": dtype}
 
     @classmethod
-    def variants(cls, args: argparse.Namespace) -> dict[str, type[Benchmark]]:
+    def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
         """Those that all benchmarks have, in 8-bit integers and bf16 too, and CTranslate2."""
         variants = super().variants(args)
         if (args.int8 or args.bf16) and (args.device != "cpu" or args.dtype != ["float32"]):
@@ -110,11 +102,15 @@ class GenerationBenchmark(Benchmark):
                 variants |= {f"{kind}{suffix}": cls for kind in args.attention}
         if args.ctranslate2:
             require("ctranslate2")
-            variants[CTRANSLATE2] = CTranslate2Benchmark
+            name = CTRANSLATE2 + _PRECISIONS[args.device]
+            kinds = args.attention if args.device == "cuda" else ()
+            variants |= dict.fromkeys(
+                [name, *(f"{kind}_{name}" for kind in kinds)], CTranslate2Benchmark
+            )
         return variants
 
     @classmethod
-    def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any], width: int) -> Floor:
+    def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any]) -> Floor:
         """The encoder's weights once; every step the decoder's, and all that is cached by then."""
         source, length, batch = cell["source_length"], cell["length"], cell["batch"]
         rows, past = batch * cell["beam"], (length + 1) / 2
@@ -127,16 +123,17 @@ class GenerationBenchmark(Benchmark):
         decoder = total_parameters(model.decoder)
         kept = cache_bytes(model, 1)
         cache = batch * kept.per_source_token * source + rows * kept.per_target_token * past
-        return Floor(adds, (encoder + once + length * (decoder - once + cache)) * width)
+        return adds, encoder + once + length * (decoder - once + cache)
 
     def prepare(self, cell: Cell) -> None:
         """The model as fairseq-generate makes it ready, its search, and the batch."""
-        wanted = cell["beam"], cell["dtype"]
-        if self._ready_for != wanted:  # fairseq readies a model for one beam, once
-            self._make(*wanted)
-            self._ready_for = wanted
-        limits = self._cfg.generation  # which leave out the end of sentence
-        limits.min_len = limits.max_len_b = cell["length"] - 1
+        cfg = models.configuration(self.variant, self.settings, cell["dtype"])
+        limits = cfg.generation
+        limits.beam, limits.max_len_a = cell["beam"], 0
+        limits.min_len = limits.max_len_b = cell["length"] - 1  # without the end of sentence
+        self._task, model = models.build(cfg, self.settings.vocabulary)
+        self._model = model.to(self.device, DTYPES[cell["dtype"]])
+        self._model.prepare_for_inference_(cfg)
         self._generator = self._task.build_generator([self._model], limits)
         words, seed = self._task.source_dictionary, self.settings.seed
         batch = translation_batch(words, cell["batch"], cell["source_length"], seed)
@@ -159,8 +156,8 @@ class GenerationBenchmark(Benchmark):
         # fairseq fills the state in place, so that it has the last step's keys and values. It is
         # not kept, else the next repetition's peak would count it.
         self._held = {
-            "cache_bytes": storage_bytes(state.pop("argument")),
-            "encoder_output_bytes": storage_bytes(output.pop("result")),
+            "cache_bytes": storage_bytes(state["argument"]),
+            "encoder_output_bytes": storage_bytes(output["result"]),
         }
         state.clear()
         output.clear()
@@ -171,54 +168,57 @@ class GenerationBenchmark(Benchmark):
         weights = models.weight_bytes(self._model)
         return {"units": len(self._batch["id"]), "weight_bytes": weights, **self._held}
 
-    def _make(self, beam: int, dtype: str) -> None:
-        self._cfg = models.configuration(self.variant, self.settings, dtype)
-        self._cfg.generation.beam, self._cfg.generation.max_len_a = beam, 0
-        self._task, model = models.build(self._cfg, self.settings.vocabulary)
-        self._model = model.to(self.device, DTYPES[dtype])
-        self._model.prepare_for_inference_(self._cfg)
-
 
 class CTranslate2Benchmark(GenerationBenchmark):
     """The same by CTranslate2; the dtype makes no difference."""
 
-    def __init__(self, variant: str, settings: Settings, precision: str = "int8") -> None:
+    def __init__(self, variant: str, settings: Namespace) -> None:
+        super().__init__(variant, settings)
+        self._translator: Any = None
+
+    def prepare(self, cell: Cell) -> None:
+        """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
+        if not self._translator:
+            self._convert()
+        shape = cell["batch"], cell["source_length"]
+        batch = translation_batch(self._words, *shape, self.settings.seed)
+        self._sentences: list[list[str]] = []
+        for row in batch["net_input"]["src_tokens"].tolist():  # (B, S)
+            words = [self._words[token] for token in row if token >= self._words.nspecial]
+            self._sentences.append(words)
+        self._search = {"beam_size": cell["beam"]}
+        self._search |= dict.fromkeys(
+            ("min_decoding_length", "max_decoding_length"), cell["length"]
+        )
+
+    def _convert(self) -> None:
         """Write a model as fairseq does, and let CTranslate2's converter read it.
 
-        ``variant``: a kind of attention, whose shared heads are kept once, or else the stock model.
+        A kind's shared heads are kept once.
         """
-        super().__init__(variant, settings)
-        stock = models.configuration(STOCK, settings, "float32")
-        is_ours = variant in KINDS
-        cfg = models.configuration(variant, settings, "float32") if is_ours else stock
-        self._task, model = models.build(cfg, settings.vocabulary)
-        parameters = folded_parameters(model.eval()) if is_ours else model.state_dict()
+        kind, _, precision = self.variant.rpartition(CTRANSLATE2)
+        settings = self.settings
+        options = vars(models.configuration(STOCK, settings, "float32").model)
+        cfg = models.configuration(kind.removesuffix("_") or STOCK, settings, "float32")
+        task, model = models.build(cfg, settings.vocabulary)
+        parameters = folded_parameters(model.eval()) if kind else model.state_dict()
+        self._words = task.source_dictionary
         with tempfile.TemporaryDirectory() as name:
-            place, options = Path(name), vars(stock.model)
+            place = Path(name)
             for language in LANGUAGES:
-                self._task.source_dictionary.save(str(place / f"dict.{language}.txt"))
+                self._words.save(str(place / f"dict.{language}.txt"))
             folder = place / "model"
-            convert_stock(options, parameters, place, LANGUAGES, folder, precision, is_ours)
+            convert_stock(options, parameters, place, LANGUAGES, folder, precision, bool(kind))
             self._translator = open_translator(
                 folder, settings.device, precision, settings.threads
             )
             self._weight_bytes = (folder / "model.bin").stat().st_size
 
-    def prepare(self, cell: Cell) -> None:
-        """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
-        words, seed = self._task.source_dictionary, self.settings.seed
-        batch = translation_batch(words, cell["batch"], cell["source_length"], seed)
-        self._sentences: list[list[str]] = []
-        for row in batch["net_input"]["src_tokens"].tolist():  # (B, S)
-            self._sentences.append([words[token] for token in row if token >= words.nspecial])
-        self._beam, self._length = cell["beam"], cell["length"]
-
     def repetition(self) -> dict[str, float]:
         """Seconds of the search."""
-        watch, length = Stopwatch(self.device), self._length
-        limits = {"min_decoding_length": length, "max_decoding_length": length}
+        watch = Stopwatch(self.device)
         with watch.part("total"):
-            self._translator.translate_batch(self._sentences, beam_size=self._beam, **limits)
+            self._translator.translate_batch(self._sentences, **self._search)
         return watch.seconds()
 
     def facts(self) -> dict[str, Any]:
@@ -228,18 +228,10 @@ class CTranslate2Benchmark(GenerationBenchmark):
 
 def storage_bytes(value: Any) -> int:
     """Bytes behind all tensors in nested dictionaries and lists; what several share counts once."""
-    storages = [tensor.untyped_storage() for tensor in _tensors(value)]
+    caches = [vars(leaf) for leaf in tree_leaves(value) if isinstance(leaf, KeyValueCache)]
+    tensors = [leaf for leaf in tree_leaves([value, caches]) if isinstance(leaf, Tensor)]
+    storages = [tensor.untyped_storage() for tensor in tensors]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, KeyValueCache):
-        value = vars(value)
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (dict, list, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(item)
 
 
 def _parts(model: Any, generator: Any) -> Iterator[tuple[nn.Module, str, str]]:

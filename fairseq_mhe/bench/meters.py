@@ -1,4 +1,4 @@
-"""What is measured inside a process: seconds by part, peak memory, and the attention kernel."""
+"""What is measured inside a process: seconds by part, peak memory, kernels."""
 
 import contextlib
 import ctypes
@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 from torch.autograd.profiler import profile
+from torch.profiler import ProfilerActivity
 
 _PROCESS = Path("/proc/self")
 _RESET_PEAK = "5"  # for clear_refs (proc(5)): resets the peak resident set size, VmHWM
 #: Operators that torch's scaled_dot_product_attention may choose, and what people call them.
-FUSED = {
+_FUSED = {
     "_scaled_dot_product_flash_attention": "flash",
     "_scaled_dot_product_flash_attention_for_cpu": "flash (CPU)",
     "_scaled_dot_product_efficient_attention": "memory-efficient",
@@ -71,9 +73,10 @@ class PeakMemory:
     what the allocator keeps of freed memory.
     """
 
+    _before: int | None = None
+
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
-        self._before: int | None = None
 
     def start(self) -> None:
         """Forget what was before."""
@@ -116,9 +119,9 @@ def tensor_peak(call: Callable[[], object]) -> int:
 
 
 def attention_kernel(call: Callable[[], object]) -> str:
-    """The kernel that ``call`` ends in: of ``FUSED``, "plain" for its own softmax, or "none"."""
+    """The kernel that ``call`` ends in: of `_FUSED`, "plain" for its own softmax, or "none"."""
     names = {event.name().removeprefix("aten::") for event in _profiled(call)}
-    fused = [label for name, label in FUSED.items() if name in names]
+    fused = [label for name, label in _FUSED.items() if name in names]
     if fused:
         return ", ".join(fused)
     return "plain" if any("softmax" in name for name in names) else "none"
@@ -131,3 +134,12 @@ def _profiled(call: Callable[[], object]) -> list[Any]:
         call()
     results: Any = profiler.kineto_results
     return results.events()
+
+
+def gpu_work(call: Callable[[], object]) -> dict[str, float]:
+    """How many ``kernels`` a call starts on the GPU, and ``busy_seconds`` in which it computes."""
+    with torch.profiler.profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        call()
+    events = [e for e in profiler.events() or () if e.device_type == DeviceType.CUDA]
+    busy = sum(event.time_range.elapsed_us() for event in events)
+    return {"kernels": len(events), "busy_seconds": busy / 1e6}

@@ -1,25 +1,34 @@
-"""The models that are compared, built by fairseq from the command line that would train them."""
+"""The models that are compared, built as fairseq-train would, and batches for them."""
 
 import copy
 import functools
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from fairseq import options
+from fairseq.data import Dictionary, LanguagePairDataset
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks.translation import TranslationTask
 from omegaconf import DictConfig
-from torch import nn
+from torch import Tensor, nn
 
-from fairseq_mhe.bench.benchmark import BF16, INT8, STOCK, Settings
+from fairseq_mhe.bench.benchmark import STOCK
 from fairseq_mhe.common.arguments import as_words
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import arch_name, sizes
 from fairseq_mhe.models.build import build as build_model
 from fairseq_mhe.models.families import make_task
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.models.packed import PackedLinear
+from fairseq_mhe.prepare.data_folder import open_binary
 
+#: What follows a kind of attention whose model generates with 8-bit integers, or in bf16.
+INT8, BF16 = "_int8", "_bf16"
 LANGUAGES = ("source", "target")
 _RECIPE = (
     *("--task", "translation", "--source-lang", LANGUAGES[0], "--target-lang", LANGUAGES[1]),
@@ -28,31 +37,37 @@ _RECIPE = (
     *("--lr-scheduler", "inverse_sqrt", "--lr", "0.0005", "--warmup-updates", "4000"),
     "--share-all-embeddings",
 )
+#: Random sentence pairs that are batched; batches to measure are picked among them.
+_PAIRS = 20_000
+#: Source lengths in subwords are log-normal: median, deviation of the logarithm, and deviation of
+#: the logarithm of target / source. The deviations are those of the first 20,000 pairs of Europarl
+#: v7 English-German, in words.
+_MEDIAN, _SPREAD, _RATIO_SPREAD = 24.0, 0.68, 0.20
+_SHORTEST, _LONGEST = 3, 200
+#: In a batch to translate, the shortest sentence has this share of the longest one's tokens:
+#: fairseq sorts by length.
+_SHORTEST_SHARE = 0.9
 
 
 def configuration(
-    variant: str, settings: Settings, dtype: str, extra: Sequence[str] = ()
+    variant: str, settings: Namespace, dtype: str, extra: Sequence[str] = ()
 ) -> DictConfig:
     """The configuration that ``fairseq-train`` would make for a model.
 
     ``variant``: ``STOCK``, or a kind of attention, ``INT8`` or ``BF16`` behind it or not;
     ``dtype``: a key of ``DTYPES``; ``extra``: further words of the command line.
     """
-    chosen: dict[str, Any]
+    chosen: dict[str, Any] = {dtype: dtype != "float32", "seed": settings.seed}
+    chosen["cpu"] = settings.device == "cpu"
     if variant == STOCK:  # without what is quicker of ours
-        chosen = {"arch": "transformer", **sizes(settings.row).options()}
+        chosen |= {"arch": "transformer", **sizes(settings.row).options()}
         chosen |= {"criterion": criterion_for("float32"), "optimizer": "adam"}
     else:
-        kind = variant.removesuffix(INT8).removesuffix(BF16)
-        chosen = {"arch": arch_name(settings.row), "attention": kind}
+        chosen["arch"] = arch_name(settings.row)
+        chosen["attention"] = variant.removesuffix(INT8).removesuffix(BF16)
         chosen["int8_generation"] = variant.endswith(INT8)
         chosen["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"
         chosen |= {"criterion": criterion_for(dtype), "optimizer": optimizer_for(dtype)}
-    chosen |= {
-        dtype: dtype != "float32",
-        "seed": settings.seed,
-        "cpu": settings.device == "cpu",
-    }
     return copy.deepcopy(configuration_of(("no-data", *_RECIPE, *as_words(chosen), *extra)))
 
 
@@ -74,3 +89,83 @@ def weight_bytes(model: nn.Module) -> int:
     packed = [module for module in model.modules() if isinstance(module, PackedLinear)]
     plain = sum(weight.numel() * weight.element_size() for weight in model.parameters())
     return plain + sum(module.packed_bytes for module in packed)
+
+
+def random_batches(
+    dictionary: Dictionary, max_tokens: int, count: int, seed: int
+) -> Iterable[dict[str, Any]]:
+    """``count`` batches as fairseq-train would see them with ``--max-tokens max_tokens``.
+
+    Real training makes batches of sentences of similar length out of millions; ``_PAIRS`` are
+    enough for that.
+    """
+    random = np.random.default_rng(seed)
+    source = _bounded(_MEDIAN * np.exp(_SPREAD * random.standard_normal(_PAIRS)), max_tokens)
+    target = _bounded(
+        source * np.exp(_RATIO_SPREAD * random.standard_normal(_PAIRS)), max_tokens
+    )
+    pairs = _dataset(dictionary, seed, source, target)
+    batches = pairs.batch_by_size(
+        pairs.ordered_indices(), max_tokens=max_tokens, required_batch_size_multiple=8
+    )
+    chosen = random.choice(len(batches), size=count, replace=count > len(batches))
+    return [pairs.collater([pairs[index] for index in batches[number]]) for number in chosen]
+
+
+def real_batches(
+    folder: Path, cfg: DictConfig, vocabulary: int, max_tokens: int
+) -> Iterable[dict[str, Any]]:
+    """Shuffled batches of a data folder's training pairs, whose shapes vary; an epoch of them.
+
+    Raises:
+        UserError: it is no data folder, or has more words than ``vocabulary``.
+    """
+    data = open_binary(folder)
+    cfg = copy.deepcopy(cfg)
+    cfg.data, (cfg.source_lang, cfg.target_lang) = str(data.binary), data.languages
+    words = max(len(Dictionary.load(str(path))) for path in data.binary.glob("dict.*.txt"))
+    if words > vocabulary:
+        raise UserError(f"{folder} has {words} words: give --vocab-size {words} or more")
+    task = make_task(vocabulary, config=cfg)
+    task.load_dataset("train")
+    epoch = task.get_batch_iterator(
+        task.dataset("train"), max_tokens=max_tokens, required_batch_size_multiple=8, seed=1
+    )
+    batches: Iterable[dict[str, Any]] = epoch.next_epoch_itr()
+    return batches
+
+
+def translation_batch(
+    dictionary: Dictionary, sentences: int, length: int, seed: int, with_target: bool = False
+) -> dict[str, Any]:
+    """One batch as fairseq-generate would see it: src_tokens (B, S), padded on the left.
+
+    The longest sentence has ``length`` tokens, its end among them; the others are down to a tenth
+    shorter. ``with_target``: as fairseq-train would see it, targets as long as sources.
+    """
+    shortest = max(2.0, length * _SHORTEST_SHARE)
+    lengths = np.linspace(length, shortest, sentences).round().astype(np.int64)
+    dataset = _dataset(dictionary, seed, *([lengths, lengths] if with_target else [lengths]))
+    return dataset.collater([dataset[index] for index in range(sentences)])
+
+
+def _dataset(dictionary: Dictionary, seed: int, *lengths: np.ndarray) -> LanguagePairDataset:
+    """Random sources, and targets if there are lengths for them."""
+    sides: list[Any] = []
+    for side, tokens in enumerate(lengths):
+        sides += [_sentences(tokens, dictionary, seed + side), tokens, dictionary]
+    # Not shuffled among those of one length, by a global seed: they are random as they are.
+    return LanguagePairDataset(*sides, shuffle=False)
+
+
+def _sentences(sizes: np.ndarray, dictionary: Dictionary, seed: int) -> list[Tensor]:
+    """For each size a sentence (size,), its end among the tokens; the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    size = (int(sizes.sum()),)
+    tokens = torch.randint(dictionary.nspecial, len(dictionary), size, generator=generator)
+    tokens[torch.from_numpy(sizes).cumsum(0) - 1] = dictionary.eos()
+    return list(tokens.split(sizes.tolist()))
+
+
+def _bounded(lengths: np.ndarray, max_tokens: int) -> np.ndarray:
+    return np.clip(lengths.round(), _SHORTEST, min(_LONGEST, max_tokens)).astype(np.int64)

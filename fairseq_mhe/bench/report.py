@@ -1,13 +1,80 @@
 """The results as Markdown: a table of ratios for the eye, then all that was measured by cell."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark
-from fairseq_mhe.bench.columns import MISSING, Result
 from fairseq_mhe.bench.turns import OK
-from fairseq_mhe.common.tables import align
+from fairseq_mhe.common.tables import Column, align, column
 
+Result = Mapping[str, Any]
+_MISSING = "-"
+#: A number that may be missing, and a number of bytes.
+number = partial(column, missing=_MISSING)
+mebibytes = partial(column, form=",.1f", missing=_MISSING, unit=2**20)
+
+
+def duration(heading: str, part: str, unit: float = 1.0) -> Column:
+    """A part's median and quartiles, in so many units a second."""
+
+    def show(result: Result) -> str:
+        if part not in result["median"]:
+            return _MISSING
+        low, high = (f"{seconds * unit:.3g}" for seconds in result["quartiles"][part])
+        return f"{result['median'][part] * unit:.3g} [{low}, {high}]"
+
+    return heading, show
+
+
+def share(heading: str, part: str) -> Column:
+    """What a part takes of the total."""
+
+    def show(result: Result) -> str:
+        median = result["median"]
+        return f"{median[part] / median['total']:.1%}" if part in median else _MISSING
+
+    return heading, show
+
+
+def _achieved(heading: str, name: str) -> Column:
+    """Thousand millions a second of what the floor counts."""
+
+    def show(result: Result) -> str:
+        if name not in result:
+            return _MISSING
+        return f"{result[name] / result['median']['total'] / 1e9:.3g}"
+
+    return heading, show
+
+
+def _ratio(result: Result) -> str:
+    ratio = result["relative"]
+    if not ratio:
+        return _MISSING
+    return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
+
+
+def _waiting(result: Result) -> str:
+    if "busy_seconds" not in result:
+        return _MISSING
+    return f"{1 - result['busy_seconds'] / result['median']['total']:.0%}"
+
+
+#: How many times as fast as stock fairseq, the median and quartiles of the rounds.
+RATIO: Column = ("vs stock", _ratio)
+FLOOR: tuple[Column, ...] = (
+    number("arithmetic limit", "arithmetic_limit", ".2f"),
+    number("traffic limit", "traffic_limit", ".2f"),
+    _achieved("G multiply-adds/s", "multiply_adds"),
+    _achieved("GB/s", "bytes"),
+)
+MEMORY: tuple[Column, ...] = (
+    mebibytes("peak, MiB", "peak_bytes"),
+    mebibytes("weights, MiB", "weight_bytes"),
+)
+#: Kernels of a repetition, and the share of its time in which the GPU computes nothing.
+_GPU: tuple[Column, ...] = (number("kernels", "kernels", ",.0f"), ("GPU waits", _waiting))
 _LIMITS = (
     " Limits: how many times as fast as MHA a variant would be if nothing but multiply-adds "
     "(arithmetic), or bytes of weights and cache that must be read (traffic), took time; both "
@@ -53,7 +120,7 @@ def label(cell: Mapping[str, Any]) -> str:
 def _relative(result: Result) -> str:
     if result["status"] != OK:
         return result["status"]
-    return f"{result['relative']['median']:.2f}" if result["relative"] else MISSING
+    return f"{result['relative']['median']:.2f}" if result["relative"] else _MISSING
 
 
 def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -62,30 +129,30 @@ def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     base = "mha" if "mha" in names else STOCK
     rows = []
     for cell in cells:
-        peaks = {name: result.get("peak_bytes") for name, result in cell["variants"].items()}
-        whole = peaks[base]
+        peaks = [result.get("peak_bytes") for result in cell["variants"].values()]
+        whole = peaks[names.index(base)]
         if whole:
-            saved = [
-                MISSING if peak is None else f"{100 * (1 - peak / whole):.1f}"
-                for peak in peaks.values()
-            ]
-            rows.append([label(cell["cell"]), f"{whole / 2**20:,.1f}", *saved])
-    heading = "## Memory saved, % of the peak of " + (
-        "mha" if base == "mha" else "stock fairseq"
-    )
+            saved = [peak and f"{100 * (1 - peak / whole):.1f}" for peak in peaks]
+            rows.append(
+                [label(cell["cell"]), f"{whole / 2**20:,.1f}"]
+                + [text or _MISSING for text in saved]
+            )
+    owner = "mha" if base == "mha" else "stock fairseq"
+    heading = f"## Memory saved, % of the peak of {owner}"
     return [heading, align(["", f"{base}, MiB", *names], rows)] if rows else []
 
 
 def _everything(benchmark: type[Benchmark], variants: Mapping[str, Result]) -> str:
     """A row for each variant: its columns, or what went wrong."""
-    headings = ["", *(heading for heading, _ in benchmark.columns)]
+    on_gpu = any("kernels" in result for result in variants.values())
+    columns = (*benchmark.columns, *(_GPU if on_gpu else ()))
     rows = []
     for name, result in variants.items():
         if result["status"] == OK:
-            rows.append([name, *(show(result) for _, show in benchmark.columns)])
+            rows.append([name, *(show(result) for _, show in columns)])
         else:
-            rows.append([name, result["status"], *[MISSING] * (len(headings) - 2)])
-    return align(headings, rows)
+            rows.append([name, result["status"], *[_MISSING] * (len(columns) - 1)])
+    return align(["", *(heading for heading, _ in columns)], rows)
 
 
 def _by_part(parts: Sequence[str], entry: Mapping[str, Any]) -> list[str]:

@@ -80,9 +80,12 @@ positive = at_least(1)
 seed = at_least(0, 2**32 - 1)
 
 
-def positive_list(text: str) -> list[int]:
-    """Whole numbers of 1 or more with commas between them."""
-    return [positive(word) for word in text.split(",")]
+def list_of(convert: Callable[[str], int]) -> Callable[[str], list[int]]:
+    """Such numbers with commas between them."""
+    return lambda text: [convert(word) for word in text.split(",")]
+
+
+positive_list = list_of(positive)
 
 
 def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:

@@ -1,23 +1,26 @@
-"""Settings and cells so small that a model is built and measured in a fraction of a second."""
+"""Settings so small that a model is built and measured in a fraction of a second."""
 
 from __future__ import annotations
 
+import gc
+import logging
 from argparse import Namespace
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 
-from fairseq_mhe.bench import models
-from fairseq_mhe.bench.benchmark import Settings
+from fairseq_mhe.bench import models, turns
 
 VOCABULARY = 120
 
 
 def make_settings(
     row: str = "tiny", device: str = "cpu", vocabulary: int = VOCABULARY, **own: Any
-) -> Settings:
+) -> Namespace:
     """One CPU thread; ``own``: what one benchmark has and others have not."""
-    return Settings(row=row, device=device, threads=1, vocabulary=vocabulary, seed=1, **own)
+    return Namespace(row=row, device=device, threads=1, vocabulary=vocabulary, seed=1, **own)
 
 
 @pytest.fixture(params=["stock", "mhe_mul"])
@@ -39,3 +42,32 @@ def unconverted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "convert_namespace_to_omegaconf", as_parsed)
     # None may be remembered.
     monkeypatch.setattr(models, "configuration_of", models.configuration_of.__wrapped__)
+
+
+class Here:
+    """A pool without processes: starting them takes longer than measuring."""
+
+    def __init__(
+        self, _size: int, _context: Any, start: Callable[..., None], words: Any
+    ) -> None:
+        start(*words)
+
+    def submit(self, function: Callable[..., Any], *words: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(function(*words))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+@pytest.fixture
+def workers_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Workers in the process of the tests; test_turns.py has one in its own."""
+    monkeypatch.setattr(turns, "ProcessPoolExecutor", Here)
+    # Each measurement collects garbage before, which would look through all that tests have loaded.
+    gc.freeze()
+    yield
+    gc.unfreeze()
+    turns._benchmarks.clear()
+    logging.disable(logging.NOTSET)

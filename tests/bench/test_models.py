@@ -1,18 +1,27 @@
-"""What is compared is what fairseq-train would build, of one size."""
+"""What is compared is what fairseq-train would build, of one size, on batches as it sees them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from fairseq.models.transformer import TransformerModel
 from fairseq.modules import MultiheadAttention
 
 from fairseq_mhe.bench import models
+from fairseq_mhe.bench.models import random_batches, real_batches, translation_batch
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
 from fairseq_mhe.models.counting import total_parameters
+from fairseq_mhe.models.families import make_dictionary
 from tests.bench.conftest import VOCABULARY, make_settings
+from tests.fixtures.small_runs import MADE
 
 SETTINGS = make_settings()
+DICTIONARY = make_dictionary(VOCABULARY)
+PAD, EOS = DICTIONARY.pad(), DICTIONARY.eos()
 
 
 def build(variant: str, row: str = "tiny"):
@@ -53,3 +62,41 @@ def test_half_precision_asks_for_no_tpu_and_works_without_gpu(variant: str, dtyp
     assert getattr(cfg.common, dtype)
     if dtype == "fp16":
         assert cfg.common.fp16_no_flatten_grads
+
+
+def test_random_batches_fill_max_tokens_with_sentences_of_realistic_lengths() -> None:
+    batches = list(random_batches(DICTIONARY, 1024, 200, seed=3))
+    assert len(batches) == 200
+    sizes = []
+    for batch in batches:
+        source, target = batch["net_input"]["src_tokens"], batch["target"]
+        sizes.append(max(source.numel(), target.numel()))
+        assert batch["ntokens"] == target.ne(PAD).sum()
+        assert target[target.ne(PAD)].ge(EOS).all()
+    assert max(sizes) <= 1024
+    assert np.median(sizes) > 0.75 * 1024
+    lengths = np.concatenate([batch["net_input"]["src_lengths"].numpy() for batch in batches])
+    assert 22 <= np.median(lengths) <= 26
+    assert np.log(lengths).std() == pytest.approx(0.68, abs=0.1)
+
+
+def test_real_batches_are_a_data_folders() -> None:
+    cfg = models.configuration("mha", SETTINGS, "float32").task
+    batches = list(real_batches(MADE / "data", cfg, 10_000, 512))
+    shapes = {tuple(batch["target"].shape) for batch in batches}
+    assert len(shapes) > 3
+    assert sum(batch["nsentences"] for batch in batches) == 150
+    assert max(rows * columns for rows, columns in shapes) <= 512
+    with pytest.raises(UserError, match=r"has \d+ words: give --vocab-size \d+ or more"):
+        real_batches(MADE / "data", cfg, VOCABULARY, 512)
+    with pytest.raises(UserError, match="is no data folder"):
+        real_batches(Path(__file__).parent, cfg, VOCABULARY, 512)
+
+
+def test_translation_batch_is_padded_on_the_left_and_falls_by_a_tenth() -> None:
+    batch = translation_batch(DICTIONARY, sentences=6, length=20, seed=1)
+    tokens, lengths = batch["net_input"]["src_tokens"], batch["net_input"]["src_lengths"]
+    assert tokens.shape == (6, 20)
+    assert lengths.tolist() == [20, 20, 19, 19, 18, 18]
+    assert tokens[:, -1].eq(EOS).all()
+    assert tokens[-1].eq(PAD).tolist() == [True, True] + [False] * 18

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from fairseq.optim.adam import FairseqAdam
@@ -9,11 +11,15 @@ from fairseq.trainer import Trainer
 
 from fairseq_mhe.bench.training import TrainingBenchmark
 from tests.bench.conftest import make_settings
+from tests.fixtures.small_runs import MADE
 
 
-def prepared(variant: str, dtype: str = "float32") -> TrainingBenchmark:
-    workload = TrainingBenchmark(variant, make_settings(batches=2))
-    workload.prepare({"max_tokens": 64, "dtype": dtype})
+def prepared(
+    variant: str, dtype: str = "float32", tokens: int = 64, **own: Any
+) -> TrainingBenchmark:
+    settings = {"batches": 2, "data": None, "compile": False, **own}
+    workload = TrainingBenchmark(variant, make_settings(**settings))
+    workload.prepare({"max_tokens": tokens, "dtype": dtype})
     return workload
 
 
@@ -29,21 +35,39 @@ def test_weights_are_updated_once_a_batch(variant: str, dtype: str) -> None:
     assert trainer.get_num_updates() == 2
     assert isinstance(trainer.optimizer, FairseqAdam) is (dtype == "float32")
     if dtype == "float32":  # in bf16 a warm-up's first updates are too small to show
-        assert any(
-            not torch.equal(a, b)
-            for a, b in zip(before, trainer.model.parameters(), strict=True)
-        )
+        after = trainer.model.parameters()
+        assert any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
 
 
-def test_facts_count_the_real_tokens() -> None:
+def test_a_repetition_takes_the_same_random_batches_but_the_next_real_ones() -> None:
+    for data in (None, MADE / "data"):
+        workload = prepared("mha", tokens=512, data=data, batches=3, vocabulary=1000)
+        workload.repetition()
+        workload.repetition()
+        done = [batch["target"].tolist() for batch in workload._done]
+        assert (done[:3] == done[3:]) is (data is None)
+
+
+def test_facts_count_the_real_tokens_of_a_repetition() -> None:
     workload = prepared("mha")
-    pad = workload.trainer.task.source_dictionary.pad()
-    facts = workload.facts()
-    batches = workload.batches
+    for _ in range(3):
+        workload.repetition()
+    pad, facts = workload.trainer.task.source_dictionary.pad(), workload.facts()
+    batches = workload._done[:2]
+    sources = [batch["net_input"]["src_tokens"] for batch in batches]
     assert facts["units"] == sum(int(b["target"].ne(pad).sum()) for b in batches)
-    assert facts["source_tokens"] == sum(
-        int(b["net_input"]["src_tokens"].ne(pad).sum()) for b in batches
-    )
+    assert facts["source_tokens"] == sum(int(tokens.ne(pad).sum()) for tokens in sources)
     assert facts["sentences"] == sum(len(b["target"]) for b in batches)
-    assert facts["padding"] == 1 - facts["units"] / sum(b["target"].numel() for b in batches)
+    padding = 1 - facts["units"] / sum(b["target"].numel() for b in batches)
+    assert facts["padding"] == pytest.approx(padding)
     assert facts["updates"] == 2
+
+
+def test_layers_are_compiled_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[Any] = []
+    monkeypatch.setattr(
+        torch.nn.Module, "compile", lambda layer, dynamic: compiled.append((layer, dynamic))
+    )
+    model = prepared("mha", compile=True).trainer.model
+    layers = (*model.encoder.layers, *model.decoder.layers)
+    assert compiled == [(layer, True) for layer in layers]

@@ -29,7 +29,6 @@ COMMANDS = {
     "run_nlu_table.sh": ["fairseq_mhe.cli", "nlu-table"],
     "quickstart_lm.sh": ["fairseq_mhe.cli", "quickstart-lm"],
     "study.sh": ["studies"],
-    "gpu_check.sh": ["gpu_check"],
 }
 
 
@@ -145,3 +144,32 @@ def test_the_benchmark_is_three_one_after_another(sandbox: Sandbox) -> None:
     assert [call[4] for call in calls] == [f"an out/{call[2]}" for call in calls]
     assert ["--ctranslate2" in call for call in calls] == [False, False, True]
     assert all(call[-2:] == ["--row", "tiny"] for call in calls)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_the_check_of_a_gpu_is_tests_quickstarts_and_benchmarks(
+    sandbox: Sandbox, device: str
+) -> None:
+    sandbox.python("python3", "3.12")
+    words = ["--out", "an out", "--compile", *["--cpu"][: device == "cpu"]]
+    done = sandbox.run(*words, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
+    assert done.returncode == 0, done.stderr
+    tests, *calls = (c.splitlines() for c in done.stdout.split("ran\n-P\n-m\n")[1:])
+    assert tests[0] == "pytest"
+    assert (REPOSITORY / tests[-1]).is_file()
+    parsed = [cli.build_parser(call[1]).parse_args(call[1:]) for call in calls]
+    precisions = {"cuda": ["bf16", "fp16"], "cpu": ["float32"]}[device]
+    assert [args.precision for args in parsed[:-3]] == precisions
+    training, generation, without = parsed[-3:]
+    assert [args.device for args in parsed[-3:]] == [device] * 3
+    assert str(training.data) == f"an out/{precisions[0]}/data"
+    assert (training.compile, without.compile, generation.ctranslate2) == (True, False, True)
+    assert len({args.out for args in parsed}) == len(parsed)
+
+
+def test_the_check_of_a_gpu_leaves_out_what_has_no_time(sandbox: Sandbox) -> None:
+    sandbox.python("python3", "3.12")
+    words = ["--minutes", "0"]
+    done = sandbox.run(*words, script="scripts/gpu_check.sh", NOT_INSTALLED="0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("failed, or no time was left") == 6

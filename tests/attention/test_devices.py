@@ -1,0 +1,54 @@
+"""Every kind in every place and precision beside float32 on the CPU, on a GPU if there is one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fairseq_mhe.attention import Attention, build_attention
+from fairseq_mhe.attention.kernel import CausalMask
+from tests.attention.conftest import HEADS, PLACES, right_padding
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+#: The greatest difference relative to the greatest number: fp16 keeps 11 bits, bf16 8.
+TOLERANCES = {"float32": 1e-4, "float16": 5e-3, "bfloat16": 3e-2}
+B, T, S, EMBED_DIM = 8, 33, 40, 256
+
+
+def output_and_gradients(
+    layer: Attention, x: Tensor, y: Tensor, place: str, plain: bool = False
+) -> list[Tensor]:
+    """The output (T, B, C) where no sentence is padded, and its gradients by input and weights.
+
+    ``plain``: ask for the weights too, which takes the steps of the equation one by one.
+    """
+    x = x.detach().requires_grad_()
+    memory = y if place == "cross" else x
+    padding = right_padding(B, len(memory)).to(x.device)  # (B, S)
+    mask = CausalMask(T, x.device) if place == "decoder" else None
+    masks = {"key_padding_mask": padding, "attn_mask": mask}
+    out, _ = layer(x, memory, memory, **masks, need_weights=plain)
+    if place != "cross":
+        out = out * ~padding.t().unsqueeze(-1)
+    # The sum: a mean's gradients are too small for fp16, which training gives a loss scale.
+    loss = out.float().square().sum()
+    by_input, *by_weights = torch.autograd.grad(loss, [x, *layer.parameters()])
+    return [out.detach(), by_input, torch.cat([weight.flatten() for weight in by_weights])]
+
+
+@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("place", PLACES)
+def test_output_and_gradients(kind: str, place: str, precision: str) -> None:
+    dtype = getattr(torch, precision)
+    roles = ("encoder_decoder_attention" if place == "cross" else "self_attention",)
+    layer = build_attention(kind, EMBED_DIM, HEADS, **dict.fromkeys(roles, True))
+    # Rounded first, so that the computing is compared alone.
+    layer.to(dtype).float()
+    x, y = (torch.randn(length, B, EMBED_DIM).to(dtype).float() for length in (T, S))
+    expected = output_and_gradients(layer, x, y, place, plain=True)
+    layer.to(DEVICE, dtype)
+    found = output_and_gradients(layer, x.to(DEVICE, dtype), y.to(DEVICE, dtype), place)
+    for ours, theirs in zip(found, expected, strict=True):
+        error = (ours.float().cpu() - theirs).abs().max() / theirs.abs().max()
+        assert float(error) <= TOLERANCES[precision]
