@@ -46,7 +46,7 @@ SUBCOMMANDS = {
         "experiments.language:nlu_table",
         "a table of language models: kinds x tasks x seeds",
     ),
-    "score-squad": ("runs.squad_scores", "exact match and F1 of answers to SQuAD's questions"),
+    "score-squad": ("runs.squad", "exact match and F1 of answers to SQuAD's questions"),
     "average": ("checkpoints.average", "average the weights of several checkpoints"),
     "inspect": ("checkpoints.inspection", "show what a checkpoint is"),
     "fold": ("convert.fold", "turn a checkpoint into one of fairseq's own transformer"),

@@ -28,10 +28,9 @@ from fairseq_mhe.report.table import Table
 from fairseq_mhe.runs import devices, slurm
 from fairseq_mhe.runs.finetuning import describe, plan_finetuning, run_name, trained_on
 from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
-from fairseq_mhe.runs.predictions import nats_of
 from fairseq_mhe.runs.recipes import FOLDER, Training, recipe
-from fairseq_mhe.runs.task_scores import commonest_score, score_task
 from fairseq_mhe.runs.train import train_and_score
+from fairseq_mhe.runs.understanding import commonest_score, nats_of, score_task
 
 #: The architectures that have a recipe.
 _KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file()]

@@ -21,7 +21,7 @@ class Task:
 
     ``folder``: its name in the official archive; ``columns``: of its texts; ``labels``: all that
     there are, in the order of classes, or None where a number is predicted; ``metrics``: names of
-    `runs.task_scores`, the mean of which is the task's score; ``label``: column; ``scored``: the
+    `runs.understanding`, the mean of which is the task's score; ``label``: column; ``scored``: the
     official names of the sets that are scored; ``header``: columns of a file without a header;
     ``form``: what is asked for.
     """

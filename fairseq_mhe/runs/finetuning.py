@@ -11,8 +11,8 @@ from fairseq_mhe.models.families import ROBERTA, training_options
 from fairseq_mhe.prepare.task_folder import TaskFolder
 from fairseq_mhe.prepare.tasks import ANSWERS, CHOICE, WORDS, Task
 from fairseq_mhe.runs.job import Job, plan_job, settings_of
-from fairseq_mhe.runs.predictions import head_of
 from fairseq_mhe.runs.recipes import Training
+from fairseq_mhe.runs.understanding import head_of
 
 #: Learning rate, examples a batch, epochs and weight decay of a model of size base. fairseq's
 #: (examples/roberta/config/finetuning): 1e-05 for CoLA and SST-2, 32 sentences of SST-2. SQuAD as

@@ -22,7 +22,7 @@ from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.finetuning import describe
 from fairseq_mhe.runs.job import Job, read_job
-from fairseq_mhe.runs.task_scores import score_task
+from fairseq_mhe.runs.understanding import score_task
 from studies.collaborative_curve import add_decomposition, decomposition
 from studies.report import write
 from studies.study import add_sentences

@@ -1,4 +1,4 @@
-"""``fairseq-mhe score-squad``: exact match and F1 of answers, as SQuAD's evaluation has them.
+"""Scores of answers to SQuAD's questions, as its official evaluation: ``fairseq-mhe score-squad``.
 
 Rajpurkar et al. 2016 (arXiv 1606.05250) and 2018 (1806.03822): answers are compared in small
 letters, without punctuation, the articles a, an and the, and surplus spaces; a question counts as
@@ -33,19 +33,19 @@ class Answer(NamedTuple):
     article: int = 0
 
 
-def normalised(text: str) -> str:
+def _words(text: str) -> list[str]:
     """What of an answer is compared."""
-    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    return _ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split()
 
 
 def exact(answer: str, right: str) -> float:
     """1 where both are the same, else 0."""
-    return float(normalised(answer) == normalised(right))
+    return float(_words(answer) == _words(right))
 
 
 def f1(answer: str, right: str) -> float:
     """The harmonic mean of precision and recall of words; empty answers match empty ones only."""
-    one, other = normalised(answer).split(), normalised(right).split()
+    one, other = _words(answer), _words(right)
     if not one or not other:
         return float(one == other)
     shared = (Counter(one) & Counter(other)).total()
@@ -64,7 +64,7 @@ def right_answers(path: Path) -> dict[str, list[str]]:
     right: dict[str, list[str]] = {}
     for question in read_squad(path):
         # Answers that nothing is left of count as none, officially.
-        texts = [text for text, _ in question.answers if normalised(text)]
+        texts = [text for text, _ in question.answers if _words(text)]
         right[question.identity] = texts or [""]
     return right
 
@@ -123,8 +123,8 @@ def given_by_halves(answers: Mapping[str, Answer], right: Right) -> dict[str, st
     for number, (name, answer) in enumerate(answers.items()):
         place = articles.index(answer.article) if len(articles) > 1 else number
         halves[place % 2][name] = answer
-    thresholds = [threshold(half, right) for half in halves]
-    both = given(halves[0], thresholds[1]) | given(halves[1], thresholds[0])
+    both = given(halves[0], threshold(halves[1], right))
+    both |= given(halves[1], threshold(halves[0], right))
     return {name: both[name] for name in answers}
 
 
@@ -139,11 +139,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the scores."""
     right, answers = right_answers(args.data), read_json(args.predictions)
-    if not isinstance(answers, dict) or not all(
-        isinstance(text, str) for text in answers.values()
-    ):
-        raise UserError(f"{args.predictions} is not a JSON object of question id: answer")
-    values = squad_scores(answers, right)
+    try:
+        values = squad_scores(answers, right)
+    except (AttributeError, TypeError):
+        raise UserError(
+            f"{args.predictions} is not a JSON object of question id: answer"
+        ) from None
     if args.json:
         print(json.dumps(values, indent=2))
         return

@@ -11,7 +11,7 @@ import pytest
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.squad_scores import (
+from fairseq_mhe.runs.squad import (
     Answer,
     given,
     given_by_halves,

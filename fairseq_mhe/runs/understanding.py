@@ -1,0 +1,272 @@
+"""What a trained language model says of a data set, and its score; no example is left out."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils, utils
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+from fairseq_mhe.common.files import write_json
+from fairseq_mhe.models.understanding import (
+    ANSWER_HEAD,
+    CLASS_HEAD,
+    WORDS_HEAD,
+    passage,
+    span_scores,
+)
+from fairseq_mhe.prepare.task_folder import TaskFolder
+from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
+from fairseq_mhe.prepare.text import read_lines
+from fairseq_mhe.runs import squad
+from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.squad import Answer
+
+#: Subwords of an answer at most, as is usual (BERT's run_squad.py, --max_answer_length).
+_LONGEST = 30
+#: Of a window: its best answer's score, that of none, the answer's first and last subword there.
+Span = tuple[float, float, int, int]
+Batch = Mapping[str, Any]
+Labels = Sequence[str]
+
+
+def head_of(form: str) -> str:
+    """The name of the head that tasks of a form have."""
+    return {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}.get(form, CLASS_HEAD)
+
+
+class LanguageModel:
+    """A trained model with fairseq's task, on a GPU or on the CPU."""
+
+    def __init__(self, checkpoint: Path, data: Path, gpu: bool) -> None:
+        """``data``: the folder of binary text, wherever it lay in training."""
+        models, _, self.task = checkpoint_utils.load_model_ensemble_and_task(
+            [str(checkpoint)], arg_overrides={"data": str(data)}
+        )
+        self.model: Any = models[0].eval()
+        self._gpu = gpu
+        if gpu:
+            self.model.cuda()
+
+    def batches(self, subset: str, sentences: int) -> Iterator[dict[str, Any]]:
+        """A data set in batches of ``sentences``, on the model's device."""
+        self.task.load_dataset(subset)
+        batches = self.task.get_batch_iterator(
+            self.task.dataset(subset),
+            max_sentences=sentences,
+            max_positions=self.model.max_positions(),
+            required_batch_size_multiple=1,
+        )
+        for batch in batches.next_epoch_itr(shuffle=False):
+            yield utils.move_to_cuda(batch) if self._gpu else batch
+
+    @torch.inference_mode()
+    def predictions(self, subset: str, predict: Callable[[Any, Batch], list[Any]]) -> list[Any]:
+        """What ``predict(self, batch)`` returns of each example, in order."""
+        values: dict[int, Any] = {}
+        for batch in self.batches(subset, sentences=64):
+            values |= zip(batch["id"].tolist(), predict(self, batch), strict=True)
+        return [values[index] for index in sorted(values)]
+
+
+@torch.inference_mode()
+def nats_of(checkpoint: Path, data: Path, gpu: bool) -> dict[str, Any]:
+    """Mean negative log-likelihood on ``valid``: in nats, of how many subwords.
+
+    A masked model is asked for those that its task masks, drawn by the seed that it was trained
+    with, a causal one for all. ``data``: the binary text, wherever it lay in training.
+    """
+    trained = LanguageModel(checkpoint, data, gpu)
+    total = torch.zeros((), dtype=torch.float64)
+    subwords = 0
+    for batch in trained.batches("valid", sentences=32):
+        output = trained.model(**batch["net_input"])  # logits (B, T, vocabulary) first
+        target = trained.model.get_targets(batch, output)  # (B, T)
+        asked = target.ne(trained.task.source_dictionary.pad())
+        scores = trained.model.get_normalized_probs(output, log_probs=True, sample=batch)
+        right = scores.float()[asked].gather(-1, target[asked].unsqueeze(-1))
+        total -= right.double().sum().cpu()
+        subwords += int(asked.sum())
+    of = "masked subwords" if hasattr(trained.task, "mask_idx") else "all subwords"
+    return {"of": of, "nats": float(total) / subwords, "subwords": subwords}
+
+
+def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]:
+    """A label or number of each example; of a candidate, how likely it is right, in logits."""
+    options = {"features_only": True, "classification_head_name": head_of(task.form)}
+    parts = []
+    for name, value in batch.items():
+        if name.startswith("net_input"):  # one, or one for each choice
+            parts.append(language_model.model(**value, **options)[0])
+    logits = torch.cat(parts, dim=1).float()  # (B, classes or choices)
+    if task.form == CANDIDATES:
+        return [f"{odds:.6f}" for odds in (logits[:, 1] - logits[:, 0]).tolist()]
+    if task.labels is None:
+        return [f"{value:.6f}" for value in logits[:, 0].tolist()]
+    return [task.labels[index] for index in logits.argmax(dim=1).tolist()]
+
+
+def spans(language_model: LanguageModel, batch: Batch) -> list[Span]:
+    """The best answer within each window."""
+    net_input, end = batch["net_input"], language_model.task.source_dictionary.eos()
+    scores = span_scores(language_model.model, net_input, ANSWER_HEAD, end)  # (B, T, 2)
+    none = scores[:, 0].sum(-1)  # (B,)
+    inside = passage(net_input["src_tokens"], end)  # (B, T)
+    scores = scores.masked_fill(~inside.unsqueeze(-1), -math.inf)
+    sums = scores[:, :, :1] + scores[:, None, :, 1]  # (B, T first, T last)
+    length = sums.size(1)
+    allowed = sums.new_ones(length, length, dtype=torch.bool).triu().tril(_LONGEST - 1)
+    best, at = sums.masked_fill(~allowed, -math.inf).flatten(1).max(1)  # (B,)
+    ahead = inside.int().argmax(1)  # where the passage begins
+    first, last = at // length - ahead, at % length - ahead
+    columns = (best, none, first, last)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def best_answers(windows: Sequence[Span], facts: Mapping[str, Any]) -> dict[str, Answer]:
+    """Question -> the best answer over all its windows.
+
+    That there is none is judged by the window that says so least (as BERT's run_squad.py).
+    ``windows``: the best span of each; ``facts``: of `TaskFolder.examples`.
+    """
+    best: dict[int, tuple[float, str]] = {}
+    none: dict[int, float] = {}
+    for (score, nothing, first, last), place in zip(windows, facts["windows"], strict=True):
+        question, number, start, _ = place
+        none[question] = min(none.get(question, nothing), nothing)
+        if question not in best or score > best[question][0]:
+            context = facts["contexts"][number]
+            begin, end = context["begins"][start + first], context["ends"][start + last]
+            best[question] = score, context["text"][begin:end]
+    return {
+        identity: Answer(best[n][1], none[n] - best[n][0], facts["articles"][n])
+        for n, identity in enumerate(facts["questions"])
+    }
+
+
+def best_candidates(
+    odds: Sequence[str], facts: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Group -> its likeliest candidate; and group -> those that are right."""
+    best: dict[str, tuple[float, str]] = {}
+    right: dict[str, list[str]] = defaultdict(list)
+    rows = zip(odds, facts["labels"], facts["groups"], facts["candidates"], strict=True)
+    for value, label, group, candidate in rows:
+        if group not in best or float(value) > best[group][0]:
+            best[group] = float(value), candidate
+        if label == "1":
+            right[group].append(candidate)
+    return {group: candidate for group, (_, candidate) in best.items()}, right
+
+
+def _correlation(function: Any, right: Labels, predicted: Labels) -> float:
+    value = float(function(list(map(float, predicted)), list(map(float, right)))[0])
+    return 0.0 if math.isnan(value) else value  # of constant predictions
+
+
+#: Name -> (right, predicted) -> from 0 (or -1) to 1.
+METRICS: dict[str, Callable[[Labels, Labels], float]] = {
+    "accuracy": accuracy_score,
+    "f1": partial(f1_score, pos_label="1", zero_division=0),
+    "macro_f1": partial(f1_score, average="macro"),
+    "matthews": matthews_corrcoef,
+    "pearson": partial(_correlation, pearsonr),
+    "spearman": partial(_correlation, spearmanr),
+}
+
+
+def exact_groups(right: Labels, predicted: Labels, groups: Labels) -> float:
+    """The share of groups in which every label is right (MultiRC's EM of questions)."""
+    whole: dict[str, bool] = defaultdict(lambda: True)
+    for one, other, group in zip(right, predicted, groups, strict=True):
+        whole[group] &= one == other
+    return sum(whole.values()) / len(whole)
+
+
+def task_metrics(
+    task: Task, predictions: Mapping[str, Labels], right: Mapping[str, Mapping[str, Labels]]
+) -> dict[str, float]:
+    """Every metric of every scored set in percent, and their mean as "score".
+
+    ``predictions``: by the scored set's official name; ``right``: "labels" and "groups" of it.
+    """
+    values = {}
+    for name, predicted in predictions.items():
+        facts = right[name]
+        for metric in task.metrics:
+            if metric == "exact_groups":
+                value = exact_groups(facts["labels"], predicted, facts["groups"])
+            else:
+                value = float(METRICS[metric](facts["labels"], predicted))
+            values[metric if len(predictions) == 1 else f"{metric} {name}"] = 100 * value
+    return {"score": sum(values.values()) / len(values), **values}
+
+
+def score_task(
+    job: Job, data: TaskFolder, gpu: bool
+) -> tuple[dict[str, int], dict[str, float]]:
+    """How many examples of each scored set (official name), and every metric in percent.
+
+    Writes predictions.SET.json: a list of labels or numbers; of questions, an object with answers.
+    """
+    task, trained = data.task, LanguageModel(job.last, data.binary, gpu)
+    predict = spans if task.form == ANSWERS else partial(labels, task)
+    predictions: dict[str, Any] = {}
+    for subset, official in data.subsets.items():
+        predictions[official] = trained.predictions(subset, predict)
+    if task.form in (ANSWERS, CANDIDATES):
+        ((official, of_set),) = predictions.items()
+        score = _score_answers if task.form == ANSWERS else _score_candidates
+        predictions[official], values = score(of_set, data)
+    else:
+        values = task_metrics(task, predictions, _right(data))
+    for official, of_set in predictions.items():
+        write_json(job.folder / f"predictions.{official}.json", of_set)
+    return {official: len(of_set) for official, of_set in predictions.items()}, values
+
+
+def _right(data: TaskFolder) -> dict[str, dict[str, Any]]:
+    return {official: data.examples(subset) for subset, official in data.subsets.items()}
+
+
+def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str, float]]:
+    answers, right = best_candidates(odds, data.examples("valid"))
+    every = squad.squad_scores(answers, right)
+    values = {metric: every[metric] for metric in data.task.metrics}
+    return answers, {"score": statistics.fmean(values.values()), **values}
+
+
+def _score_answers(windows: list[Span], data: TaskFolder) -> tuple[Any, dict[str, float]]:
+    answers = best_answers(windows, data.examples("valid"))
+    right, further = squad.right_answers(data.official("valid")), {}
+    texts = {name: answer.text for name, answer in answers.items()}
+    if data.task.name == "squad2":
+        texts = squad.given_by_halves(answers, right)
+        # The official evaluation's: by the threshold that is best for what is scored.
+        official = squad.given(answers, squad.threshold(answers, right))
+        further["f1 by the best threshold"] = squad.squad_scores(official, right)["f1"]
+    values = squad.squad_scores(texts, right)
+    return texts, {"score": values["f1"], **values, **further}
+
+
+def commonest_score(data: TaskFolder) -> float | None:
+    """What always giving the training examples' commonest label scores; of SQuAD 2.0 no answer.
+
+    None of numbers, candidates, and questions that all have answers: nothing is the commonest.
+    """
+    task = data.task
+    if task.name == "squad2":
+        questions = squad.right_answers(data.official("valid"))
+        return squad.squad_scores(dict.fromkeys(questions, ""), questions)["f1"]
+    if task.labels is None or task.form == CANDIDATES:
+        return None
+    place = data.binary / "label" if task.form == CHOICE else data.folder / "raw"
+    commonest, right = statistics.mode(read_lines(place / "train.label")), _right(data)
+    constant = {name: [commonest] * len(facts["labels"]) for name, facts in right.items()}
+    return task_metrics(task, constant, right)["score"]
