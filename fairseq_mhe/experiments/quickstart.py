@@ -12,8 +12,7 @@ from fairseq_mhe.common.files import output_folder
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.experiments.language import LanguageTable
 from fairseq_mhe.experiments.table import TableRun, kinds
-from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant
-from fairseq_mhe.prepare.corpora.home_assistant_language import prepare_language
+from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, prepare_language
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task

@@ -79,7 +79,7 @@ _TASKS = (
     # The score is F1, as in the paper's table.
     _squad("squad1", "SQuAD", ("question", "context")),
     _squad("squad2", "SQuAD", ("question", "context")),
-    # Of the embedded corpus, for a first look (`corpora.home_assistant_language`).
+    # Of the embedded corpus, for a first look (`corpora.home_assistant`).
     Task(
         name="integration",
         folder="",

@@ -23,7 +23,7 @@ from fairseq_mhe.convert.material import (
     sentence_pairs,
     text_batches,
 )
-from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
+from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
 from fairseq_mhe.prepare.data_folder import load_task, open_binary, open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
@@ -34,7 +34,7 @@ from tests.fixtures.language import FAMILIES, ROBERTA, language_options, small_t
 from tests.fixtures.models import make_model
 
 #: A small folder of pairs of fairseq-preprocess is the fixture ``data``; of running text, ``text``.
-LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:200]]
+LINES = [pair[0] for pair in read_corpus()["train"][:200]]
 
 
 @pytest.fixture(scope="module")

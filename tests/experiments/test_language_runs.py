@@ -12,7 +12,7 @@ import torch
 
 from fairseq_mhe import cli
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
+from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
 from fairseq_mhe.runs import slurm
@@ -25,7 +25,7 @@ from tests.fixtures.language import small_text
 from tests.fixtures.task_files import put_task, superglue_rows
 from tests.fixtures.trained import FLOAT32, snapshot
 
-LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:300]]
+LINES = [pair[0] for pair in read_corpus()["train"][:300]]
 RUN = "roberta_mhe_tiny-mhe_mul-seed1"
 TUNED = f"{RUN}-sst2-seed1"
 PRETRAIN = ["pretrain", "roberta_mhe_tiny", "mhe_mul", "--tokens", "64", "--batch", "4"]

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.prepare.config import PrepareConfig
-from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, HomeAssistant, read_corpus
+from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, read_corpus
 from tests.fixtures.language import small_text
 from tests.fixtures.text import Pairs
 
 #: What `language_text` is of.
-LINES = [pair[0] for pair in read_corpus(CORPUS)["train"][:400]]
+LINES = [pair[0] for pair in read_corpus()["train"][:400]]
 
 
 def write_parallel(prefix: Path, pairs: Sequence[tuple[str, str]]) -> Path:

@@ -15,7 +15,6 @@ from fairseq_mhe import cli
 from fairseq_mhe.common.files import WORK_PREFIX
 from fairseq_mhe.prepare.config import SPLITS
 from fairseq_mhe.prepare.corpora import __main__ as corpora
-from fairseq_mhe.prepare.corpora import multi30k
 from fairseq_mhe.prepare.manifest import read_manifest
 from tests.fixtures.text import Pairs
 
@@ -52,31 +51,31 @@ def test_bash_prepares_a_folder_with_a_blank_in_its_name(tmp_path: Path) -> None
     assert read_manifest(data)["lines"] == {"train": 50, "valid": 5, "test": 5}
 
 
-def put(script: str, folder: Path, pairs: Pairs) -> list[str]:
-    """Text of which train's German side lacks its last line; the options that name it."""
-    own = script == "own_corpus.sh"
-    for split, name in zip(SPLITS, SPLITS if own else multi30k.NAMES, strict=True):
-        for side, lang in enumerate(("en", "de")):
-            lines = 59 if (split, lang) == ("train", "de") else 60
-            text = "".join(f"{pair[side]}\n" for pair in pairs[:lines])
-            (folder / f"{name}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
-    if not own:
-        return ["--folder", str(folder)]
-    texts = [word for split in SPLITS for word in (f"--{split}", str(folder / split))]
-    return [*texts, "--source-lang", "en", "--target-lang", "de"]
-
-
-@pytest.mark.parametrize("script", ["own_corpus.sh", "multi30k_en_de.sh"])
 def test_a_side_that_lacks_a_line_is_one_line_and_leaves_nothing(
-    script: str, corpus: dict[str, Pairs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    corpus: dict[str, Pairs], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "the data"
-    words = [*put(script, tmp_path, corpus["train"]), "--out", str(data), "--workers", "1"]
-    assert run_here(script, words) == 2
+    words = ["--source-lang", "en", "--target-lang", "de", "--out", str(data), "--workers", "1"]
+    for split in SPLITS:
+        for side, lang in enumerate(("en", "de")):
+            lines = 59 if (split, lang) == ("train", "de") else 60
+            text = "".join(f"{pair[side]}\n" for pair in corpus[split][:lines])
+            (tmp_path / f"{split}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
+        words += [f"--{split}", str(tmp_path / split)]
+    assert run_here("own_corpus.sh", words) == 2
     printed = capsys.readouterr()
-    name = "fairseq-mhe prepare" if script == "own_corpus.sh" else script
-    message = r"has \d+ lines, .* has \d+: the sides of a parallel text must be aligned"
-    assert re.fullmatch(rf"{name}: error: .*{message}.*", printed.err.strip().splitlines()[-1])
+    message = r"has 60 lines, .* has 59: the sides of a parallel text must be aligned"
+    line = printed.err.strip().splitlines()[-1]
+    assert re.fullmatch(rf"fairseq-mhe prepare: error: .*{message}.*", line)
     assert printed.out == ""
     assert not any((data / name).exists() for name in ("raw", "tokenised", "subword", "bin"))
     assert not list(data.rglob(f"{WORK_PREFIX}*"))
+
+
+def test_a_bad_file_is_one_line_with_the_scripts_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_here("ptb.sh", ["--folder", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert re.fullmatch(
+        r"ptb\.sh: error: .*ptb\.train\.txt does not exist.*\n", capsys.readouterr().err
+    )

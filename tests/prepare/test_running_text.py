@@ -9,7 +9,7 @@ import pytest
 from fairseq.data import Dictionary, data_utils
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.corpora.home_assistant import CORPUS, read_corpus
+from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
 from fairseq_mhe.prepare.corpora.language import PennTreebank, WikiText103
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
@@ -24,7 +24,7 @@ JOIN = {"bpe": join_bpe, "sentencepiece": join_sentencepiece}
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """600 English lines of the embedded corpus in documents of 20, untidy."""
-    lines = [pair[0] for pair in read_corpus(CORPUS)["train"][:600]]
+    lines = [pair[0] for pair in read_corpus()["train"][:600]]
     path = tmp_path_factory.mktemp("text") / "own text.txt"
     parts = ["\n".join(lines[start : start + 20]) for start in range(0, 600, 20)]
     path.write_text(

@@ -1,20 +1,34 @@
-"""The embedded English-German corpus (home-assistant/ beside this file) as a data folder."""
+"""The embedded corpus, home-assistant/ beside this file: English-German pairs, and English alone.
+
+The English side is text to pre-train on, and a task: to which of ten integrations a message of the
+interface belongs. A message is one example however often it occurs; one that two integrations have
+is none. Every tenth is held out, and is not in the text either.
+"""
 
 import bz2
 import tempfile
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.prepare.config import SPLITS, option, vocabulary
 from fairseq_mhe.prepare.corpora.known import PairCorpus, default_out
 from fairseq_mhe.prepare.parallel_text import prepare
+from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
+from fairseq_mhe.prepare.task_folder import prepare_task
+from fairseq_mhe.prepare.tasks import TASKS
 from fairseq_mhe.prepare.text import write_lines
+from fairseq_mhe.prepare.text_processing import normalise
 
 CORPUS = Path(__file__).resolve().parent / "home-assistant" / "pairs.tsv.bz2"
+TASK = TASKS["integration"]
+_HELD_OUT_PART = 10  # train pairs (of --limit) and examples of the task for each held-out one
 Pairs = list[tuple[str, str]]
-_HELD_OUT_PART = 10  # --limit's train pairs for each pair of valid and of test
+#: Split, integration, message.
+Row = tuple[str, str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,17 +62,77 @@ class HomeAssistant(PairCorpus):
             return prepare(replace(self, train=(train,), valid=valid, test=test))
 
 
-def read_corpus(path: Path = CORPUS) -> dict[str, Pairs]:
+def read_corpus() -> dict[str, Pairs]:
     """Split -> its (English, German) pairs."""
     splits: dict[str, Pairs] = {split: [] for split in SPLITS}
-    for split, _, english, german in read_rows(path):
+    for split, _, english, german in _read_rows():
         splits[split].append((english, german))
     return splits
 
 
-def read_rows(path: Path = CORPUS) -> Iterator[list[str]]:
+def _read_rows() -> Iterator[list[str]]:
     """Split, integration, English and German of each pair."""
-    with bz2.open(path, "rt", encoding="utf-8", newline="\n") as table:
+    with bz2.open(CORPUS, "rt", encoding="utf-8", newline="\n") as table:
         next(table)
         for line in table:
             yield line.rstrip("\n").split("\t")
+
+
+def read_messages() -> list[Row]:
+    """The English messages, normalised, in their order."""
+    return [(row[0], row[1], normalise(row[2])) for row in _read_rows()]
+
+
+def examples(rows: Iterable[Row]) -> dict[str, Pairs]:
+    """Train and dev: (message, integration), each message once in one of them."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    messages: dict[str, str] = {}
+    for split, integration, message in rows:
+        if split == "train":
+            owners[message.lower()].add(integration)
+            messages.setdefault(message.lower(), message)
+    sets: dict[str, Pairs] = {"train": [], "dev": []}
+    number = 0
+    for key, (integration, *others) in owners.items():
+        if not others and integration in (TASK.labels or ()):
+            split = "train" if number % _HELD_OUT_PART else "dev"
+            sets[split].append((messages[key], integration))
+            number += 1
+    return sets
+
+
+def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
+    """The lines of a split without some messages, and an empty line before each integration."""
+    kept = [row for row in rows if row[0] == split and row[2].lower() not in held_out]
+    lines = []
+    for _, integration in groupby(kept, key=lambda row: row[1]):
+        lines += ["", *(message for _, _, message in integration)]
+    return lines
+
+
+def prepare_language(out: Path, block: int, vocab_size: int = 4000) -> tuple[Path, Path]:
+    """The folders OUT/text and OUT/integration, or what of them is missing.
+
+    Raises:
+        UserError: as `prepare_text` and `prepare_task`.
+    """
+    rows = read_messages()
+    sets = examples(rows)
+    held_out = {message.lower() for message, _ in sets["dev"]}
+    with tempfile.TemporaryDirectory() as folder:
+        train, valid, test = (Path(folder) / f"{split}.txt" for split in SPLITS)
+        for path in (train, valid, test):
+            write_lines(path, documents(rows, path.stem, held_out))
+        for split, pairs in sets.items():
+            table = [(*TASK.columns, TASK.label), *pairs]
+            write_lines(Path(folder) / f"{TASK.name}.{split}.tsv", map("\t".join, table))
+        config = TextConfig(
+            train=(train,),
+            valid=valid,
+            test=test,
+            vocab_size=vocab_size,
+            block=block,
+            out=out / "text",
+        )
+        text = prepare_text(config, {"corpus": "home_assistant, English"})
+        return text, prepare_task(TASK, Path(folder), text, out / TASK.name, block)

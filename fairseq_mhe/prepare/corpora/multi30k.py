@@ -39,19 +39,11 @@ class Multi30k(Downloads, PairCorpus):
     max_ratio: float | None = None
     punctuation: bool = True
     lowercase: bool = option(False, "everything in small letters")
-    folder: Path | None = option(
-        None,
-        "take {train,val,test_2016_flickr}.{en,de} (plain or compressed) from there; "
-        "nothing is downloaded",
-        type=Path,
-    )
 
     def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `make`."""
-        if self.folder is None:
-            self.unpack(FILES, _unpack)
-        folder = self.folder or self.original
-        train, valid, test = (folder / name for name in NAMES)
+        self.unpack(FILES, _unpack)
+        train, valid, test = (self.original / name for name in NAMES)
         return self.make("multi30k", _LINES, train=(train,), valid=valid, test=test)
 
 

@@ -7,22 +7,11 @@ from collections import Counter
 import pytest
 
 from fairseq_mhe.prepare.config import SPLITS
-from fairseq_mhe.prepare.corpora.home_assistant_language import (
-    Row,
-    documents,
-    examples,
-    read_messages,
-)
-from fairseq_mhe.prepare.tasks import TASKS
+from fairseq_mhe.prepare.corpora.home_assistant import TASK, documents, examples, read_messages
 
 
-@pytest.fixture(scope="module")
-def rows() -> list[Row]:
-    """The whole table."""
-    return read_messages()
-
-
-def test_a_message_is_in_one_set_once_and_not_in_the_text_if_held_out(rows: list[Row]) -> None:
+def test_a_message_is_in_one_set_once_and_not_in_the_text_if_held_out() -> None:
+    rows = read_messages()
     sets = examples(rows)
     messages = [message.lower() for pairs in sets.values() for message, _ in pairs]
     assert len(set(messages)) == len(messages)
@@ -32,7 +21,7 @@ def test_a_message_is_in_one_set_once_and_not_in_the_text_if_held_out(rows: list
         of_sets = {message.lower() for message, _ in pairs}
         right = {(message.lower(), label) for message, label in pairs}
         assert right == {owner for owner in owners if owner[0] in of_sets}
-        assert {label for _, label in pairs} == set(TASKS["integration"].labels or ())
+        assert {label for _, label in pairs} == set(TASK.labels or ())
     chance = Counter(label for _, label in sets["dev"]).most_common(1)[0][1] / len(sets["dev"])
     assert 0.12 < chance < 0.15
     held_out = {message.lower() for message, _ in sets["dev"]}
@@ -43,10 +32,6 @@ def test_a_message_is_in_one_set_once_and_not_in_the_text_if_held_out(rows: list
 
 
 def test_integrations_are_documents() -> None:
-    rows = [
-        ("train", "a", "One"),
-        ("train", "a", "Two"),
-        ("valid", "x", "-"),
-        ("train", "b", "3"),
-    ]
+    texts = [("a", "One"), ("a", "Two"), ("b", "3")]
+    rows = [("valid", "x", "-"), *(("train", *text) for text in texts)]
     assert documents(rows, "train", {"two"}) == ["", "One", "", "3"]
