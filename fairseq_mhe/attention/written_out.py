@@ -6,6 +6,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from fairseq_mhe.common.errors import UserError
+
 #: Weights (n, d, in) and biases (n, d) of n heads.
 Projection = tuple[Tensor, Tensor]
 
@@ -87,11 +89,14 @@ class WrittenOut:
         """The same heads, filled up to ``width`` by zeros and scaled by width ** -0.5.
 
         Raises:
-            ValueError: keys or values are wider than that.
+            UserError: keys or values are wider than that.
         """
-        for name, found in (("keys", self.key.size(1)), ("values", self.value.size(1))):
-            if found > width:
-                raise ValueError(f"its heads' {name} are {found} wide and only {width} fit")
+        for name, own in (("keys", self.key.size(1)), ("values", self.value.size(1))):
+            if own > width:
+                raise UserError(
+                    f"heads with {name} {own} wide do not fit into heads {width} wide without "
+                    "loss: convert --method fit approximates them"
+                )
         output = with_rows(self.output.transpose(1, 2), width).transpose(1, 2)
         padded: dict[str, Any] = {"output": output}
         for field in ("query", "query_bias", "key", "key_bias", "value", "value_bias"):

@@ -1,14 +1,13 @@
 """The CP (PARAFAC) decomposition by which heads get shared components: tensorly's, well begun."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.system import require
 
 #: Alternating least squares stops where an iteration lowers the relative error by less than this.
 STOP = 1e-6
@@ -48,7 +47,8 @@ class Components:
         side = (largest.abs() * query * key).sqrt()
         query = self.query * torch.where(query > 0, side / query, 0.0).unsqueeze(1)
         key = self.key * torch.where(key > 0, side / key, 0.0).unsqueeze(1)
-        return replace(self, mixing=mixing, query=query * largest.sign().unsqueeze(1), key=key)
+        query = query * largest.sign().unsqueeze(1)
+        return type(self)(mixing, query, key, self.error, self.iterations)
 
 
 def decompose(forms: Tensor, dimensions: int, rank: int, iterations: int) -> Components:
@@ -87,7 +87,10 @@ def _own_components(forms: Tensor, dimensions: int, rank: int) -> Components:
 
 def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
     """tensorly's alternating least squares from ``start``."""
-    parafac, cp_tensor = tensorly_functions()
+    require("tensorly")
+    from tensorly.cp_tensor import CPTensor
+    from tensorly.decomposition import parafac
+
     dimensions = len(start.query)
     # Copies, since tensorly works in place; it lays factors out by rows.
     begin = [x.numpy().copy() for x in (start.mixing, start.query.T, start.key.T)]
@@ -96,7 +99,7 @@ def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
         forms.numpy(),
         dimensions,
         n_iter_max=iterations,
-        init=cp_tensor((np.ones(dimensions), begin)),
+        init=CPTensor((np.ones(dimensions), begin)),
         tol=STOP,
         linesearch=True,
         # A little ridge regression, so that components that have become alike do not stop it.
@@ -106,17 +109,3 @@ def _alternate(forms: Tensor, start: Components, iterations: int) -> Components:
     mixing, query, key = (torch.tensor(factor) for factor in factors)
     rounds = max(0, len(calls) - 1)  # the first call comes before the first round
     return Components.of(forms, mixing, query.T.contiguous(), key.T.contiguous(), rounds)
-
-
-def tensorly_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """tensorly's ``parafac`` and ``CPTensor``.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    try:
-        from tensorly.cp_tensor import CPTensor
-        from tensorly.decomposition import parafac
-    except ImportError:
-        raise UserError("tensorly is not installed: pip install tensorly") from None
-    return parafac, CPTensor

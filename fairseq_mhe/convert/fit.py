@@ -1,4 +1,4 @@
-"""How each kind of attention is fitted to trained heads: one table, `FIT`, of one function a kind.
+"""How each kind of attention is fitted to trained heads: tables of one function a kind.
 
 Head by head, the two maps that a head is are approximated: its scores x^T A_i y (of which softmax
 ignores what is the same for every y) and its output B_i y. Where real inputs were measured, errors
@@ -7,7 +7,6 @@ starts from means over the heads instead (Ainslie et al. 2023, section 2.1).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch.nn.functional import pad
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.attention.conv import TAPS
 from fairseq_mhe.attention.written_out import WrittenOut
-from fairseq_mhe.convert.cp import decompose
+from fairseq_mhe.convert.cp import Components, decompose
 from fairseq_mhe.convert.moments import Inputs
 
 #: Parameters of a sublayer by their names in its module, float64.
@@ -26,17 +25,11 @@ Parameters = dict[str, Tensor]
 FLOOR = 1e-6
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A sublayer's new parameters; ``error``: of its scores, relative, where one was measured."""
-
-    parameters: Parameters
-    error: float | None = None
-    iterations: int = 0
-
-
 class Problem:
     """Heads to approximate by a new sublayer, errors counting as they do on ``inputs``."""
+
+    #: Of kinds whose scores are a CP decomposition.
+    components: Components | None = None
 
     def __init__(
         self, new: Attention, heads: WrittenOut, inputs: Inputs, iterations: int = 100
@@ -47,9 +40,7 @@ class Problem:
         self.iterations = iterations
         self.width, self.bias = new.head_dim, new.bias
         query, moments = self.heads.query, inputs.query.second  # (n, k, C), (C, C)
-        if (
-            self.bias
-        ):  # the query's input has one more entry that is always 1: X = C + 1, else C
+        if self.bias:  # one more entry of the query's input is always 1: X = C + 1, else C
             query = torch.cat((query, self.heads.query_bias.unsqueeze(2)), dim=2)  # (n, k, X)
             mean = pad(inputs.query.mean, (0, 1), value=1.0)  # (X,)
             moments = pad(inputs.query.covariance, (0, 1, 0, 1)) + mean.outer(mean)  # (X, X)
@@ -91,10 +82,15 @@ class Problem:
         missed = (self.outputs - output @ each).sum(dim=0) @ self.inputs.memory.mean
         return missed + self.heads.constant()
 
+    def decompose(self, forms: Tensor, dimensions: int, rank: int) -> Components:
+        """As `cp.decompose`; its components stay known."""
+        self.components = decompose(forms, dimensions, rank, self.iterations)
+        return self.components
+
     def factors_of_scores(self) -> tuple[Parameters, Tensor]:
         """Shared projections, and the factors (n, d) of a shared query that come closest."""
         weighted = self.of_query[0] @ self.scores @ self.of_memory[0]  # (n, X, M)
-        components = decompose(weighted, self.width, self.heads.key.size(1), self.iterations)
+        components = self.decompose(weighted, self.width, self.heads.key.size(1))
         # Factors of size 1 on average, as those of a new model are.
         size = components.mixing.square().mean(dim=0).sqrt()  # (d,)
         factors = torch.where(size > 0, components.mixing / size, 1.0)  # (n, d)
@@ -105,7 +101,7 @@ class Problem:
         return self.parameters(query, key, value, output), factors
 
 
-def fit_grouped(p: Problem) -> Fitted:
+def fit_grouped(p: Problem) -> Parameters:
     """gqa, mqa: a group's scores share the rows of its key, its outputs the rows of its value."""
     keys, queries, values, outputs = [], [], [], []
     groups = p.new.key_heads
@@ -118,10 +114,10 @@ def fit_grouped(p: Problem) -> Fitted:
         values.append(value)
         outputs.append(own)
     query = torch.cat(queries).transpose(1, 2).flatten(0, 1)  # (n d, X)
-    return Fitted(p.parameters(query, torch.cat(keys), torch.cat(values), torch.cat(outputs)))
+    return p.parameters(query, torch.cat(keys), torch.cat(values), torch.cat(outputs))
 
 
-def fit_mhe_mul(p: Problem) -> Fitted:
+def fit_mhe_mul(p: Problem) -> Parameters:
     """Scores with one factor a head and channel are a CP decomposition; W_O has the values'."""
     parameters, factors = p.factors_of_scores()
     offset = p.new.head_embedding_offset
@@ -130,15 +126,15 @@ def fit_mhe_mul(p: Problem) -> Fitted:
     parameters["query_embedding"] = factors - offset
     parameters["key_embedding"] = one
     parameters["value_embedding"] = one.clone()
-    return Fitted(parameters)
+    return parameters
 
 
-def fit_mhe_conv(p: Problem) -> Fitted:
+def fit_mhe_conv(p: Problem) -> Parameters:
     """As MHE-Mul comes closest, without neighbours."""
-    return Fitted(_first_taps(*p.factors_of_scores()))
+    return _first_taps(*p.factors_of_scores())
 
 
-def fit_mhe_add(p: Problem) -> Fitted:
+def fit_mhe_add(p: Problem) -> Parameters:
     """The heads' mean score of x, and a shift a head: the score of a key whatever the query."""
     heads = p.heads
     n, width = heads.count, heads.query.size(2)  # width: C
@@ -162,10 +158,10 @@ def fit_mhe_add(p: Problem) -> Fitted:
     parameters["query_embedding"] = shift
     parameters["key_embedding"] = torch.zeros_like(shift)
     parameters["value_embedding"] = shifts.unflatten(0, (n, -1))
-    return Fitted(parameters)
+    return parameters
 
 
-def fit_collaborative(p: Problem) -> Fitted:
+def fit_collaborative(p: Problem) -> Parameters:
     """The scores' forms, stacked, are a CP decomposition; exact for D = n d.
 
     Cordonnier, Loukas & Jaggi 2020, section 3.3.
@@ -175,7 +171,7 @@ def fit_collaborative(p: Problem) -> Fitted:
     key_root, key_inverse = p.of_memory
     forms = query_root @ heads.scores() / heads.scale @ key_root  # (n, C, M)
     rank = min(heads.key.size(1), *forms.shape[1:])
-    components = decompose(forms, p.new.collaborative_dim, rank, p.iterations)
+    components = p.decompose(forms, p.new.collaborative_dim, rank)
     parameters = {
         "q_proj.weight": components.query @ query_inverse,  # (D, C)
         "k_proj.weight": components.key @ key_inverse,  # (D, M)
@@ -189,71 +185,67 @@ def fit_collaborative(p: Problem) -> Fitted:
             "out_proj.bias": heads.output_bias,
             "content_proj.weight": heads.content(),  # (n, M)
         }
-    return Fitted(parameters, components.error, components.iterations)
+    return parameters
 
 
-def mean_heads(new: Any, heads: WrittenOut) -> Parameters:
-    """gqa, mqa: projections with as many heads as ``new`` has, means over groups; the same output.
+def mean_heads(p: Problem) -> Parameters:
+    """gqa, mqa: projections with as many heads as the kind has, means over groups; W_O stays.
 
     Raises:
-        ValueError: the heads are wider than those of ``new``.
+        UserError: the heads are wider than the kind's.
     """
-    heads = heads.of_width(new.head_dim)
+    heads = p.heads.of_width(p.width)
     parameters = {"out_proj.weight": heads.output.transpose(0, 1).flatten(1)}
-    groups = {"query": new.query_heads, "key": new.key_heads, "value": new.value_heads}
+    groups = {"query": p.new.query_heads, "key": p.new.key_heads, "value": p.new.value_heads}
     for name, count in groups.items():
         for suffix, field in (("weight", name), ("bias", f"{name}_bias")):
             rows = getattr(heads, field).unflatten(0, (count, -1))
             parameters[f"{name[0]}_proj.{suffix}"] = rows.mean(dim=1).flatten(0, 1)
     parameters["out_proj.bias"] = heads.output_bias
-    return _with_biases_if(new.bias, parameters)
+    return _with_biases_if(p.bias, parameters)
 
 
-def mean_mhe_mul(new: Any, heads: WrittenOut) -> Parameters:
+def mean_mhe_mul(p: Problem) -> Parameters:
     """Means, and the factor of each channel that brings the mean closest to each head's own."""
-    parameters = mean_heads(new, heads)
-    heads = heads.of_width(new.head_dim)
+    parameters, heads = mean_heads(p), p.heads.of_width(p.width)
     for name in ("query", "key", "value"):
         factors = _factors_of_mean(getattr(heads, name))
-        parameters[f"{name}_embedding"] = factors - new.head_embedding_offset
+        parameters[f"{name}_embedding"] = factors - p.new.head_embedding_offset
     return parameters
 
 
-def mean_mhe_add(new: Any, heads: WrittenOut) -> Parameters:
+def mean_mhe_add(p: Problem) -> Parameters:
     """Means, and what each head's biases differ from them by."""
-    parameters = mean_heads(new, heads)
-    heads = heads.of_width(new.head_dim)
+    parameters, heads = mean_heads(p), p.heads.of_width(p.width)
     for name in ("query", "key", "value"):
         bias = getattr(heads, f"{name}_bias")  # (n, d)
-        parameters[f"{name}_embedding"] = bias - (bias.mean(dim=0) if new.bias else 0)
+        parameters[f"{name}_embedding"] = bias - (bias.mean(dim=0) if p.bias else 0)
     return parameters
 
 
-def mean_mhe_conv(new: Any, heads: WrittenOut) -> Parameters:
+def mean_mhe_conv(p: Problem) -> Parameters:
     """Means, and the factors of each key itself that bring their scores closest to each head's."""
-    factors = _factors_of_mean(heads.of_width(new.head_dim).query)
-    return _first_taps(mean_heads(new, heads), factors)
+    return _first_taps(mean_heads(p), _factors_of_mean(p.heads.of_width(p.width).query))
 
 
-#: By least squares.
-FIT: dict[str, Callable[[Problem], Fitted]] = {
+Table = dict[str, Callable[[Problem], Parameters]]
+FIT: Table = {
     "mhe_mul": fit_mhe_mul,
     "mhe_add": fit_mhe_add,
     "mqa": fit_grouped,
     "gqa": fit_grouped,
-    "collaborative": fit_collaborative,
     "mhe_conv": fit_mhe_conv,
+    "collaborative": fit_collaborative,
 }
-#: Those that take tensorly, an extra.
-CP_KINDS = ("mhe_mul", "mhe_conv", "collaborative")
-#: By means over the heads. ``convert --to`` makes these kinds, which have both.
-MEAN: dict[str, Callable[[Attention, WrittenOut], Parameters]] = {
+MEAN: Table = {
     "mhe_mul": mean_mhe_mul,
     "mhe_add": mean_mhe_add,
     "mqa": mean_heads,
     "gqa": mean_heads,
     "mhe_conv": mean_mhe_conv,
 }
+#: Least squares, and the mean of the heads.
+METHODS = {"fit": FIT, "mean": MEAN}
 
 
 def root(matrix: Tensor) -> tuple[Tensor, Tensor]:

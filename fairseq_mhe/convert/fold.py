@@ -2,8 +2,8 @@
 
 import argparse
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -12,9 +12,8 @@ from fairseq_mhe.checkpoints.checkpoint import Source, load_by_fairseq, open_sou
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
 from fairseq_mhe.common.quiet import quiet_fairseq
-from fairseq_mhe.convert.difference import BEAM, LogitDifference, search
-from fairseq_mhe.convert.material import open_material, tracked
-from fairseq_mhe.convert.options import add_compared, add_files, check_files
+from fairseq_mhe.convert.compare import BEAM, LogitDifference, open_material
+from fairseq_mhe.convert.options import add_data, add_files, add_subset, check_files
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
 
@@ -25,12 +24,11 @@ _TOLERANCE = 1e-4
 _SCALES = re.compile(r"\.(c_attn|w_resid|(attn_ln|ffn_layernorm)\.weight)$")
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """How a fold compares with its source; ``same_hypotheses``: None without a search."""
 
     logits: LogitDifference
-    on: str
+    compared: str
     sentences: int
     same_hypotheses: int | None
 
@@ -39,16 +37,14 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     """The whole float32 state of fairseq's own ``transformer`` that computes what ``model`` does.
 
     Raises:
-        UserError: a sublayer has no exact stock form; the line says which and why.
+        UserError: a sublayer has no exact stock form.
     """
     if any(_SCALES.search(name) for name in model.state_dict()):
         raise UserError(
             "a model with --scale-heads, --scale-attn, --scale-fc or --scale-resids has no stock "
             "form: fairseq's own loses them where it loads a checkpoint"
         )
-    replaced = {
-        f"{name}.": stock_sublayer(module, name) for name, _, module in sublayers(model)
-    }
+    replaced = {f"{name}.": stock_sublayer(module) for name, _, module in sublayers(model)}
     parameters = {
         name: value.float() if value.is_floating_point() else value
         for name, value in model.state_dict().items()
@@ -59,8 +55,8 @@ def folded_parameters(model: nn.Module) -> dict[str, Tensor]:
     return parameters
 
 
-def stock_sublayer(attention: Attention, name: str) -> dict[str, Tensor]:
-    """One sublayer's parameters as fairseq's ``MultiheadAttention`` has them.
+def stock_sublayer(attention: Attention) -> dict[str, Tensor]:
+    """A sublayer's parameters as fairseq's ``MultiheadAttention`` has them.
 
     Raises:
         UserError: it has no exact stock form.
@@ -71,12 +67,7 @@ def stock_sublayer(attention: Attention, name: str) -> dict[str, Tensor]:
             f"{attention.num_heads} heads do not divide the model's width {attention.embed_dim}, "
             "which fairseq's own attention demands: this model has no stock form"
         )
-    try:
-        return attention.written_out().of_width(width).stock_parameters()
-    except ValueError as error:
-        raise UserError(
-            f"{name} ({attention.kind}) has no exact stock form: {error} into a head of fairseq's"
-        ) from None
+    return attention.written_out().of_width(width).stock_parameters()
 
 
 def fold(
@@ -86,7 +77,7 @@ def fold(
     subset: str = "test",
     sentences: int = 1,
 ) -> Report:
-    """Write ``source`` folded to ``output`` once what was written is found to compute the same.
+    """Write ``source`` folded to ``output``, if what is written computes the same.
 
     It is compared on the first ``sentences`` of a split of ``data``, or on random words; of
     translation, by beam search too.
@@ -103,31 +94,27 @@ def fold(
         save_model(source, source.stock_options, parameters, temporary, made)
         stock = load_by_fairseq(temporary, material.task)
         logits = material.difference(stock)
-        if not logits.relative <= _TOLERANCE:  # nor of a model whose logits are no numbers
+        # Neither of a model whose logits are no numbers.
+        if not logits.largest <= _TOLERANCE * max(1.0, logits.largest_logit):
             raise UserError(
                 f"the fold of {source.path} is not exact: its logits differ by up to "
                 f"{logits.largest:.1e} (largest logit {logits.largest_logit:.1f}), so it is not "
                 "kept; please report this"
             )
         if data is not None and source.family is TRANSLATION:
-            one, other = (
-                search(model, material.task, tracked(material.compared, "translating"), BEAM)
-                for model in (source.model, stock)
-            )
-            same = sum(one[index] == other[index] for index in one)
-    count = sum(len(batch["id"]) for batch in material.compared)
-    return Report(logits, material.describe(), count, same)
+            one, other = (material.search(model, BEAM) for model in (source.model, stock))
+            same = sum(a == b for a, b in zip(one, other, strict=True))
+    count = sum(len(batch["target"]) for batch in material.compared)
+    return Report(logits, material.name, count, same)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe fold``."""
-    add_files(
-        parser,
-        "checkpoint of any kind of attention, or a run folder",
-        "the same model as fairseq's own transformer",
-    )
+    source = "checkpoint of any kind of attention, or a run folder"
+    add_files(parser, source, "the same model as fairseq's own transformer")
     use = "data folder to compare both on, translation's beam search too (else random words)"
-    add_compared(parser, use, sentences=500, required=False)
+    add_data(parser, use, sentences=500)
+    add_subset(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -140,7 +127,7 @@ def run(args: argparse.Namespace) -> None:
     stock = source.family.stock
     print(f"{args.output}: fairseq's own {stock}, folded from {source.attention_words}")
     print(
-        f"compared on {count} sentences ({report.on}): largest difference of a logit "
+        f"compared on {count} sentences ({report.compared}): largest difference of a logit "
         f"{logits.largest:.1e} (float32; largest logit {logits.largest_logit:.1f}; "
         f"{logits.positions} positions)"
     )

@@ -2,9 +2,8 @@
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -51,8 +50,7 @@ class Moments:
         return self.covariance + self.mean.outer(self.mean)
 
 
-@dataclass(frozen=True)
-class Inputs:
+class Inputs(NamedTuple):
     """What one sublayer reads: its queries' input and its memory."""
 
     query: Moments
@@ -72,9 +70,7 @@ def measure_inputs(
     measured: dict[str, Inputs] = {}
     real: dict[str, Tensor] = {}  # side -> (positions, B), true where there is a word
 
-    def listen(
-        inputs: Inputs, place: str, _: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
+    def listen(inputs: Inputs, place: str, _: nn.Module, args: Any, kwargs: Any) -> None:
         query, memory = kwargs["query"], kwargs["key"]  # (T, B, C), (S, B, M)
         inputs.query.add(query[real["encoder" if place == "encoder" else "decoder"]])
         inputs.memory.add(memory[real["decoder" if place == "decoder" else "encoder"]])

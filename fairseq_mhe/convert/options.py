@@ -25,25 +25,20 @@ def check_files(args: argparse.Namespace) -> None:
     check_output(args.output)
 
 
-def add_compared(
-    parser: argparse.ArgumentParser, use: str, sentences: int, required: bool
+def add_data(
+    parser: argparse.ArgumentParser, use: str, sentences: int, required: bool = False
 ) -> None:
-    """The data folder on whose test set models are compared; ``use`` is its help."""
+    """The data folder and how much of it a command takes; ``use`` is its help."""
     add = parser.add_argument
     add("--data", type=Path, required=required, metavar="DATA", help=use)
-    add("--subset", default="test", help="split of DATA to compare on (default: %(default)s)")
-    help_ = "of it, the first N (default: %(default)s)"
+    help_ = "sentences of each split that are taken (default: %(default)s)"
     add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
 
 
-def add_measured(parser: argparse.ArgumentParser) -> None:
-    """The data folder that conversions are fitted to and judged on, and --json."""
-    add = parser.add_argument
-    help_ = "data folder: errors count as they do on its training sentences, and the loss is "
-    add("--data", type=Path, metavar="DATA", help=f"{help_}measured")
-    help_ = "sentences of each of DATA's splits (default: %(default)s)"
-    add("--sentences", type=positive, default=1000, metavar="N", help=help_)
-    add_json(parser)
+def add_subset(parser: argparse.ArgumentParser) -> None:
+    """The split that models are compared on."""
+    help_ = "split of DATA to compare on (default: %(default)s)"
+    parser.add_argument("--subset", default="test", help=help_)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

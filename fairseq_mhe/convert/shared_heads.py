@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from ctranslate2.converters import FairseqConverter
-from ctranslate2.specs import attention_spec
+from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
 
 
 class SharedHeadsConverter(FairseqConverter):
@@ -23,17 +23,15 @@ class SharedHeadsConverter(FairseqConverter):
     def _load(self) -> Any:
         spec = super()._load()
         for side in (spec.encoder, spec.decoder):
-            heads = int(side.num_heads)
+            heads, cached = int(side.num_heads), side is spec.decoder
             for layer in side.layer:
-                layer.self_attention = with_shared_heads(
-                    layer.self_attention, heads, cached=side is spec.decoder
-                )
+                layer.self_attention = with_shared_heads(layer.self_attention, heads, cached)
                 if hasattr(layer, "attention"):
                     layer.attention = with_shared_heads(layer.attention, heads)
         return spec
 
 
-class _MultiQuerySpec(attention_spec.MultiHeadAttentionSpec):
+class _MultiQuerySpec(MultiHeadAttentionSpec):
     """A self-attention of one key and value head, which caches one."""
 
     def __init__(self) -> None:
@@ -47,57 +45,52 @@ def with_shared_heads(full: Any, heads: int, cached: bool = False) -> Any:
     ``cached``: it is the decoder's self-attention.
     """
     fused = len(full.linear) == 2  # in self-attention: query, key and value in one
-    first, *rest = full.linear[:-1]
-    query, key, value = _split(first, 3) if fused else [*_split(first, 1), *_split(rest[0], 2)]
-    (output,) = _split(full.linear[-1], 1)
-    kept = _distinct_heads(heads, *key, value[0])
+    parts = (3, 1) if fused else (1, 2, 1)
+    projections = [
+        part
+        for linear, count in zip(full.linear, parts, strict=True)
+        for part in _split(linear, count)
+    ]
+    query, (key, key_bias), (value, value_bias), (output, output_bias) = projections
+    key, key_bias, value, value_bias = (
+        x.reshape(heads, -1, *x.shape[1:]) for x in (key, key_bias, value, value_bias)
+    )  # (n, d, C), (n, d)
+    kept = _distinct_heads(key, key_bias, value)
     if kept == heads:
         return full
     if cached and kept == 1:
         narrow = _MultiQuerySpec()
     else:
-        narrow = attention_spec.MultiHeadAttentionSpec(self_attention=fused, num_heads_kv=kept)
-    narrow.layer_norm = full.layer_norm
-    narrow.queries_scale = full.queries_scale
-    same = _first_of_group(heads, kept)
-    own = np.unique(same)
-    kept_key, kept_value = ([_rows(x, heads)[own] for x in pair] for pair in (key, value))
-    if fused:
-        _join(narrow.linear[0], query, kept_key, kept_value)
-    else:
-        _join(narrow.linear[0], query)
-        _join(narrow.linear[1], kept_key, kept_value)
+        narrow = MultiHeadAttentionSpec(self_attention=fused, num_heads_kv=kept)
+    narrow.layer_norm, narrow.queries_scale = full.layer_norm, full.queries_scale
+    first = _first_of_group(heads, kept)
+    own = np.unique(first)
+    shared = [(key[own], key_bias[own]), (value[own], value_bias[own])]
     # Rows of attention weights sum to 1: what value biases differ by goes through the output into
     # its bias.
-    values = _rows(value[1], heads)  # (n, d)
-    moved = output[0] @ (values - values[same]).reshape(-1)
-    _join(narrow.linear[-1], (output[0], output[1] + moved))
+    moved = output @ (value_bias - value_bias[first]).reshape(-1)
+    joined = [[query, *shared]] if fused else [[query], shared]
+    joined.append([(output, output_bias + moved)])
+    for linear, several in zip(narrow.linear, joined, strict=True):
+        weights = [weight.reshape(-1, weight.shape[-1]) for weight, _ in several]
+        linear.weight = np.concatenate(weights).astype(np.float32)
+        biases = [bias.reshape(-1) for _, bias in several]
+        linear.bias = np.concatenate(biases).astype(np.float32)
     return narrow
 
 
 def _split(linear: Any, parts: int) -> list[Any]:
     """Weight and bias of each of several projections that lie one below the other."""
-    arrays = [
-        x if isinstance(x, np.ndarray) else x.numpy() for x in (linear.weight, linear.bias)
-    ]
-    return [*zip(*(np.split(x, parts) for x in arrays), strict=True)]
+    both = (x if isinstance(x, np.ndarray) else x.numpy() for x in (linear.weight, linear.bias))
+    return [*zip(*(np.split(x, parts) for x in both), strict=True)]
 
 
-def _join(into: Any, *projections: Any) -> None:
-    """Lay projections, pairs of weight and bias, one below the other."""
-    weights, biases = zip(*projections, strict=True)
-    into.weight = np.concatenate([w.reshape(-1, w.shape[-1]) for w in weights]).astype(
-        np.float32
-    )
-    into.bias = np.concatenate([b.reshape(-1) for b in biases]).astype(np.float32)
-
-
-def _distinct_heads(heads: int, *rows: Any) -> int:
-    """The least number of key/value heads: groups of neighbours are equal in all ``rows``."""
-    each = [_rows(x, heads) for x in rows]  # (n, d, ...)
+def _distinct_heads(*rows: Any) -> int:
+    """The least number of heads: groups of neighbours are equal in all ``rows`` (n, d, ...)."""
+    heads = len(rows[0])
     for kept in range(1, heads):
-        same = _first_of_group(heads, kept)
-        if heads % kept == 0 and all(np.array_equal(x, x[same]) for x in each):
+        first = _first_of_group(heads, kept)
+        if heads % kept == 0 and all(np.array_equal(x, x[first]) for x in rows):
             return kept
     return heads
 
@@ -106,8 +99,3 @@ def _first_of_group(heads: int, kept: int) -> Any:
     """(n,): the head that stands for each, where groups of neighbours share one."""
     group = heads // kept
     return np.arange(heads) // group * group
-
-
-def _rows(x: Any, heads: int) -> Any:
-    """(n d, ...) -> (n, d, ...)."""
-    return x.reshape(heads, -1, *x.shape[1:])

@@ -8,43 +8,23 @@ go into the content term. Exact for D = n d.
 import argparse
 
 from fairseq_mhe.common.arguments import positive
-from fairseq_mhe.convert.change_kind import convert_and_report
-from fairseq_mhe.convert.options import add_files, add_measured
+from fairseq_mhe.convert.change_kind import add_measured, convert_and_report
+from fairseq_mhe.convert.options import add_files
+
+#: Most rounds of least squares.
+_ROUNDS = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe to-collaborative``."""
-    add_files(
-        parser,
-        "trained checkpoint, stock or ours",
-        "the same model with collaborative attention",
-    )
-    add = parser.add_argument
+    output = "the same model with collaborative attention"
+    add_files(parser, "trained checkpoint, stock or ours", output)
     help_ = "width of the shared queries and keys; nothing is lost at heads times their width"
-    add("--dim", type=positive, required=True, metavar="D", help=help_)
-    add(
-        "--iterations",
-        type=positive,
-        default=200,
-        metavar="N",
-        help="most rounds of least squares (default: %(default)s)",
-    )
+    parser.add_argument("--dim", type=positive, required=True, metavar="D", help=help_)
     add_measured(parser)
-    add(
-        "--unweighted",
-        action="store_true",
-        help="with --data, still decompose the bare weights, as the paper does, and only measure "
-        "on the data",
-    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Convert, and print how it went."""
-    convert_and_report(
-        args,
-        "collaborative",
-        methods=["fit"],
-        iterations=args.iterations,
-        weighted=args.data is not None and not args.unweighted,
-        collaborative_dim=args.dim,
-    )
+    own = {"collaborative_dim": args.dim}
+    convert_and_report(args, "collaborative", iterations=_ROUNDS, **own)

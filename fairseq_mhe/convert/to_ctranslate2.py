@@ -4,13 +4,11 @@ import argparse
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.data import Dictionary
-from fairseq.tasks.translation import TranslationTask
 from torch import Tensor
 
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
@@ -18,10 +16,9 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import new_folder
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.system import require
-from fairseq_mhe.convert.difference import BEAM, search
+from fairseq_mhe.convert.compare import BEAM, Material, open_material, random_batches
 from fairseq_mhe.convert.fold import folded_parameters
-from fairseq_mhe.convert.material import batches, random_batches, sentence_pairs, task_of
-from fairseq_mhe.convert.options import add_compared, add_json
+from fairseq_mhe.convert.options import add_data, add_json, add_subset
 from fairseq_mhe.prepare.data_folder import open_binary
 
 #: What CTranslate2 can store weights as.
@@ -31,8 +28,8 @@ _QUANTIZATIONS = (
 )
 #: In float32 the logarithm of a word's probability is off by rounding only, relative to its size.
 _ROUNDING = 1e-3
-#: Made-up sentences whose probabilities are compared.
-_MADE_UP = 8
+#: Random sentences that have their probabilities compared.
+_RANDOM = 8
 #: Longest translation that is compared.
 _LONGEST = 200
 #: In float32 at least this share of greedy translations must be the same: two near-equal words may
@@ -40,9 +37,8 @@ _LONGEST = 200
 _SAME_GREEDY = 0.98
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """Of how many sentences the translations are fairseq's, and the size of the model's file."""
+class Agreement(NamedTuple):
+    """How many sentences have fairseq's translation, and the size of the model's file."""
 
     sentences: int
     greedy: int
@@ -125,31 +121,28 @@ def open_translator(folder: Path, device: str, precision: str, threads: int) -> 
     )
 
 
-def agreement(
-    source: Source, task: TranslationTask, model: Path, subset: str, sentences: int
-) -> Agreement:
-    """Translate a split's first ``sentences`` by fairseq and by CTranslate2."""
-    translator = open_translator(model, "cpu", "default", threads=1)
-    ours: Any = source.model
+@torch.inference_mode()
+def agreement(material: Material, model: Path) -> Agreement:
+    """Translate the compared sentences by fairseq's search and by a converted ``model``."""
+    translator, task = open_translator(model, "cpu", "default", threads=1), material.task
+    ours: Any = material.source.model
     limit = min(_LONGEST, ours.max_positions()[1] - 1)
-    pairs = sentence_pairs(task, subset, sentences, ours)
-    # Without </s>, which CTranslate2 adds itself.
-    words = [_words(task.source_dictionary, pair["source"].tolist()) for pair in pairs]
+    sentences = [
+        _words(task.source_dictionary, tokens)
+        for batch in material.compared
+        for tokens in batch["net_input"]["src_tokens"].tolist()
+    ]
     same = []
     for beam in (1, BEAM):
-        expected = search(ours, task, batches(task, subset, pairs), beam, limit=limit)
         results = translator.translate_batch(
-            words, beam_size=beam, max_input_length=0, max_decoding_length=limit
+            sentences, beam_size=beam, max_input_length=0, max_decoding_length=limit
         )
-        same.append(
-            sum(
-                _words(task.target_dictionary, expected[int(pair["id"])])
-                == result.hypotheses[0]
-                for pair, result in zip(pairs, results, strict=True)
-            )
-        )
+        expected = material.search(ours, beam, limit)
+        pairs = zip(results, expected, strict=True)
+        words = task.target_dictionary
+        same.append(sum(each.hypotheses[0] == _words(words, best) for each, best in pairs))
     megabytes = round((model / "model.bin").stat().st_size / 1e6, 3)
-    return Agreement(len(pairs), same[0], same[1], megabytes)
+    return Agreement(len(sentences), same[0], same[1], megabytes)
 
 
 @torch.inference_mode()
@@ -163,23 +156,21 @@ def check_exact(
     Raises:
         UserError: the converted float32 model is another one.
     """
+    (batch,) = random_batches(source, _RANDOM)
+    logs = source.model(**batch["net_input"])[0].log_softmax(-1)  # (B, T, V)
+    sides = batch["net_input"]["src_tokens"].tolist(), batch["target"].tolist()
+    sentences, targets = (
+        [_words(dictionary, tokens) for tokens in side]
+        for dictionary, side in zip(dictionaries, sides, strict=True)
+    )
+    results = translator.score_batch(sentences, targets, max_input_length=0)
     off = 0.0
-    ours, theirs = dictionaries
-    for batch in random_batches(source, _MADE_UP):
-        inputs = batch["net_input"]
-        logs = source.model(**inputs)[0].log_softmax(-1)  # (B, T, V)
-        for place, target in enumerate(inputs["prev_output_tokens"]):
-            target = target[target.ne(theirs.pad())]  # (T,): the end first
-            length = int(inputs["src_lengths"][place]) - 1
-            read = inputs["src_tokens"][place, -length - 1 : -1]  # (length,)
-            scored = translator.score_batch(
-                [[ours[word] for word in read]],
-                [[theirs[word] for word in target[1:]]],
-                max_input_length=0,
-            )[0].log_probs
-            expected = logs[place, range(len(target)), target.roll(-1)]  # (T,): the end last
-            difference = (torch.tensor(scored) - expected).abs() / expected.abs().clamp(min=1)
-            off = max(off, float(difference.nan_to_num(torch.inf).max()))
+    for result, own, target in zip(results, logs, batch["target"], strict=True):
+        length = len(result.log_probs)  # of the words and the end
+        expected = own[range(length), target[:length]]  # (length,)
+        difference = torch.tensor(result.log_probs) - expected
+        share = difference.abs() / expected.abs().clamp(min=1)
+        off = max(off, float(share.nan_to_num(torch.inf).max()))
     if not off < _ROUNDING:
         raise UserError(
             f"CTranslate2's probabilities are not those of {source.path} (logarithms are off by "
@@ -188,32 +179,25 @@ def check_exact(
 
 
 def _words(dictionary: Dictionary, tokens: Sequence[int]) -> list[str]:
-    """The words of a sentence without its end."""
-    return [dictionary[token] for token in tokens[:-1]]
+    """The words of a sentence without its end, which CTranslate2 adds itself, and padding."""
+    return [dictionary[x] for x in tokens if x not in (dictionary.eos(), dictionary.pad())]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe to-ctranslate2``."""
-    parser.add_argument(
-        "checkpoint",
-        type=Path,
-        metavar="CKPT",
-        help="checkpoint of any kind of attention, or a run folder",
+    add = parser.add_argument
+    help_ = "checkpoint of any kind of attention, or a run folder"
+    add("checkpoint", type=Path, metavar="CKPT", help=help_)
+    add_data(parser, "its data folder", sentences=100, required=True)
+    add_subset(parser)
+    add("--out", type=Path, required=True, metavar="DIR", help="folder to make")
+    help_ = "how weights are stored (default: %(default)s)"
+    add("--quantization", choices=_QUANTIZATIONS, default="float32", help=help_)
+    help_ = (
+        "store keys and values that heads share once (CTranslate2's multi-query layout): a "
+        "smaller model"
     )
-    add_compared(parser, "its data folder", sentences=100, required=True)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to make")
-    parser.add_argument(
-        "--quantization",
-        choices=_QUANTIZATIONS,
-        default="float32",
-        help="how weights are stored (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--shared-heads",
-        action="store_true",
-        help="store keys and values that heads share once (CTranslate2's multi-query layout): a "
-        "smaller model",
-    )
+    add("--shared-heads", action="store_true", help=help_)
     add_json(parser)
 
 
@@ -223,15 +207,15 @@ def run(args: argparse.Namespace) -> None:
         source = open_source(args.checkpoint)
         source.only_translation("CTranslate2's converter")
         data = open_binary(args.data)
-        task = task_of(data, source)
+        material = open_material(source, args.data, args.sentences, args.subset, measured=False)
         with new_folder(args.out) as folder:
             how = (args.quantization, args.shared_heads)
             convert(source, data.binary, data.languages, folder, *how)
-            same = agreement(source, task, folder, args.subset, args.sentences)
+            same = agreement(material, folder)
             if args.quantization == "float32":
                 same.check()
     if args.json:
-        print(json.dumps({**asdict(same), "quantization": args.quantization}))
+        print(json.dumps({**same._asdict(), "quantization": args.quantization}))
         return
     size = f"{args.quantization}, {same.megabytes} MB"
     print(f"{args.out}: CTranslate2, {size}, from {source.attention_words}")

@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source, source_of
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json
-from fairseq_mhe.convert.material import task_of
+from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.deploy.bundle import Bundle
 from fairseq_mhe.models.architectures import MODEL_NAME
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data

@@ -18,7 +18,7 @@ from fairseq_mhe.attention import Attention
 from fairseq_mhe.checkpoints.checkpoint import Source, open_source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import atomic_path
-from fairseq_mhe.convert.material import dictionary_of, task_of
+from fairseq_mhe.convert.compare import dictionary_of, task_of
 from fairseq_mhe.models.build import sublayers
 from fairseq_mhe.models.families import TRANSLATION
 from fairseq_mhe.models.options import PLACES

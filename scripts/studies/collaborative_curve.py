@@ -71,8 +71,7 @@ def decomposition(dim: int, args: argparse.Namespace) -> Start:
     how = {"iterations": args.iterations, "weighted": not args.unweighted}
 
     def decompose(output: Path, material: Any) -> dict[str, Any]:
-        kind, methods = "collaborative", ["fit"]
-        return convert(output, kind, material, methods, collaborative_dim=dim, **how)
+        return convert(output, "collaborative", material, collaborative_dim=dim, **how)
 
     return Start({"dim": dim, **how, "sentences": args.sentences}, decompose)
 

@@ -20,7 +20,7 @@ from fairseq_mhe.common.files import (
 )
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
-from fairseq_mhe.convert.material import open_material
+from fairseq_mhe.convert.compare import open_material
 from fairseq_mhe.experiments import table
 from fairseq_mhe.experiments.evaluate import check_subset, evaluate
 from fairseq_mhe.experiments.table import TableRun

@@ -20,8 +20,7 @@ from studies.study import MHA, Start, Study, Variant, add_sentences, everywhere
 QUESTIONS = {
     "reference": "MHA",
     "scratch": "trained from scratch",
-    "uptrained": "converted from MHA by the better of least squares and the mean of heads, and "
-    "trained further",
+    "uptrained": "converted from MHA by least squares, and trained further",
     "further": "MHA trained further by as many updates",
 }
 

@@ -81,7 +81,7 @@ def test_the_channels_that_a_head_mixes_are_those_that_stay() -> None:
 
 
 def test_heads_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match="keys are 8 wide and only 4 fit"):
+    with pytest.raises(UserError, match="keys 8 wide do not fit into heads 4 wide"):
         sublayer("collaborative", collaborative_dim=8).written_out().of_width(4)
 
 

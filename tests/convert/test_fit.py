@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fairseq_mhe.attention import Attention, build_attention
 from fairseq_mhe.attention.written_out import WrittenOut
+from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.convert.fit import FIT, MEAN, Problem, root
 from fairseq_mhe.convert.moments import Inputs, Moments
 from tests.fixtures.checkpoints import stir
@@ -76,7 +77,7 @@ def errors(heads: WrittenOut, other: WrittenOut, x: Tensor) -> tuple[float, floa
 @pytest.mark.parametrize("kind", ["mqa", "gqa", "mhe_mul", "mhe_add"])
 def test_nothing_near_is_better(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
-    found = FIT[kind](Problem(new(kind), heads, inputs, iterations=3000)).parameters
+    found = FIT[kind](Problem(new(kind), heads, inputs, iterations=3000))
     best = errors(heads, made(new(kind), found), x)
     generator = torch.Generator().manual_seed(1)
     for _ in range(20):
@@ -94,7 +95,7 @@ def test_nothing_near_is_better(kind: str) -> None:
 def test_it_is_better_than_the_mean(kind: str) -> None:
     heads, (x, inputs) = make_heads(), make_inputs()
     problem = Problem(new(kind), heads, inputs, ROUNDS)
-    both = (FIT[kind](problem).parameters, MEAN[kind](new(kind), heads))
+    both = (FIT[kind](problem), MEAN[kind](problem))
     fitted, meant = (sum(errors(heads, made(new(kind), each), x)) for each in both)
     assert fitted < meant
 
@@ -103,7 +104,7 @@ def test_it_is_better_than_the_mean(kind: str) -> None:
 def test_constants_are_kept(kind: str) -> None:
     """At the inputs' mean the heads' outputs add up to what they did, whatever was approximated."""
     heads, (_, inputs) = make_heads(), make_inputs()
-    other = made(new(kind), FIT[kind](Problem(new(kind), heads, inputs, ROUNDS)).parameters)
+    other = made(new(kind), FIT[kind](Problem(new(kind), heads, inputs, ROUNDS)))
     mean = inputs.memory.mean
     before, after = (h.outputs().sum(dim=0) @ mean + h.constant() for h in (heads, other))
     torch.testing.assert_close(after, before)
@@ -112,12 +113,12 @@ def test_constants_are_kept(kind: str) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 def test_embeddings_bring_the_mean_closest_to_each_head(bias: bool) -> None:
     """MHE-Mul's as the factor of each channel, MHE-Add's as what is added to each bias."""
-    heads = make_heads()
+    heads, (_, inputs) = make_heads(), make_inputs()
     heads.value[:, 1] = 0  # a channel of nothing, whose factor is of no consequence
     groups = {"bias": bias, "self_attention": True}
     for offset in (1.0, 0.5):
         new_mul = build_attention("mhe_mul", C, N, head_embedding_offset=offset, **groups)
-        found = MEAN["mhe_mul"](new_mul, heads)
+        found = MEAN["mhe_mul"](Problem(new_mul, heads, inputs))
         assert torch.equal(
             found["value_embedding"][:, 1], torch.full((N,), 1 - offset).double()
         )
@@ -128,7 +129,8 @@ def test_embeddings_bring_the_mean_closest_to_each_head(bias: bool) -> None:
                 best = torch.linalg.lstsq(mean.unsqueeze(1), weight[:, channel].T).solution[0]
                 factor = offset + found[f"{name}_embedding"][:, channel]
                 torch.testing.assert_close(factor, best)
-    found = MEAN["mhe_add"](build_attention("mhe_add", C, N, **groups), heads)
+    new_add = build_attention("mhe_add", C, N, **groups)
+    found = MEAN["mhe_add"](Problem(new_add, heads, inputs))
     for name in ("query", "key", "value"):
         shared = found[f"{name[0]}_proj.bias"] if bias else 0.0
         each = getattr(heads.of_width(C // N), f"{name}_bias")
@@ -140,14 +142,15 @@ def test_the_offset_of_mhe_mul_counts() -> None:
     found = []
     for offset in (1.0, 0.0):
         attention = new("mhe_mul", head_embedding_offset=offset)
-        parameters = FIT["mhe_mul"](Problem(attention, heads, inputs)).parameters
+        parameters = FIT["mhe_mul"](Problem(attention, heads, inputs))
         found.append(errors(heads, made(attention, parameters), x))
     assert found[0] == pytest.approx(found[1])
 
 
 def test_means_refuse_wider_heads() -> None:
-    with pytest.raises(ValueError, match="heads' keys are 4 wide and only 3 fit"):
-        MEAN["mqa"](new("mqa", head_dim=3), make_heads())
+    problem = Problem(new("mqa", head_dim=3), make_heads(), make_inputs()[1])
+    with pytest.raises(UserError, match="keys 4 wide do not fit into heads 3 wide"):
+        MEAN["mqa"](problem)
 
 
 def test_moments() -> None:

@@ -234,10 +234,7 @@ def test_collaborative_attention_wider_than_a_head_is_refused(
     path = save(tmp_path / "model.pt", make_model(**options), **options)
     assert cli.main(["fold", str(path), str(tmp_path / "out.pt")]) == 2
     error = capsys.readouterr().err
-    assert (
-        "(collaborative) has no exact stock form: its heads' keys are 8 wide and only 4 fit"
-        in error
-    )
+    assert "heads with keys 8 wide do not fit into heads 4 wide without loss" in error
     assert error.count("\n") == 1
     assert [p.name for p in tmp_path.iterdir()] == ["model.pt"]
 
@@ -271,4 +268,4 @@ def test_data_of_another_vocabulary_are_refused(
 
 def test_a_width_that_fairseq_cannot_split_is_refused() -> None:
     with pytest.raises(UserError, match="3 heads do not divide the model's width 16"):
-        stock_sublayer(build_attention("mha", 16, 3, head_dim=5), "a sublayer")
+        stock_sublayer(build_attention("mha", 16, 3, head_dim=5))

@@ -15,7 +15,7 @@ from torch import Tensor
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.checkpoints.checkpoint import open_source
-from fairseq_mhe.convert.material import task_of
+from fairseq_mhe.convert.compare import task_of
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.report import attention_map as module
 from fairseq_mhe.report.attention_map import AttentionMap, attention_map, draw, encode

@@ -97,7 +97,7 @@ def test_converted_models_are_scored_as_they_are_and_trained_further(
     assert "was converted from another model or by other options" in capsys.readouterr().err
 
 
-def test_uptraining_begins_with_the_better_conversion(
+def test_uptraining_begins_with_a_conversion(
     references: Path, words: Words, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = words("uptrain", references, "--attention", "mhe_mul,mqa", "--sentences", "20")

@@ -1,20 +1,21 @@
-"""What models are compared on and conversions measured on: data of the model's sort, or random."""
+"""What two models are compared on, text of a data folder or random words, and how they differ."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationTask
 from torch import Tensor, nn
 
 from fairseq_mhe.checkpoints.checkpoint import Source
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.convert.difference import Batch, LogitDifference, logit_difference, loss
 from fairseq_mhe.convert.moments import Inputs, measure_inputs
 from fairseq_mhe.models.families import ROBERTA, TRANSLATION
 from fairseq_mhe.prepare.data_folder import (
@@ -27,54 +28,107 @@ from fairseq_mhe.prepare.data_folder import (
 )
 from fairseq_mhe.prepare.manifest import TEXT
 
-#: Sentences to a batch, and blocks of running text.
-_BATCH, _BLOCKS = 50, 32
-#: Random sentences, and the tokens of one at most, its end included.
+#: The beam of searches that are compared.
+BEAM = 5
+#: Pairs of sentences to a batch, and blocks of running text.
+_PAIRS, _BLOCKS = 50, 32
+#: Random sentences, and the tokens of the longest, its end included.
 _RANDOM, _LONGEST = 32, 24
-#: Of a masked model's subwords, as in its training.
+#: Share of a masked model's subwords that are masked, as in its training.
 _MASKED = 0.15
+#: fairseq's, with "net_input" and "target".
+Batch = dict[str, Any]
 Item = TypeVar("Item")
+
+
+class LogitDifference(NamedTuple):
+    """How far two models' logits are from each other at most, at real target positions."""
+
+    largest: float
+    largest_logit: float
+    positions: int
 
 
 @dataclass(frozen=True)
 class Material:
-    """Batches to compare models with ``source`` on, and to measure its inputs on.
+    """Batches to compare models with ``source`` on, and to measure what its sublayers read.
 
-    ``compared``: of the split ``subset`` of the data folder ``name``; without one, of random words.
-    ``measured``: of its training text.
+    ``compared``: of a split ``subset`` of the folder ``data``, or of random words without one;
+    ``measured``: of its training text, and likewise nothing.
     """
 
     source: Source
     task: TranslationTask
     compared: Sequence[Batch]
     measured: Sequence[Batch] = ()
-    name: str | None = None
+    data: Path | None = None
     subset: str = ""
 
     @property
-    def pad(self) -> int:
-        """The number of the padding symbol."""
+    def name(self) -> str:
+        """What models are compared on, in words."""
+        return f"{self.subset} of {self.data}" if self.data else "random words"
+
+    @property
+    def _pad(self) -> int:
         return self.task.target_dictionary.pad()
 
     def inputs(self) -> dict[str, Inputs]:
-        """What each sublayer of the source reads, by its name; nothing is known without data."""
-        if not self.measured:
-            return {}
+        """What each sublayer of the source reads, by its name; nothing without measured text."""
         batches = tracked(self.measured, "measuring inputs")
-        return measure_inputs(self.source.model, batches, self.pad)
+        return measure_inputs(self.source.model, batches, self._pad) if self.measured else {}
 
-    def loss(self, model: nn.Module) -> float | None:
-        """Nats per target token; None without data."""
-        return loss(model, self.compared, self.pad) if self.name else None
-
+    @torch.inference_mode()
     def difference(self, model: nn.Module) -> LogitDifference:
         """How far a model's logits are from the source's."""
-        batches = tracked(self.compared, "comparing")
-        return logit_difference(self.source.model, model, batches, self.pad)
+        differences, sizes, positions = [], [], 0
+        for batch in tracked(self.compared, "comparing"):
+            inputs = batch["net_input"]
+            read = inputs.get("prev_output_tokens", inputs["src_tokens"])  # (B, T)
+            real = read.ne(self._pad)
+            a, b = (
+                each(**inputs)[0][real].double()  # (positions, vocabulary)
+                for each in (self.source.model, model)
+            )
+            differences.append((a - b).abs().max())
+            sizes.append(a.abs().max())
+            positions += int(real.sum())
+        largest, largest_logit = (float(torch.stack(x).max()) for x in (differences, sizes))
+        return LogitDifference(largest, largest_logit, positions)
 
-    def describe(self) -> str:
-        """The sentences, in words."""
-        return f"{self.subset} of {self.name}" if self.name else "random words"
+    @torch.inference_mode()
+    def loss(self, model: Any) -> float | None:
+        """Nats a target token, negative log-likelihood without smoothing; None without data."""
+        if self.data is None:
+            return None
+        total, tokens = torch.zeros((), dtype=torch.float64), 0
+        for batch in self.compared:
+            target: Tensor = batch["target"]  # (B, T)
+            # By the model itself: with an adaptive softmax its output is no logits.
+            logs = model.get_normalized_probs(model(**batch["net_input"]), log_probs=True)
+            total += nn.functional.nll_loss(
+                logs.flatten(0, 1).float(),  # (B T, vocabulary)
+                target.flatten(),
+                ignore_index=self._pad,
+                reduction="sum",
+            ).double()
+            tokens += int(target.ne(self._pad).sum())
+        return float(total) / max(1, tokens)
+
+    @torch.inference_mode()
+    def search(self, model: Any, beam: int, limit: int | None = None) -> list[list[int]]:
+        """The best hypothesis of each sentence, as token numbers that end in </s>.
+
+        ``limit``: most tokens before the end (default: 1.5 times the source's length + 20).
+        """
+        a, b = (1.5, 20) if limit is None else (0, limit)
+        words = self.task.target_dictionary
+        generator = SequenceGenerator([model], words, beam_size=beam, max_len_a=a, max_len_b=b)
+        best = []
+        for batch in tracked(self.compared, f"translating, beam {beam}"):
+            results = generator.generate([model], batch)
+            best += [hypotheses[0]["tokens"].tolist() for hypotheses in results]
+        return best
 
 
 def tracked(items: Sequence[Item], work: str) -> Iterator[Item]:
@@ -101,20 +155,15 @@ def open_material(
     """
     if data is None:
         return Material(source, source.task(), random_batches(source))
-    read: Callable[[str], list[Batch]]
+    read: Callable[[str, int], list[Batch]]
     if source.family is TRANSLATION:
         task = task_of(open_binary(data), source)
-
-        def read(split: str) -> list[Batch]:
-            return batches(task, split, sentence_pairs(task, split, sentences, source.model))
+        read = partial(pair_batches, task, source.model)
     else:
-        text, task = open_data(data, TEXT), source.task()
-
-        def read(split: str) -> list[Batch]:
-            return text_batches(text, source, split, sentences)
-
-    train = read("train") if measured else []
-    return Material(source, task, read(subset), train, str(data), subset)
+        task = source.task()
+        read = partial(text_batches, open_data(data, TEXT), source)
+    train = read("train", sentences) if measured else []
+    return Material(source, task, read(subset, sentences), train, data, subset)
 
 
 def task_of(data: DataFolder, source: Source) -> TranslationTask:
@@ -150,10 +199,8 @@ def _check_vocabulary(folder: Path, words: tuple[int, ...], source: Source) -> N
         )
 
 
-def sentence_pairs(task: TranslationTask, subset: str, count: int, model: Any) -> list[Batch]:
-    """The first ``count`` pairs of a split that ``model`` has the positions for.
-
-    They are as fairseq's collater takes them.
+def pair_batches(task: TranslationTask, model: Any, subset: str, count: int) -> list[Batch]:
+    """The first ``count`` pairs of a split that fit into a model's positions, short ones first.
 
     Raises:
         UserError: the split is missing, or has no such pair.
@@ -171,22 +218,13 @@ def sentence_pairs(task: TranslationTask, subset: str, count: int, model: Any) -
             f"{task.cfg.data} has no sentences in {subset!r} that the model has the positions for: "
             "prepare the data again, or name another split"
         )
-    return [dataset[index] for index in fitting[:count]]
-
-
-def batches(task: TranslationTask, subset: str, pairs: Sequence[Batch]) -> list[Batch]:
-    """A split's pairs in batches of similar length; "id" tells which is which."""
-    ordered = sorted(pairs, key=lambda pair: len(pair["source"]))
-    collate = task.dataset(subset).collater
-    return [collate(part) for part in _parts(ordered, _BATCH)]
-
-
-def _parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
+    pairs = [dataset[index] for index in fitting[:count]]
+    pairs.sort(key=lambda pair: len(pair["source"]))
+    return [dataset.collater(part) for part in _parts(pairs, _PAIRS)]
 
 
 def text_batches(data: DataFolder, source: Source, subset: str, count: int) -> list[Batch]:
-    """The first ``count`` blocks of a split, as fairseq's tasks make them, in batches.
+    """The first ``count`` blocks of a split, as fairseq's tasks make them, short ones first.
 
     A causal model reads ``</s>`` and the block (B, T), and predicts the block. A masked one reads
     ``<s>`` and the block with masks, always the same, and predicts what is masked.
@@ -200,21 +238,21 @@ def text_batches(data: DataFolder, source: Source, subset: str, count: int) -> l
         raise UserError(f"{data.binary} has no split {subset!r}: prepare the data again")
     model: Any = source.model
     generator = torch.Generator().manual_seed(1)
-    items = []  # the number, what is read and what is predicted
+    items = []  # what is read and what is predicted
     for index in range(min(count, len(blocks))):
         block = blocks[index][: model.max_positions() - 1].long()
         if source.family is ROBERTA:
-            items.append((index, *_masked(block, words, generator)))
+            items.append(_masked(block, words, generator))
         else:
-            items.append((index, torch.cat((torch.tensor([words.eos()]), block[:-1])), block))
-    items.sort(key=lambda item: len(item[1]))
-    result = []
+            items.append((torch.cat((torch.tensor([words.eos()]), block[:-1])), block))
+    items.sort(key=lambda item: len(item[0]))
+    batches = []
     for part in _parts(items, _BLOCKS):
-        ids, inputs, targets = zip(*part, strict=True)
-        tokens, target = (data_utils.collate_tokens(x, words.pad()) for x in (inputs, targets))
-        batch = {"net_input": {"src_tokens": tokens}, "target": target}  # (B, T) each
-        result.append({"id": torch.tensor(ids), **batch})
-    return result
+        tokens, target = (
+            data_utils.collate_tokens(x, words.pad()) for x in zip(*part, strict=True)
+        )  # (B, T) each
+        batches.append({"net_input": {"src_tokens": tokens}, "target": target})
+    return batches
 
 
 def _masked(
@@ -223,16 +261,16 @@ def _masked(
     """``<s>`` and the block with masks, and what is under them with padding elsewhere: (T + 1,)."""
     hidden = torch.rand(len(block), generator=generator) < _MASKED
     hidden &= block != words.eos()
-    inputs = block.masked_fill(hidden, words.index(MASK))
+    read = block.masked_fill(hidden, words.index(MASK))
     target = block.masked_fill(~hidden, words.pad())
-    first = torch.tensor([words.bos()]), torch.tensor([words.pad()])
-    return torch.cat((first[0], inputs)), torch.cat((first[1], target))
+    bos, pad = torch.tensor([words.bos()]), torch.tensor([words.pad()])
+    return torch.cat((bos, read)), torch.cat((pad, target))
 
 
 def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
-    """Batches of random words: sources padded on the left, targets on the right, as in fairseq.
+    """A batch of random words: sources padded on the left, targets on the right, as in fairseq.
 
-    They are no longer than the model has positions for; a language model reads one text.
+    They are no longer than the model has positions for; a language model reads the targets.
     """
     model: Any = source.model
     task, generator = source.task(), torch.Generator().manual_seed(1)
@@ -241,17 +279,17 @@ def random_batches(source: Source, sentences: int = _RANDOM) -> list[Batch]:
     sides: list[Any] = []
     for dictionary in (task.source_dictionary, task.target_dictionary):
         lengths = torch.randint(1, longest, (sentences,), generator=generator).tolist()
-        first, end = min(4, len(dictionary) - 1), torch.tensor([dictionary.eos()])
+        end = torch.tensor([dictionary.eos()])
         words = [
-            torch.randint(first, len(dictionary), (n,), generator=generator) for n in lengths
-        ]
+            torch.randint(4, len(dictionary), (n,), generator=generator) for n in lengths
+        ]  # 4: after the special symbols
         sides += [[torch.cat((each, end)) for each in words], lengths, dictionary]
     dataset = LanguagePairDataset(*sides)
-    parts = _parts(range(sentences), _BATCH)
-    result: list[Batch] = [
-        dataset.collater([dataset[index] for index in part]) for part in parts
-    ]
+    batch: Batch = dataset.collater([dataset[index] for index in range(sentences)])
     if source.family is not TRANSLATION:
-        for batch in result:
-            batch["net_input"] = {"src_tokens": batch["net_input"]["prev_output_tokens"]}
-    return result
+        batch["net_input"] = {"src_tokens": batch["net_input"]["prev_output_tokens"]}
+    return [batch]
+
+
+def _parts(items: Sequence[Item], size: int) -> list[Sequence[Item]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
