@@ -35,8 +35,7 @@ class CacheBytes:
     """Bytes of key/value cache while decoding.
 
     ``per_target_token``: for each token generated so far, of each hypothesis (decoder
-    self-attention).
-    ``per_source_token``: for each source token of each sentence, whatever the beam
+    self-attention); ``per_source_token``: for each source token of each sentence, whatever the beam
     (cross-attention).
     """
 
@@ -45,17 +44,16 @@ class CacheBytes:
 
     def per_sentence(self, source_tokens: int, target_tokens: int, beam: int = 1) -> int:
         """Bytes held for a sentence after ``target_tokens`` steps with ``beam`` hypotheses."""
-        return (
-            self.per_source_token * source_tokens + self.per_target_token * target_tokens * beam
-        )
+        own = self.per_target_token * target_tokens * beam
+        return own + self.per_source_token * source_tokens
 
 
 def cache_bytes(model: nn.Module, bytes_per_value: int = 4) -> CacheBytes:
     """The cache of a model; ``bytes_per_value``: 4 in float32, 2 in half precision."""
-    values = dict.fromkeys(PLACES, 0)
+    cached = dict.fromkeys(PLACES, 0)
     for _, place, attention in sublayers(model):
-        values[place] += attention.cached_values
-    return CacheBytes(values["decoder"] * bytes_per_value, values["cross"] * bytes_per_value)
+        cached[place] += attention.cached_values * bytes_per_value
+    return CacheBytes(cached["decoder"], cached["cross"])
 
 
 @dataclass(frozen=True)
@@ -70,24 +68,6 @@ class AttentionWork:
     query: int
     key: int
     pair: int
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a part of a model costs.
-
-    ``source``: multiply-adds per source token, done once a sentence; ``target``: per target token,
-    done for each hypothesis.
-    """
-
-    parameters: int = 0
-    source: float = 0
-    target: float = 0
-
-    def __add__(self, other: Cost) -> Cost:
-        """Of both parts together."""
-        both = zip(astuple(self), astuple(other), strict=True)
-        return Cost(*(one + another for one, another in both))
 
 
 @torch.no_grad()
@@ -110,6 +90,22 @@ def attention_work(attention: Attention) -> AttentionWork:
         key=of_key.get_total_flops() // 2,
         pair=queries.size(1) * (queries.size(3) + attention.value_head_dim),
     )
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a part of a model costs.
+
+    ``source``: multiply-adds per source token, done once a sentence; ``target``: per target token,
+    done for each hypothesis.
+    """
+
+    parameters: int = 0
+    source: float = 0
+    target: float = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
 def costs(model: nn.Module, source: int, past: float) -> dict[str, Cost]:

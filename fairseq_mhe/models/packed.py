@@ -27,12 +27,14 @@ _BLOCK = 32
 class PackedLinear(nn.Linear):
     """A linear layer with the parameters of another, and a copy of its weight packed for oneDNN.
 
-    Without gradients, on the CPU and in float32, it multiplies by the packed copy, which is made
-    anew after the weight has changed, and dropped when the model is moved. Everywhere else it is a
-    plain ``nn.Linear``. The copy is as large as the weight. The functions are those that
-    torch.compile itself calls when it freezes weights; torch has no public name for them.
+    Without gradients, on the CPU and in float32, it multiplies by the packed copy; everywhere else
+    it is a plain ``nn.Linear``. The copy is made once: it does not follow a weight that is trained
+    on. The functions are those that torch.compile itself calls when it freezes weights; torch has
+    no public name for them.
     """
 
+    #: Bytes of a packed number.
+    ITEM_SIZE = 4
     product: Tensor | None
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -42,16 +44,13 @@ class PackedLinear(nn.Linear):
         product = linear.product if isinstance(linear, ScaledLinear) else None
         self.register_buffer("product", product, persistent=False)
         self.training = linear.training
-        self._packed: Any = None
-        self._packed_from: tuple[tuple[int, int], ...] = ()
-        if _packs(self.weight):
-            self._packed_now()
+        self._packed: Any = self._pack()
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in) -> (..., out)."""
-        if torch.is_grad_enabled() or not (_packs(x) and _packs(self.weight)):
+        if self._packed is None or torch.is_grad_enabled() or not _packs(x):
             return F.linear(x, self.multiplied, self.bias)
-        return self._multiply(x, self._packed_now())
+        return self._multiply(x, self._packed)
 
     @property
     def multiplied(self) -> Tensor:
@@ -60,8 +59,8 @@ class PackedLinear(nn.Linear):
 
     @property
     def packed_bytes(self) -> int:
-        """Memory that the packed copy takes."""
-        return 0 if self._packed is None else self._bytes()
+        """Memory that the packed copy takes (less a scale for each output of `Int8Linear`)."""
+        return 0 if self._packed is None else self.ITEM_SIZE * self.weight.numel()
 
     def _pack(self) -> Any:
         return torch.ops.mkldnn._reorder_linear_weight(self.multiplied.detach())
@@ -69,35 +68,20 @@ class PackedLinear(nn.Linear):
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, packed, self.bias, "none", [], "")
 
-    def _bytes(self) -> int:
-        return self.weight.numel() * self.weight.element_size()
-
-    def _packed_now(self) -> Any:
-        now = tuple(
-            # A tensor of inference mode does not count its changes.
-            (p.data_ptr(), 0 if p.is_inference() else p._version)
-            for p in (self.multiplied, self.bias)
-            if p is not None
-        )
-        if self._packed is None or self._packed_from != now:
-            self._packed, self._packed_from = self._pack(), now
-        return self._packed
-
     def _apply(self, *args: Any, **kwargs: Any) -> PackedLinear:
         """Called by ``.to()``, ``.cuda()``, ``.half()`` and the like."""
-        self._packed = None
-        return super()._apply(*args, **kwargs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the packed copy, which can be neither copied nor saved."""
-        return {**self.__dict__, "_packed": None}
+        super()._apply(*args, **kwargs)
+        self._packed = self._pack() if _packs(self.weight) else None
+        return self
 
 
 class Bf16Linear(PackedLinear):
     """The same with products in bfloat16, summed in float32: 2 to 6 times as fast with AMX.
 
-    The copy is half as large as the weight. Inputs and outputs are rounded to 8 bits of mantissa.
+    Inputs and outputs are rounded to 8 bits of mantissa.
     """
+
+    ITEM_SIZE = 2
 
     def _pack(self) -> Any:
         bias = None if self.bias is None else self.bias.detach().bfloat16()
@@ -108,9 +92,6 @@ class Bf16Linear(PackedLinear):
         weight, bias = packed
         x = x.bfloat16()
         return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "").float()
-
-    def _bytes(self) -> int:
-        return self.weight.numel() * torch.bfloat16.itemsize
 
 
 class Bf16Logits(Bf16Linear):
@@ -149,12 +130,13 @@ def _greatest(logits: Tensor) -> Tensor:
 class Int8Linear(PackedLinear):
     """The same with 8-bit integers: an approximation, several times as fast.
 
-    The copy is a quarter of the weight.
     Each output feature's weights are rounded to multiples of a 127th of the greatest of them, the
     inputs of a call to 128 levels between their least and their greatest (FBGEMM's dynamic
     quantisation; 8 bits would overflow where a processor has no VNNI). So what a sentence gets
     depends, slightly, on the batch that it is in.
     """
+
+    ITEM_SIZE = 1
 
     def _pack(self) -> Any:
         weight = self.multiplied.detach()
@@ -164,20 +146,13 @@ class Int8Linear(PackedLinear):
         with warnings.catch_warnings():
             # torch means to replace this type of tensor one day, but FBGEMM, its fastest product,
             # takes no other yet.
-            warnings.filterwarnings(
-                "ignore", message="torch.quantize_per_tensor", category=UserWarning
-            )
-            rounded = torch.quantize_per_channel(
-                weight, scales, zeros, axis=0, dtype=torch.qint8
-            )
+            warnings.filterwarnings("ignore", "torch.quantize_per_tensor", UserWarning)
+            rounded = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
         bias = None if self.bias is None else self.bias.detach()
         return torch.ops.quantized.linear_prepack(rounded, bias)
 
     def _multiply(self, x: Tensor, packed: Any) -> Tensor:
         return torch.ops.quantized.linear_dynamic(x, packed, reduce_range=True)
-
-    def _bytes(self) -> int:
-        return self.weight.numel() + self.out_features * self.weight.element_size()
 
 
 def _packs(x: Tensor) -> bool:
@@ -227,7 +202,7 @@ def pack_linears(model: nn.Module, precision: str = "float32") -> None:
             "generation in bf16 is for a float32 model on a processor with AVX-512: leave it out, "
             "or use --cpu and no --fp16"
         )
-    if precision == "float32" and not _onednn_available():
+    if precision == "float32" and not (on_cpu and _onednn_available()):
         return
     kind = {"float32": PackedLinear, "bf16": Bf16Linear, "int8": Int8Linear}[precision]
     for parent in list(model.modules()):
