@@ -16,56 +16,40 @@ from fairseq_mhe.common.quiet import quieten_start_up
 from fairseq_mhe.common.system import installed
 from fairseq_mhe.runs.processes import OWN_USER_DIR
 
-#: Name -> module (with add_arguments(parser) and run(args) -> int | None) or module:function (with
-#: FUNCTION_arguments beside it), line of help. The first six lead from text to translations.
-SUBCOMMANDS = {
-    "quickstart": (
-        "experiments.quickstart:quickstart",
-        "prepare, train, score and print the table",
-    ),
-    "prepare": ("prepare.corpora.own_text", "turn parallel text into a data folder"),
-    "train": ("experiments.table:train", "train a row of the paper's table with one kind"),
-    "run-table": (
-        "experiments.table:run_table",
-        "train and score rows x kinds x seeds: the table",
-    ),
-    "table": ("report.translation_table", "make the table and the picture from run folders"),
-    "translate": ("deploy.translate", "translate plain text with a trained model"),
-    "evaluate": ("experiments.evaluate", "translate and score with a trained run"),
-    "score": ("experiments.evaluate:score", "score detokenised translations with sacreBLEU"),
-    "recipe": ("runs.recipes", "print the fairseq-train command line of a recipe"),
-    "run-jobs": ("runs.slurm", "do one job of a table that --slurm submitted"),
-    "keep": ("runs.kept", "copy finished runs without their models, enough for their tables"),
-    "quickstart-lm": ("experiments.quickstart:quickstart_lm", "quickstart for language models"),
-    "pretrain": ("experiments.language:pretrain", "train a language model on running text"),
-    "finetune": (
-        "experiments.language:finetune",
-        "fine-tune a masked language model on a task",
-    ),
-    "nlu-table": (
-        "experiments.language:nlu_table",
-        "a table of language models: kinds x tasks x seeds",
-    ),
-    "score-squad": ("runs.squad", "exact match and F1 of answers to SQuAD's questions"),
-    "average": ("checkpoints.average", "average the weights of several checkpoints"),
-    "inspect": ("checkpoints.inspection", "show what a checkpoint is"),
-    "fold": ("convert.fold", "turn a checkpoint into one of fairseq's own transformer"),
-    "convert": ("convert.change_kind", "start a smaller kind of attention from a trained one"),
-    "to-collaborative": (
-        "convert.to_collaborative",
-        "start collaborative attention from any kind",
-    ),
-    "to-ctranslate2": ("convert.to_ctranslate2", "turn a checkpoint into a CTranslate2 model"),
-    "export": ("deploy.export", "a trained model as a folder that needs nothing else"),
-    "demo": ("deploy.demo", "a local page on which models translate side by side"),
-    "params": (
-        "experiments.counts:params",
-        "count the attention parameters of all rows and kinds",
-    ),
-    "cost": ("experiments.counts:cost", "what a row with a kind costs to store and to run"),
-    "bench": ("bench.run", "attention, memory, training or generation against stock fairseq"),
-    "attention-map": ("report.attention_map", "draw what the heads of a model attend to"),
-}
+#: Name, module and line of help. A module has add_arguments(parser) and run(args) -> int | None, or
+#: functions that begin with the command's name. The first six lead from text to translations.
+_TABLE = """
+quickstart        experiments.quickstart    prepare, train, score and print the table
+prepare           prepare.corpora.own_text  turn parallel text into a data folder
+train             experiments.table         train a row of the paper's table with one kind
+run-table         experiments.table         train and score rows x kinds x seeds: the table
+table             report.translation_table  make the table and the picture from run folders
+translate         deploy.translate          translate plain text with a trained model
+evaluate          experiments.evaluate      translate and score with a trained run
+score             experiments.evaluate      score detokenised translations with sacreBLEU
+recipe            runs.recipes              print the fairseq-train command line of a recipe
+run-jobs          runs.slurm                do one job of a table that --slurm submitted
+keep              runs.kept                 copy finished runs without models, enough for tables
+quickstart-lm     experiments.quickstart    quickstart for language models
+pretrain          experiments.language      train a language model on running text
+finetune          experiments.language      fine-tune a masked language model on a task
+nlu-table         experiments.language      a table of language models: kinds x tasks x seeds
+score-squad       runs.squad                exact match and F1 of answers to SQuAD's questions
+average           checkpoints.average       average the weights of several checkpoints
+inspect           checkpoints.inspection    show what a checkpoint is
+fold              convert.fold              turn a checkpoint into one of fairseq's transformer
+convert           convert.change_kind       start a smaller kind of attention from a trained one
+to-collaborative  convert.to_collaborative  start collaborative attention from any kind
+to-ctranslate2    convert.to_ctranslate2    turn a checkpoint into a CTranslate2 model
+export            deploy.export             a trained model as a folder that needs nothing else
+demo              deploy.demo               a local page on which models translate side by side
+params            experiments.counts        count the attention parameters of all rows and kinds
+cost              experiments.counts        what a row with a kind costs to store and to run
+bench             bench.run                 attention, memory, training, generation beside stock
+attention-map     report.attention_map      draw what the heads of a model attend to
+"""
+_ROWS = [row.split(maxsplit=2) for row in _TABLE.strip().splitlines()]
+SUBCOMMANDS = {name: (module, help_) for name, module, help_ in _ROWS}
 #: Subcommands that register our models with fairseq themselves, if they need them at all.
 _WITHOUT_FAIRSEQ = ("prepare", "translate")
 
@@ -96,9 +80,9 @@ def _functions(name: str) -> tuple[Any, Any]:
     """What adds a subcommand's options, and what runs it."""
     if name not in _WITHOUT_FAIRSEQ:
         fairseq_mhe.register()
-    place, _, function = SUBCOMMANDS[name][0].partition(":")
-    module: Any = importlib.import_module(f"fairseq_mhe.{place}")
-    if function:
+    module: Any = importlib.import_module(f"fairseq_mhe.{SUBCOMMANDS[name][0]}")
+    function = name.replace("-", "_")
+    if hasattr(module, f"{function}_arguments"):
         return getattr(module, f"{function}_arguments"), getattr(module, function)
     return module.add_arguments, module.run
 
@@ -129,10 +113,8 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=line, description=line)
         if name == chosen:
             _functions(name)[0](command)
-            help_ = (
-                f"a package with kinds of your own, as in fairseq (default: ${OWN_USER_DIR})"
-            )
-            command.add_argument("--user-dir", metavar="DIR", help=help_)
+            help_ = "a package with kinds of your own, as in fairseq (default: $"
+            command.add_argument("--user-dir", metavar="DIR", help=f"{help_}{OWN_USER_DIR})")
     return parser
 
 
