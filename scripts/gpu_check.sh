@@ -14,7 +14,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,convert,test "$@"
 set -- "${options[@]}"
-options=() out="$repository/runs/gpu" data="" compile=() minutes=8 status=0
+options=() out="$repository/runs/gpu" data="" compile=() minutes=8 status=0 prepared=data
 precisions=(bf16 fp16) quickstart=(--updates 200) sizes=(--row base --device cuda --threads 1)
 training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 20 --repetitions 2)
 generation=(--beams 5 --lengths 25 --batch-sizes "32,160" --dtype fp16 --repetitions 3)
@@ -27,7 +27,7 @@ while (($#)); do
             ;;
         --compile) compile=(--compile) ;;
         --cpu)
-            precisions=(float32) quickstart=(--limit 200 --updates 20 --cpu)
+            precisions=(float32) quickstart=(--limit 200 --updates 20 --cpu) prepared=data-limit200
             sizes=(--row tiny --device cpu --threads 1 --vocab-size 10000)
             training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1)
             generation=(--beams 2 --lengths 4 --batch-sizes 2 --repetitions 1)
@@ -54,7 +54,7 @@ for precision in "${precisions[@]}"; do
     part -m fairseq_mhe.cli quickstart --attention mha,mhe_mul --precision "$precision" "${quickstart[@]}" \
         --out "$out/$precision"
 done
-data="${data:-$out/${precisions[0]}/data}"
+data="${data:-$out/${precisions[0]}/$prepared}"
 part -m fairseq_mhe.cli bench training "${sizes[@]}" "${training[@]}" "${compile[@]}" --data "$data" \
     --out "$out/training"
 part -m fairseq_mhe.cli bench generation "${sizes[@]}" --attention mha,mhe_mul "${generation[@]}" --ctranslate2 \

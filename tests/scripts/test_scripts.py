@@ -162,7 +162,8 @@ def test_the_check_of_a_gpu_is_tests_quickstarts_and_benchmarks(
     assert [args.precision for args in parsed[:-3]] == precisions
     training, generation, without = parsed[-3:]
     assert [args.device for args in parsed[-3:]] == [device] * 3
-    assert str(training.data) == f"an out/{precisions[0]}/data"
+    folder = {"cuda": "data", "cpu": "data-limit200"}[device]
+    assert str(training.data) == f"an out/{precisions[0]}/{folder}"
     assert (training.compile, without.compile, generation.ctranslate2) == (True, False, True)
     assert len({args.out for args in parsed}) == len(parsed)
 
