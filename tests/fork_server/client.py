@@ -8,7 +8,6 @@ starts, a Python of its own is started instead.
 import array
 import json
 import os
-import resource
 import signal
 import socket
 import sys
@@ -22,7 +21,7 @@ EARLY = ("PYTHON", "LD_", "LANG", "LC_", "MALLOC", "CUDA_", "TORCH_", "PYTORCH_"
 LATE = ("PYTHONPATH", "PYTHONUNBUFFERED")
 #: Of scripts/*.sh, not of Python.
 OTHERS = ("PYTHON",)
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def early_variables() -> dict[str, str]:
@@ -36,16 +35,11 @@ def early_variables() -> dict[str, str]:
 
 def main(folder: str, safe_path: bool, words: list[str]) -> int:
     """Have the server run it; the exit status, negative for a signal."""
-    ignored = [int(s) for s in PASSED_ON if signal.getsignal(s) == signal.SIG_IGN]
-    limits = {name: getattr(resource, name) for name in dir(resource) if name[:7] == "RLIMIT_"}
     request = {
         "safe_path": safe_path,
         "words": words,
         "folder": os.getcwd(),
         "environment": dict(os.environ),
-        "limits": [[number, *resource.getrlimit(number)] for number in set(limits.values())],
-        "ignored": ignored,
-        "cores": sorted(os.sched_getaffinity(0)),
     }
     body = json.dumps(request).encode()
     server = socket.socket(socket.AF_UNIX)
@@ -61,8 +55,7 @@ def main(folder: str, safe_path: bool, words: list[str]) -> int:
         os.kill(process, number)
 
     for number in PASSED_ON:
-        if number not in ignored:
-            signal.signal(number, pass_on)
+        signal.signal(number, pass_on)
     return int(answer.readline())
 
 

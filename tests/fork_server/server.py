@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import random
-import resource
 import runpy
 import selectors
 import signal
@@ -90,11 +89,6 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    os.sched_setaffinity(0, request["cores"])
-    for number, *limits in request["limits"]:
-        resource.setrlimit(number, limits)
-    for number in request["ignored"]:
-        signal.signal(number, signal.SIG_IGN)
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout.reconfigure(write_through=unbuffered, line_buffering=os.isatty(1))
     first = [] if request["safe_path"] else [request["folder"]]
@@ -108,7 +102,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     random.seed()
     np.random.seed()
     torch.default_generator.seed()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or len(request["cores"])))
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))))
 
 
 class Server:
