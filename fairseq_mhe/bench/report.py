@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark
-from fairseq_mhe.bench.turns import OK
 from fairseq_mhe.common.tables import Column, align, column
 
 Result = Mapping[str, Any]
@@ -50,8 +49,6 @@ def _achieved(heading: str, name: str) -> Column:
 
 def _ratio(result: Result) -> str:
     ratio = result["relative"]
-    if not ratio:
-        return _MISSING
     return f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]"
 
 
@@ -94,9 +91,10 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
         "settings": label(results["settings"]),
     }
     cells = results["cells"]
-    ratios = [
-        [label(cell["cell"]), *map(_relative, cell["variants"].values())] for cell in cells
-    ]
+    ratios = []
+    for cell in cells:
+        medians = [result["relative"]["median"] for result in cell["variants"].values()]
+        ratios.append([label(cell["cell"]), *(f"{median:.2f}" for median in medians)])
     blocks = [
         f"# Benchmark: {results['benchmark']}",
         "\n".join(f"- {name}: {value}" for name, value in facts.items()),
@@ -115,12 +113,6 @@ def markdown(benchmark: type[Benchmark], results: Mapping[str, Any]) -> str:
 def label(cell: Mapping[str, Any]) -> str:
     """A cell in words."""
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in cell.items())
-
-
-def _relative(result: Result) -> str:
-    if result["status"] != OK:
-        return result["status"]
-    return f"{result['relative']['median']:.2f}" if result["relative"] else _MISSING
 
 
 def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -143,15 +135,12 @@ def _memory(cells: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _everything(benchmark: type[Benchmark], variants: Mapping[str, Result]) -> str:
-    """A row for each variant: its columns, or what went wrong."""
+    """A row for each variant."""
     on_gpu = any("kernels" in result for result in variants.values())
     columns = (*benchmark.columns, *(_GPU if on_gpu else ()))
     rows = []
     for name, result in variants.items():
-        if result["status"] == OK:
-            rows.append([name, *(show(result) for _, show in columns)])
-        else:
-            rows.append([name, result["status"], *[_MISSING] * (len(columns) - 1)])
+        rows.append([name, *(show(result) for _, show in columns)])
     return align(["", *(heading for heading, _ in columns)], rows)
 
 

@@ -19,8 +19,7 @@ import torch
 from fairseq_mhe.bench.benchmark import STOCK, Benchmark, Cell
 from fairseq_mhe.common.errors import ErrorExit, UserError
 
-OK, OUT_OF_MEMORY = "ok", "out of memory"
-_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory")
+_ADVICE = "leave it out, or choose smaller batches"
 #: In a process that measures: its variant's benchmark.
 _benchmarks: dict[str, Benchmark] = {}
 
@@ -37,96 +36,80 @@ def call(variant: str, method: str, *arguments: Any) -> Any:
     """Call a method of this process' benchmark.
 
     Raises:
-        UserError: options do not fit, also where fairseq would end its process.
-        MemoryError: there is not enough.
+        UserError: options do not fit, also where fairseq would end its process; or memory ran out.
     """
     try:
         return getattr(_benchmarks[variant], method)(*arguments)
     except ErrorExit as error:
         raise UserError(error.message) from None
-    except RuntimeError as error:
-        if any(words in str(error) for words in _NO_MEMORY):
-            raise MemoryError(str(error).split("\n")[0]) from None
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "memory" in str(error):
+            reason = str(error).split("\n")[0]
+            raise UserError(f"{variant} has not the memory ({reason}): {_ADVICE}") from None
         raise
-
-
-class Worker:
-    """A variant's benchmark in a process of its own, and its ``result`` in the cell at hand."""
-
-    result: dict[str, Any]
-
-    def __init__(self, make: type[Benchmark], variant: str, settings: Namespace) -> None:
-        self.variant = variant
-        # Forked from a server that has imported everything but never computed: quick, and safe with
-        # threads and CUDA.
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__, make.__module__])
-        self._pool = ProcessPoolExecutor(1, context, _start, (make, variant, settings))
-
-    def ask(self, method: str, *arguments: Any) -> dict[str, Any]:
-        """What a method returns; once memory has run out, nothing for the rest of the cell.
-
-        Raises:
-            UserError: the variant cannot be built, or its process was killed.
-        """
-        if self.result["status"] != OK:
-            return {}
-        try:
-            return self._pool.submit(call, self.variant, method, *arguments).result() or {}
-        except MemoryError as error:
-            self.result = {"status": OUT_OF_MEMORY, "reason": str(error)}
-            return {}
-        except BrokenProcessPool:
-            raise UserError(
-                f"the process of {self.variant} was killed, perhaps because memory ran out: leave "
-                "it out, or choose smaller batches"
-            ) from None
 
 
 @contextlib.contextmanager
 def workers(
     makes: Mapping[str, type[Benchmark]], settings: Namespace
-) -> Iterator[list[Worker]]:
-    """A worker for each variant while the block runs."""
+) -> Iterator[dict[str, ProcessPoolExecutor]]:
+    """A process for each variant while the block runs.
+
+    It is forked from a server that has imported everything but never computed: quick, and safe with
+    threads and CUDA.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, *{make.__module__ for make in makes.values()}])
     try:
-        yield [Worker(make, variant, settings) for variant, make in makes.items()]
+        yield {
+            variant: ProcessPoolExecutor(1, context, _start, (make, variant, settings))
+            for variant, make in makes.items()
+        }
     finally:
         for process in multiprocessing.active_children():
             process.kill()
 
 
 def measure(
-    workers: list[Worker], cell: Cell, repetitions: int, progress: Callable[[int], None]
+    workers: Mapping[str, ProcessPoolExecutor],
+    cell: Cell,
+    repetitions: int,
+    progress: Callable[[int], None],
 ) -> dict[str, dict[str, Any]]:
     """Repeat a cell's work, each variant once a round and another one first in each round.
 
     ``progress`` is called with the number of turns after each.
 
     Returns:
-        By variant the ``status``, `OK` or `OUT_OF_MEMORY`; where that is `OK` its ``seconds`` by
-        part, the benchmark's result and what `_summary` says, else the ``reason``.
+        By variant the ``seconds`` by part, the benchmark's result and what `_summary` says.
+
+    Raises:
+        UserError: a variant cannot be built or has not the memory, or its process was killed.
     """
-    for worker in workers:
-        worker.result = {"status": OK, "seconds": {}}
-        worker.ask("begin", dict(cell))
+    variants = list(workers)
+    results: dict[str, dict[str, Any]] = {variant: {"seconds": {}} for variant in variants}
+
+    def ask(variant: str, method: str, *arguments: Any) -> Any:
+        try:
+            return workers[variant].submit(call, variant, method, *arguments).result()
+        except BrokenProcessPool:
+            raise UserError(f"the process of {variant} was killed: {_ADVICE}") from None
+
+    for variant in variants:
+        ask(variant, "begin", dict(cell))
     for number in range(repetitions):
-        first = number % len(workers)
-        for turn, worker in enumerate(workers[first:] + workers[:first], 1):
-            for part, seconds in worker.ask("turn").items():
-                worker.result["seconds"].setdefault(part, []).append(seconds)
-            progress(number * len(workers) + turn)
-    for worker in workers:
-        facts = worker.ask("result")  # after which its own result may be another
-        worker.result.update(facts)
-    results = {worker.variant: worker.result for worker in workers}
-    stock = results[STOCK].get("seconds", {}).get("total")
-    for result in results.values():
-        if result["status"] == OK:
-            result.update(_summary(result, stock))
+        first = number % len(variants)
+        for turn, variant in enumerate(variants[first:] + variants[:first], 1):
+            for part, seconds in ask(variant, "turn").items():
+                results[variant]["seconds"].setdefault(part, []).append(seconds)
+            progress(number * len(variants) + turn)
+    for variant, result in results.items():
+        result.update(ask(variant, "result"))
+        result.update(_summary(result, results[STOCK]["seconds"]["total"]))
     return results
 
 
-def _summary(result: Mapping[str, Any], stock: list[float] | None) -> dict[str, Any]:
+def _summary(result: Mapping[str, Any], stock: list[float]) -> dict[str, Any]:
     """``median`` and ``quartiles`` of the seconds by part.
 
     ``rate``: the result's units a second, where it has any; ``relative``: how many times as fast
@@ -136,14 +119,11 @@ def _summary(result: Mapping[str, Any], stock: list[float] | None) -> dict[str, 
     summary: dict[str, Any] = {
         "median": {part: median for part, (_, median, _) in quartiles.items()},
         "quartiles": {part: [low, high] for part, (low, _, high) in quartiles.items()},
-        "relative": None,
     }
     if "units" in result:
         summary["rate"] = result["units"] / summary["median"]["total"]
-    if stock:
-        low, median, high = _quartiles(np.divide(stock, result["seconds"]["total"]))
-        summary["relative"] = {"median": median, "low": low, "high": high}
-    return summary
+    low, median, high = _quartiles(np.divide(stock, result["seconds"]["total"]))
+    return {**summary, "relative": {"median": median, "low": low, "high": high}}
 
 
 def _quartiles(values: Any) -> list[float]:

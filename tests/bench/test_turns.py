@@ -11,7 +11,7 @@ import torch
 
 from fairseq_mhe.bench.benchmark import Benchmark
 from fairseq_mhe.bench.generation import GenerationBenchmark
-from fairseq_mhe.bench.turns import OK, OUT_OF_MEMORY, Worker, measure, workers
+from fairseq_mhe.bench.turns import measure, workers
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.bench.conftest import make_settings
 
@@ -50,8 +50,8 @@ def run(repetitions: int = 3, **scripts: dict):
     def make(name: str, _settings: Any) -> Scripted:
         return Scripted(name, log, scripts[name])
 
-    started = [Worker(make, name, make_settings()) for name in scripts]  # type: ignore[arg-type]
-    return measure(started, CELL, repetitions, log.append), log
+    with workers(dict.fromkeys(scripts, make), make_settings()) as started:  # type: ignore[arg-type]
+        return measure(started, CELL, repetitions, log.append), log
 
 
 @pytest.mark.usefixtures("workers_here")
@@ -64,30 +64,21 @@ class TestTurns:
         assert all(result["seconds"] == {"total": [1.0] * 3} for result in results.values())
         assert [entry for entry in log if isinstance(entry, int)] == [*range(1, 10)]
 
-    @pytest.mark.parametrize(("method", "turns"), [("begin", 0), ("turn", 1), ("result", 2)])
-    def test_one_variant_without_memory_leaves_the_others_alone(
-        self, method: str, turns: int
-    ) -> None:
-        fails = {method: torch.OutOfMemoryError("CUDA out of memory.\nTried")}
-        results, log = run(2, stock={}, mha=fails)
-        assert results["mha"] == {"status": OUT_OF_MEMORY, "reason": "CUDA out of memory."}
-        assert log.count(("mha", "turn")) == turns
-        assert results["stock"]["relative"] == {"median": 1.0, "low": 1.0, "high": 1.0}
-        without_stock, _ = run(1, stock=fails, mha={"result": {}})
-        assert without_stock["mha"]["relative"] is None
-        assert "rate" not in without_stock["mha"]
-
     @pytest.mark.parametrize(
         ("error", "kind", "text"),
         [
             (ErrorExit("not like that"), UserError, "^not like that$"),
             (UserError("no such thing"), UserError, "no such thing"),
             (RuntimeError("shapes differ"), RuntimeError, "shapes differ"),
+            (
+                torch.OutOfMemoryError("out of memory.\nTried"),
+                UserError,
+                r"^mha has .*\.\): leave",
+            ),
+            (RuntimeError("can't allocate memory: you"), UserError, "mha has not the memory"),
         ],
     )
-    def test_other_errors_end_the_run(
-        self, error: BaseException, kind: type, text: str
-    ) -> None:
+    def test_errors_end_the_run(self, error: BaseException, kind: type, text: str) -> None:
         with pytest.raises(kind, match=text):
             run(1, stock={}, mha={"begin": error})
 
@@ -139,10 +130,9 @@ def test_first_of_all_a_rehearsal_then_before_each_cell_a_warm_up() -> None:
 def test_a_process_of_its_own_measures_until_it_is_killed() -> None:
     with workers({"stock": GenerationBenchmark}, make_settings()) as started:
         result = measure(started, CELL, 1, lambda _: None)["stock"]
-        assert result["status"] == OK
         assert result["seconds"]["total"][0] > result["seconds"]["reorder"][0] > 0
         assert result["units"] == 1
-        (process,) = started[0]._pool._processes.values()
+        (process,) = started["stock"]._processes.values()
         assert process.pid != os.getpid()
         os.kill(process.pid, signal.SIGKILL)
         process.join()

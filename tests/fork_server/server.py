@@ -102,7 +102,9 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     random.seed()
     np.random.seed()
     torch.default_generator.seed()
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0))))
+    torch.set_num_threads(
+        int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
+    )
 
 
 class Server:
