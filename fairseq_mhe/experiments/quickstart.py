@@ -4,8 +4,6 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import at_least, positive, seed
 from fairseq_mhe.common.files import output_folder
@@ -61,7 +59,7 @@ def quickstart(args: argparse.Namespace) -> None:
     if args.limit or args.updates != _UPDATES:
         title += ", a trial and no result"
     table.tabulate(title, QUICKSTART)
-    show_table(out, title, Console())
+    show_table(out, title)
     say(", ".join(str(out / name) for name in QUICKSTART.files))
 
 

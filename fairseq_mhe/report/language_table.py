@@ -66,10 +66,11 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
     every = []
     for row in _with_merits(rows, tasks):
         every.append({**row, **row["scores"], "mean": statistics.mean(row["score"])})
-    known = {task: [score] for task, score in commonest.items() if score is not None}
-    last: dict[str, Any] = {"attention": "always the commonest label", **known}
+    known = {task: score for task, score in commonest.items() if score is not None}
+    last: dict[str, Any] = {"attention": "always the commonest label"}
+    last |= {task: [score] for task, score in known.items()}
     if len(known) == len(tasks):
-        last["mean"] = statistics.mean(score for (score,) in known.values())
+        last["mean"] = statistics.mean(known.values())
     columns = [
         *_KIND,
         column("pre-training, nats", "nats", ".3f", "-"),
@@ -82,28 +83,23 @@ def task_blocks(rows: Sequence[Row], commonest: Mapping[str, float | None]) -> l
 
 
 def _with_merits(rows: Sequence[Row], tasks: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows with "score", the mean of tasks for each seed, and "prr" and "peop" of it."""
-    scores, parameters = {}, {}
+    """The rows with "score", the mean of tasks for each seed, and its "prr" and "peop"."""
+    scored = []
     for row in rows:
-        kind = row["attention"]
-        by_task = [row["scores"][task] for task in tasks]
-        scores[kind] = [statistics.mean(of_seed) for of_seed in zip(*by_task, strict=True)]
-        parameters[kind] = row["attention_parameters"]
-    means = {kind: statistics.mean(values) for kind, values in scores.items()}
-    more = []
-    for row in rows:
-        kind = row["attention"]
-        more.append({**row, "score": scores[kind], **_merits(kind, means, parameters)})
-    return more
+        seeds = zip(*(row["scores"][task] for task in tasks), strict=True)
+        scored.append({**row, "score": [statistics.mean(of_seed) for of_seed in seeds]})
+    means = {row["attention"]: statistics.mean(row["score"]) for row in scored}
+    parameters = {row["attention"]: row["attention_parameters"] for row in rows}
+    return [{**row, **_merits(row["attention"], means, parameters)} for row in scored]
 
 
-def _beside_paper(rows: Sequence[dict[str, Any]], benchmark: int) -> list[dict[str, Any]]:
+def _beside_paper(rows: Sequence[Row], benchmark: int) -> list[dict[str, Any]]:
     """The rows with the paper's figures; ``benchmark``: its place in the paper's table."""
     scores = {kind: printed[benchmark] for kind, printed in SCORES.items()}
     compared = []
     for row in rows:
         kind = row["attention"]
-        merits = _merits(kind, scores, _sizes_of_paper())
+        merits = _merits(kind, scores, _sizes_of_paper()) if kind in scores else {}
         printed = {f"paper_{name}": value for name, value in merits.items()}
         compared.append({**row, "paper": scores.get(kind), **printed})
     return compared
@@ -112,21 +108,15 @@ def _beside_paper(rows: Sequence[dict[str, Any]], benchmark: int) -> list[dict[s
 @functools.cache
 def _sizes_of_paper() -> dict[str, int]:
     """Kind -> attention parameters of the paper's models."""
-    return {
-        kind: attention_parameters(build_on_meta("roberta_mhe_base", kind)) for kind in SCORES
-    }
+    models = {kind: build_on_meta("roberta_mhe_base", kind) for kind in SCORES}
+    return {kind: attention_parameters(model) for kind, model in models.items()}
 
 
 def _merits(
     kind: str, scores: Mapping[str, float], parameters: Mapping[str, int]
 ) -> dict[str, float]:
-    """PRR and PEoP of a kind; without them where no score above 0 is there to compare with.
-
-    Matthews' correlation may be below 0.
-    """
-    merits: dict[str, float] = {}
-    if kind not in scores:
-        return merits
+    """PRR and PEoP, if mha and sha have scores above 0 (Matthews' correlation may be below)."""
+    merits = {}
     if scores.get("mha", 0) > 0:
         merits["prr"] = prr(scores[kind], scores["mha"])
     if scores.get("sha", 0) > 0 and parameters[kind] != parameters["sha"]:

@@ -1,7 +1,7 @@
-"""What finished run folders say: the runs of each cell of a table, and its numbers."""
+"""Finished runs as the cells of a table, and what table.json holds of each cell."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +14,7 @@ from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.report.published import published
 from fairseq_mhe.report.significance import compare, retained
 from fairseq_mhe.report.table import deviation
+from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.scoring import read_translations, tokeniser_in
 
@@ -22,30 +23,78 @@ BASELINE = "mha"
 
 
 @dataclass(frozen=True)
+class Result:
+    """A run and the content of its files; a file that is not there is empty."""
+
+    run: Job
+    subset: str
+    counts: dict[str, Any]
+    metrics: dict[str, Any]
+    scores: dict[str, Any]
+    generation: dict[str, Any]
+    comet: dict[str, Any]
+    texts: dict[str, list[str]]  # "sources", "references" and "hypotheses", line by line
+
+    @property
+    def bleu(self) -> float:
+        return self.scores["bleu"]["score"]
+
+    @property
+    def tokeniser(self) -> str:
+        """What BLEU was counted by."""
+        return tokeniser_in(self.scores["bleu"]["signature"])
+
+    @property
+    def lowest_loss(self) -> float | None:
+        """The lowest validation loss of the training, in bits per target token."""
+        return min((loss for _, loss in self.metrics.get("valid", ())), default=None)
+
+
+def read_result(run: Job, subset: str) -> Result:
+    """What a run reached on a ``subset`` that it has scores of."""
+    folder = run.subset(subset)
+    paths = {
+        "counts": run.counts,
+        "metrics": run.metrics,
+        "scores": folder / "scores.json",
+        "generation": folder / "generation.json",
+        "comet": folder / comet.FILE,
+    }
+    values = {name: read_json(path) if path.exists() else {} for name, path in paths.items()}
+    return Result(run, subset, texts=read_translations(folder), **values)
+
+
+@dataclass(frozen=True)
 class Cell:
-    """The finished runs of a row with a kind of attention, one a seed, scored on a ``subset``."""
+    """A row with a kind of attention: the results of its seeds."""
 
     row: str
     kind: str
-    runs: tuple[Job, ...]
-    subset: str
+    results: tuple[Result, ...]
 
-    def values(self, name: str) -> list[dict[str, Any]]:
-        """The "scores", "generation" or "comet" of the runs that have them."""
-        paths = [run.subset(self.subset) / f"{name}.json" for run in self.runs]
-        return [read_json(path) for path in paths if path.exists()]
-
-    def lines(self, name: str, index: int = 0) -> list[str]:
-        """The "sources", "references" or "hypotheses" of one of the runs."""
-        return read_translations(self.runs[index].subset(self.subset))[name]
-
-    def hypotheses(self) -> list[list[str]]:
-        """Every seed's translations."""
-        return [self.lines("hypotheses", index) for index in range(len(self.runs))]
-
+    @property
     def bleus(self) -> list[float]:
-        """Every seed's BLEU."""
-        return [score["bleu"]["score"] for score in self.values("scores")]
+        return [result.bleu for result in self.results]
+
+    @property
+    def hypotheses(self) -> list[list[str]]:
+        return [result.texts["hypotheses"] for result in self.results]
+
+    def mean(self, file: str, *names: str) -> float | None:
+        """The mean over the seeds of a value in a ``file`` of `Result`; None if a seed lacks it."""
+        values = []
+        for result in self.results:
+            value = getattr(result, file)
+            for name in names:
+                value = (value or {}).get(name)
+            values.append(value)
+        return mean(values)
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean over seeds; None if a seed has no value."""
+    known = [value for value in values if value is not None]
+    return round(statistics.mean(known), 4) if known and len(known) == len(values) else None
 
 
 def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
@@ -55,19 +104,19 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
         UserError: there is no folder; a folder is no run or is not finished; two runs of one model
             differ by more than their seed; or runs were not scored alike.
     """
-    groups: dict[tuple[str, str], list[Job]] = {}
+    groups: dict[tuple[str, str], list[Result]] = {}
     for folder in folders:
         run = read_job(folder)
         for path in (run.metrics, run.counts, run.subset(subset) / "scores.json"):
             if not path.is_file():
                 raise run.unfinished(str(path.relative_to(folder)))
-        groups.setdefault((run.row, run.kind), []).append(run)
+        groups.setdefault((run.row, run.kind), []).append(read_result(run, subset))
     if not groups:
         raise UserError("no runs: give the folders of finished runs")
     cells = []
-    for (row, kind), runs in groups.items():
-        runs.sort(key=lambda run: run.seed)
-        for one, other in pairwise(runs):
+    for (row, kind), results in groups.items():
+        results.sort(key=lambda result: result.run.seed)
+        for one, other in pairwise(result.run for result in results):
             differing = ["nothing"] if one.seed == other.seed else differences(one, other)
             if differing:
                 raise UserError(
@@ -75,7 +124,7 @@ def gather(folders: Iterable[Path], subset: str = "test") -> list[Cell]:
                     f"{', '.join(differing)}, where seeds of one model belong together: leave one "
                     "out"
                 )
-        cells.append(Cell(row, kind, tuple(runs), subset))
+        cells.append(Cell(row, kind, tuple(results)))
     check_scored_alike(cells)
     return cells
 
@@ -84,11 +133,12 @@ def training_of(run: Job) -> dict[str, Any]:
     """What decides a run's model, but for its attention and seed: fairseq-train's options, the
     checksum of its data, and whether it starts from a checkpoint.
     """
-    options = run.settings["options"]
     own = ("seed", "attention", *PLACES.values())
-    start = "a checkpoint" if "start" in run.settings else "scratch"
-    facts = {"data": run.settings["data"]["fingerprint"][:8], "start": start}
-    return {**{name: options[name] for name in options if name not in own}, **facts}
+    options = run.settings["options"]
+    training = {name: value for name, value in options.items() if name not in own}
+    training["data"] = run.settings["data"]["fingerprint"][:8]
+    training["start"] = "a checkpoint" if "start" in run.settings else "scratch"
+    return training
 
 
 def differences(one: Job, other: Job) -> list[str]:
@@ -104,31 +154,22 @@ def check_scored_alike(cells: Sequence[Cell]) -> None:
         UserError: two runs were; the line names them.
     """
     usual: dict[str, tuple[Any, Path]] = {}
-    for cell in cells:
-        for index, run in enumerate(cell.runs):
-            one = Cell(cell.row, cell.kind, (run,), cell.subset)
-            scored: dict[str, Any] = {"sentences": cell.lines("references", index)}
-            for score in one.values("scores"):
-                scored["BLEU tokenizer"] = tokeniser_in(score["bleu"]["signature"])
-            for score in one.values("comet"):
-                scored["COMET model"] = score["model"]
-            for name, value in scored.items():
-                first, folder = usual.setdefault(name, (value, run.folder))
-                if value != first:
-                    raise UserError(
-                        f"{run.folder} and {folder} were scored with different {name}: score them "
-                        "alike (fairseq-mhe evaluate)"
-                    )
+    for result in (result for cell in cells for result in cell.results):
+        by_means = {"sentences": result.texts["references"], "BLEU tokenizer": result.tokeniser}
+        if result.comet:
+            by_means["COMET model"] = result.comet["model"]
+        for name, value in by_means.items():
+            first, folder = usual.setdefault(name, (value, result.run.folder))
+            if value != first:
+                raise UserError(
+                    f"{result.run.folder} and {folder} were scored with different {name}: score "
+                    "them alike (fairseq-mhe evaluate)"
+                )
 
 
 def label(cell: Cell, cells: Sequence[Cell]) -> str:
     """A cell's kind of attention, with its row where there are several."""
     return cell.kind if len({c.row for c in cells}) == 1 else f"{cell.row} {cell.kind}"
-
-
-def lowest_loss(metrics: Mapping[str, Any]) -> float:
-    """The lowest validation loss that a training had, in bits per target token."""
-    return min(loss for _, loss in metrics["valid"])
 
 
 def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]]:
@@ -149,31 +190,27 @@ def summarise(cells: Sequence[Cell], paper: bool = False) -> list[dict[str, Any]
 
 
 def _summary(cell: Cell, baseline: Cell | None) -> dict[str, Any]:
-    scores, generations = cell.values("scores"), cell.values("generation")
-    metrics = [read_json(run.metrics) for run in cell.runs]
-    losses = [lowest_loss(of_run) if of_run["valid"] else None for of_run in metrics]
-    speeds = [of_run["tokens_per_second"] for of_run in metrics]
-    tokenised = [score["tokenised"] for score in scores if score.get("tokenised")]
+    first = cell.results[0]
     return {
         "row": cell.row,
         "attention": cell.kind,
-        "seeds": [run.seed for run in cell.runs],
-        **read_json(cell.runs[0].counts),
-        "bleu": _mean(cell.bleus()),
-        "bleu_confidence": _mean([score["bleu"]["confidence"] for score in scores]),
-        "bleu_deviation": deviation(cell.bleus()),
-        "chrf": _mean([score["chrf"]["score"] for score in scores]),
-        "bleu_tokenised": _mean_score(scores, "tokenised"),
-        "bleu4": _mean_score(scores, "given_tokens"),
+        "seeds": [result.run.seed for result in cell.results],
+        **first.counts,
+        "bleu": mean(cell.bleus),
+        "bleu_confidence": cell.mean("scores", "bleu", "confidence"),
+        "bleu_deviation": deviation(cell.bleus),
+        "chrf": cell.mean("scores", "chrf", "score"),
+        "bleu_tokenised": cell.mean("scores", "tokenised", "score"),
+        "bleu4": cell.mean("scores", "given_tokens", "score"),
         **_compared(cell, baseline),
-        "signature": scores[0]["bleu"]["signature"],
-        "chrf_signature": scores[0]["chrf"]["signature"],
-        "tokenised_signature": tokenised[0]["signature"] if tokenised else None,
-        "valid_loss": _mean(losses),
-        "precision": cell.runs[0].training.precision,
-        "tokens_per_second": _mean([speed for speed in speeds if speed is not None]),
-        "sentences_per_second": _mean([each["sentences_per_second"] for each in generations]),
-        "sentences": scores[0]["sentences"],
+        "signature": first.scores["bleu"]["signature"],
+        "chrf_signature": first.scores["chrf"]["signature"],
+        "tokenised_signature": (first.scores.get("tokenised") or {}).get("signature"),
+        "valid_loss": mean([result.lowest_loss for result in cell.results]),
+        "precision": first.run.training.precision,
+        "tokens_per_second": cell.mean("metrics", "tokens_per_second"),
+        "sentences_per_second": cell.mean("generation", "sentences_per_second"),
+        "sentences": first.scores["sentences"],
     }
 
 
@@ -182,27 +219,17 @@ def _compared(cell: Cell, baseline: Cell | None) -> dict[str, float | None]:
     nothing = dict.fromkeys(("prr", "prr_low", "prr_high", "p_value"))
     if baseline is None:
         return nothing
-    prr = retained(statistics.mean(cell.bleus()), statistics.mean(baseline.bleus()))
+    prr = retained(statistics.mean(cell.bleus), statistics.mean(baseline.bleus))
     if cell is baseline:
         return {**nothing, "prr": prr}
-    tokeniser = tokeniser_in(cell.values("scores")[0]["bleu"]["signature"])
-    systems = cell.hypotheses(), baseline.hypotheses()
-    return {**asdict(compare(*systems, cell.lines("references"), tokeniser)), "prr": prr}
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    """The mean over seeds; None where a seed has no value."""
-    known = [value for value in values if value is not None]
-    return round(statistics.mean(known), 4) if known and len(known) == len(values) else None
-
-
-def _mean_score(scores: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    return _mean([score[name]["score"] if score.get(name) else None for score in scores])
+    first = cell.results[0]
+    texts = (cell.hypotheses, baseline.hypotheses, first.texts["references"])
+    return {**asdict(compare(*texts, first.tokeniser)), "prr": prr}
 
 
 def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     """The row's sizes, its training, the paper's numbers, and COMET where every seed has it."""
-    training = cell.runs[0].training
+    training = cell.results[0].run.training
     options, row = (
         training.options,
         sizes(training.options["arch"].removeprefix(f"{MODEL_NAME}_")),
@@ -211,7 +238,6 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
     width = int(options.get("encoder_embed_dim", row.embed_dim))
     heads = int(options.get("encoder_attention_heads", row.heads))
     printed = published(cell.row, cell.kind)
-    comets = [score["score"] for score in cell.values("comet")]
     return {
         "layers": sum(layers),
         "width": width,
@@ -223,5 +249,5 @@ def _sizes_and_paper(cell: Cell) -> dict[str, Any]:
         "paper_parameters": printed and printed.parameters,
         "paper_bleu": printed and printed.bleu,
         "paper_prr": printed and printed.prr,
-        "comet": _mean(comets) if len(comets) == len(cell.runs) else None,
+        "comet": cell.mean("comet", "score"),
     }

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest, Result
 
@@ -70,57 +69,42 @@ def compare(
         references: of every one of them.
         tokenise: sacreBLEU's tokeniser.
     """
-    random = np.random.default_rng(SEED)
+    random, bleu = np.random.default_rng(SEED), BLEU(tokenize=tokenise)
     chosen = random.multinomial(  # (RESAMPLES, sentences): how often each sentence is drawn
         len(references), np.full(len(references), 1 / len(references)), size=RESAMPLES
     )
     means, resampled = [], []
-    for runs in (systems, baselines):
-        counts = [_bleu_counts(hypotheses, references, tokenise) for hypotheses in runs]
-        means.append(float(np.mean([_bleu(of_run.sum(axis=0)) for of_run in counts])))
-        # (seeds, RESAMPLES)
-        scores = np.array([[_bleu(row) for row in chosen @ of_run] for of_run in counts])
-        drawn = random.integers(len(runs), size=(max(1, len(runs) - 1), RESAMPLES))
+    for trainings in (systems, baselines):
+        # Of each training (sentences, 10): lengths, then matching and all n-grams of order 1 to 4.
+        counts = [
+            np.array(bleu._extract_corpus_statistics(hypotheses, [references]))
+            for hypotheses in trainings
+        ]
+        means.append(np.mean([_bleu(bleu, of_one.sum(axis=0)) for of_one in counts]))
+        # (trainings, RESAMPLES)
+        scores = np.array([[_bleu(bleu, row) for row in chosen @ of_one] for of_one in counts])
+        draws = (max(1, len(trainings) - 1), RESAMPLES)
+        drawn = random.integers(len(trainings), size=draws)
         resampled.append(np.take_along_axis(scores, drawn, axis=0).mean(axis=0))
-    system, baseline = means
+    system, baseline = map(float, means)
     if baseline < LEAST_BASELINE:
         return Comparison()
     known = resampled[1] > 0
     low, high = np.percentile(100 * resampled[0][known] / resampled[1][known], [2.5, 97.5])
-    p_value = 1.0  # sacreBLEU's rule would give equal systems the least p
-    if system != baseline and len(systems) == len(baselines) == 1:
-        p_value = _paired_bootstrap(systems[0], baselines[0], references, tokenise)
-    elif system != baseline:
+    if system == baseline:
+        p_value = 1.0  # sacreBLEU's rule would give equal systems the least p
+    elif len(systems) == len(baselines) == 1:
+        named = [("baseline", baselines[0]), ("system", systems[0])]
+        _, tested = PairedTest(named, {"BLEU": bleu}, [references], "bs", RESAMPLES)()
+        result = tested["BLEU"][1]
+        assert isinstance(result, Result)  # noqa: S101 - only "System" has names
+        p_value = float(result.p_value or 0)
+    else:
         spread = np.abs(resampled[0] - resampled[1])
         above = np.sum(spread - spread.mean() > abs(system - baseline))
         p_value = float((above + 1) / (RESAMPLES + 1))
     return Comparison(prr(system, baseline), float(low), float(high), p_value)
 
 
-def _paired_bootstrap(
-    system: Texts, baseline: Texts, references: Texts, tokenise: str
-) -> float:
-    """sacreBLEU's p-value."""
-    named = [("baseline", baseline), ("system", system)]
-    metrics = {"BLEU": BLEU(tokenize=tokenise)}
-    _, scores = PairedTest(named, metrics, [references], "bs", RESAMPLES)()
-    result = scores["BLEU"][1]
-    assert isinstance(result, Result)  # noqa: S101 - the systems' names are under another key
-    return float(result.p_value or 0)
-
-
-def _bleu_counts(hypotheses: Texts, references: Texts, tokenise: str) -> NDArray[np.int64]:
-    """(sentences, 10): both lengths, then matching n-grams and all n-grams, of order 1 to 4."""
-    # The effective order changes sentence scores, which are not used, not the counts.
-    bleu = BLEU(tokenize=tokenise, effective_order=True)
-    scores = [bleu.sentence_score(h, [r]) for h, r in zip(hypotheses, references, strict=True)]
-    return np.array(
-        [[s.sys_len, s.ref_len, *s.counts, *s.totals] for s in scores], dtype=np.int64
-    )
-
-
-def _bleu(counts: NDArray[np.int64]) -> float:
-    """Corpus BLEU from the sum of sentences' counts."""
-    system, reference, *rest = counts.tolist()
-    bleu = BLEU.compute_bleu(rest[:4], rest[4:], system, reference, smooth_method="exp")
-    return float(bleu.score)
+def _bleu(bleu: BLEU, counts: np.ndarray) -> float:
+    return float(bleu._compute_score_from_stats(counts.tolist()).score)

@@ -31,7 +31,6 @@ class Block:
         return [names, *([show(row) for _, show in self.columns] for row in self.rows)]
 
     def aligned(self, latex: bool = False) -> str:
-        """The block as text."""
         names, *lines = self.lines()
         left = [index for index, name in enumerate(names) if name in _WORDS]
         return align(names, lines, left, latex)
@@ -46,11 +45,9 @@ class Table:
     notes: Sequence[str]
 
     def markdown(self) -> str:
-        """The whole table."""
         parts = [f"# {one_line(self.title)}"]
         for block in self.blocks:
-            if block.heading:
-                parts.append(f"## {block.heading}")
+            parts += [f"## {block.heading}"] if block.heading else []
             parts.append(block.aligned())
         parts.append("\n".join(f"- {note}" for note in self.notes))
         return "\n\n".join(parts) + "\n"
@@ -81,18 +78,15 @@ def filled(columns: Sequence[Column], rows: Sequence[Row]) -> list[Column]:
 
 
 def over_seeds(heading: str, name: str, digits: int = 2) -> Column:
-    """A column of values of several seeds: `with_deviation`, and a dash where there are none."""
+    """A column of values of several seeds: mean ± standard deviation, a dash without values."""
 
     def show(row: Row) -> str:
-        return with_deviation(row[name], digits) if row.get(name) else "-"
+        if not row.get(name):
+            return "-"
+        mean, spread = statistics.mean(row[name]), deviation(row[name])
+        return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
     return heading, show
-
-
-def with_deviation(values: Sequence[float], digits: int = 2) -> str:
-    """The mean, with the standard deviation where there are several values, all of them finite."""
-    mean, spread = f"{statistics.mean(values):.{digits}f}", deviation(values)
-    return mean if spread is None else f"{mean} ± {spread:.{digits}f}"
 
 
 def deviation(values: Sequence[float]) -> float | None:

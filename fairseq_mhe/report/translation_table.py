@@ -2,20 +2,28 @@
 
 import argparse
 import random
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table as Grid
-
 from fairseq_mhe.common.errors import one_line
 from fairseq_mhe.common.files import read_json, write_text
-from fairseq_mhe.common.tables import Column, column
+from fairseq_mhe.common.tables import Column, align, column
 from fairseq_mhe.report import plots
-from fairseq_mhe.report.notes import notes_below
-from fairseq_mhe.report.results import Cell, gather, label, summarise
+from fairseq_mhe.report.results import (
+    BASELINE,
+    Cell,
+    Result,
+    differences,
+    gather,
+    label,
+    summarise,
+    training_of,
+)
+from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Block, Row, Table, filled
+from fairseq_mhe.runs.scoring import RESAMPLES, bleu4_line
 
 #: Sample translations shown, and the seed that draws them.
 _SAMPLES, _SAMPLES_SEED = 10, 1
@@ -129,12 +137,12 @@ def write_table(
     notes = notes_below(cells, summaries, preset.paper)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
-    seeds = sorted({str(run.seed) for cell in cells for run in cell.runs})
+    seeds = sorted({str(seed) for summary in summaries for seed in summary["seeds"]})
     heading = f"{title}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
     if preset.paper and len({cell.row for cell in cells}) > 1:
         plots.plot_rows(summaries, output / "picture.png", heading)
     else:
-        curves = {label(cell, cells): read_json(cell.runs[0].metrics) for cell in cells}
+        curves = {label(cell, cells): cell.results[0].metrics for cell in cells}
         plots.plot(summaries, curves, output / "picture.png", heading)
     write_text(output / "samples.md", _samples(cells, title))
     table = Table(title, preset.blocks(summaries), notes)
@@ -143,36 +151,128 @@ def write_table(
     table.write(output / "table.md", summaries)
 
 
-def show_table(output: Path, title: str, console: Console, preset: Preset = QUICKSTART) -> None:
+def show_table(output: Path, title: str, preset: Preset = QUICKSTART) -> None:
     """Print a table; the quickstart's has a column for each kind on a terminal, so that it fits."""
-    if preset.paper or not console.is_terminal:
+    if preset.paper or not sys.stdout.isatty():
         print((output / "table.md").read_text(encoding="utf-8"), end="")
         return
     summaries = read_json(output / "table.json")
-    grid = Grid("", title=title, show_header=False)
-    for _ in summaries:
-        grid.add_column(justify="right", overflow="fold")
     (block,) = _quickstart_blocks(summaries)
-    for line in zip(*block.lines(), strict=True):
-        grid.add_row(*line)
-    console.print(grid)
-    console.print(f"BLEU: {summaries[0]['signature']}", highlight=False)
+    headings, *lines = zip(*block.lines(), strict=True)
+    print(f"{title}\n\n{align(headings, lines)}\n\nBLEU: {summaries[0]['signature']}")
+
+
+def notes_below(cells: Sequence[Cell], summaries: Sequence[Row], paper: bool) -> list[str]:
+    """What the numbers mean and how models were trained; ``paper``: of the paper's numbers too."""
+    first = summaries[0]
+    results = [result for cell in cells for result in cell.results]
+    several = any(len(summary["seeds"]) > 1 for summary in summaries)
+    training = _each(result.metrics.get("measured") for result in results)
+    generation = _each(result.generation.get("measured") for result in results)
+    subset = results[0].subset
+    notes = [
+        f"BLEU `{first['signature']}`, chrF `{first['chrf_signature']}`, on "
+        f"{first['sentences']:,} detokenised sentences ({subset}); ± is half the 95% "
+        "bootstrap interval.",
+        f"PRR: BLEU in percent of {BASELINE}'s; p: paired bootstrap against {BASELINE}, "
+        f"{RESAMPLES:,} resamples{' of sentences and of seeds; sd: over the seeds' * several}.",
+        "Attention parameters: encoder self-, decoder self- and cross-attention. KV bytes/token: "
+        "key/value cache in float32 for each generated token of each hypothesis.",
+        f"Training tokens/s: target tokens, median over the log, {training}. "
+        f"Generation sentences/s: fairseq-generate's own clock, {generation}.",
+        f"Seeds: {_seeds(cells)}. {_versions(results)}.",
+        "Valid loss: the lowest of a training, in bits per target token.",
+    ]
+    if paper:
+        batches = sorted({summary["batch_tokens"] for summary in summaries})
+        notes += [
+            "The paper's numbers (Xue & Aletras 2023) are of WMT14 English-German; its way of "
+            "scoring is not published.",
+            f"Batches of {' or '.join(f'{batch:,}' for batch in batches)} tokens.",
+        ]
+        if signature := first["tokenised_signature"]:
+            notes.append(
+                f"Tokenised BLEU: {signature} on Moses' tokens with hyphenated compounds split, as "
+                "older papers report; no other column compares with it."
+            )
+    if any(row["attention"] == BASELINE and row["prr"] is None for row in summaries):
+        notes.append(f"PRR and p are - where {too_weak(BASELINE)}.")
+    if models := _each(result.comet.get("model") for result in results):
+        notes.append(f"COMET: {models}, of sources, translations and references.")
+    return [*notes, *_notes_on_training(cells, results)]
+
+
+def _each(words: Iterable[str | None], between: str = "; ") -> str:
+    return between.join(sorted({word for word in words if word}))
+
+
+def _seeds(cells: Sequence[Cell]) -> str:
+    """The seeds; those of each cell where they differ."""
+    seeds = {}
+    for cell in cells:
+        seeds[label(cell, cells)] = ", ".join(str(result.run.seed) for result in cell.results)
+    if len(set(seeds.values())) == 1:
+        return next(iter(seeds.values()))
+    return "; ".join(f"{name} {of_cell}" for name, of_cell in seeds.items())
+
+
+def _versions(results: Sequence[Result]) -> str:
+    """The software, with each version where runs have several."""
+    names = dict.fromkeys(name for result in results for name in result.run.config["versions"])
+    versions = [result.run.config["versions"] for result in results]
+    return ", ".join(
+        f"{name} {_each((each.get(name) for each in versions), ' or ')}" for name in names
+    )
+
+
+def _notes_on_training(cells: Sequence[Cell], results: Sequence[Result]) -> list[str]:
+    """How the models were trained, and what hinders comparing them."""
+    notes = []
+    precisions = {result.run.training.precision for result in results}
+    if precisions != {"float32"} and len(precisions) == 1:
+        notes.append(f"Trained in {precisions.pop()}.")
+    for row in dict.fromkeys(cell.row for cell in cells):
+        notes += _other_training([cell for cell in cells if cell.row == row], cells)
+    for result in results:
+        if given := result.scores.get("given_tokens"):
+            line = bleu4_line(given)
+            notes.append(f"{result.run.name}, on the tokens of the given text: {line}.")
+    early = []
+    for result in results:
+        if updates := result.metrics.get("ended_by_patience"):
+            early.append(f"{result.run.name} after {updates:,} updates")
+    return [*notes, *([f"Ended by patience: {', '.join(early)}."] if early else [])]
+
+
+def _other_training(of_row: Sequence[Cell], cells: Sequence[Cell]) -> list[str]:
+    """The cells of a row that were trained otherwise than its baseline (seeds of one are alike)."""
+    first = next((cell for cell in of_row if cell.kind == BASELINE), of_row[0])
+    others = []
+    for cell in of_row:
+        run = cell.results[0].run
+        training = training_of(run)
+        if differing := differences(first.results[0].run, run):
+            each = ", ".join(f"{name} {training.get(name)}" for name in differing)
+            others.append(f"{label(cell, cells)} ({each})")
+    if not others:
+        return []
+    return [
+        f"Trained otherwise than {label(first, cells)}, so compare with care: {', '.join(others)}."
+    ]
 
 
 def _samples(cells: Sequence[Cell], title: str) -> str:
     """Translations of some sentences, drawn at random."""
-    sources, references = cells[0].lines("sources"), cells[0].lines("references")
-    outputs = {label(cell, cells): cell.lines("hypotheses") for cell in cells}
-    count = min(_SAMPLES, len(sources))
-    drawn = random.Random(_SAMPLES_SEED).sample(range(len(sources)), count)  # noqa: S311
+    texts = cells[0].results[0].texts
+    count = len(texts["sources"])
+    drawn = random.Random(_SAMPLES_SEED).sample(range(count), min(_SAMPLES, count))  # noqa: S311
     lines = [f"# {title}: sample translations", ""]
     lines += [f"Drawn at random (seed {_SAMPLES_SEED}), not chosen.", ""]
-    for number in sorted(drawn):
-        lines += [f"## Line {number + 1}", "", f"- source: {sources[number]}"]
-        lines += [f"- reference: {references[number]}"]
-        lines += [
-            f"- {name}: {output[number] or '(nothing)'}" for name, output in outputs.items()
-        ]
+    for index in sorted(drawn):
+        lines += [f"## Line {index + 1}", "", f"- source: {texts['sources'][index]}"]
+        lines.append(f"- reference: {texts['references'][index]}")
+        for cell in cells:
+            lines.append(f"- {label(cell, cells)}: {cell.hypotheses[0][index] or '(nothing)'}")
         lines.append("")
     return "\n".join(lines)
 
@@ -182,8 +282,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
     add("--out", type=Path, required=True, help=f"folder for {', '.join(QUICKSTART.files)}")
-    columns = "paper: the paper's table with its numbers, as run-table's (default: %(default)s)"
-    add("--columns", choices=_PRESETS, default="quickstart", help=columns)
+    help_ = "paper: the paper's table with its numbers, as run-table's (default: %(default)s)"
+    add("--columns", choices=_PRESETS, default="quickstart", help=help_)
     add("--subset", default="test", help="the data set that was scored (default: %(default)s)")
     add("--title", default="Kinds of attention", help="heading (default: %(default)s)")
 
@@ -192,4 +292,4 @@ def run(args: argparse.Namespace) -> None:
     """Write the table and print it."""
     preset = _PRESETS[args.columns]
     write_table(gather(args.runs, args.subset), args.out, args.title, preset)
-    show_table(args.out, args.title, Console(), preset)
+    show_table(args.out, args.title, preset)

@@ -1,30 +1,19 @@
 """Runs a study: ``bash scripts/study.sh STUDY``, or ``python -m studies STUDY`` in scripts/."""
 
+import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import exit_status
 from fairseq_mhe.common.quiet import quieten_start_up
-from studies import collaborative_nlu, serving
-from studies.budget import BUDGET
-from studies.collaborative_curve import CURVE
-from studies.gap import GAP
-from studies.precision import PRECISION
+from studies import collaborative_nlu, serving, study
 from studies.report import PROGRAM
-from studies.uptraining import UPTRAINING
+from studies.variants import STUDIES
 
-#: Name -> a study of variants of a row, or a module that is one of its own.
-STUDIES: dict[str, Any] = {
-    "gap-study": GAP,
-    "equal-budget": BUDGET,
-    "precision-study": PRECISION,
-    "uptrain": UPTRAINING,
-    "collaborative-curve": CURVE,
-    "collaborative-nlu": collaborative_nlu,
-    "serving": serving,
-}
+#: Studies of another form than variants of a row.
+OTHERS = {"collaborative-nlu": collaborative_nlu, "serving": serving}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,10 +25,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser = Parser(prog=PROGRAM, description=__doc__)
         parsers = parser.add_subparsers(dest="study", required=True, metavar="STUDY")
         parsers.type = str  # its words are converted by the study
-        for name, study in STUDIES.items():
-            own = parsers.add_parser(name, help=study.title, description=study.title)
-            study.add_arguments(own)
-            own.set_defaults(run=study.run)
+
+        def add(name: str, title: str) -> argparse.ArgumentParser:
+            return parsers.add_parser(name, help=title, description=title)
+
+        for name, each in STUDIES.items():
+            own = add(name, each.title)
+            study.add_arguments(each, own)
+            own.set_defaults(run=partial(study.run, each))
+        for name, module in OTHERS.items():
+            own = add(name, module.TITLE)
+            module.add_arguments(own)
+            own.set_defaults(run=module.run)
         args = parser.parse_args(argv)
         args.typed = argv
         args.run(args)

@@ -5,6 +5,7 @@ are, and again after they were fine-tuned on the task once more.
 """
 
 import argparse
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -23,32 +24,27 @@ from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.finetuning import describe
 from fairseq_mhe.runs.job import Job, read_job
 from fairseq_mhe.runs.understanding import score_task
-from studies.collaborative_curve import add_decomposition, decomposition
 from studies.report import write
-from studies.study import add_sentences
+from studies.study import make_start
+from studies.variants import add_decomposition, decomposition
 
-title = "Collaborative attention: scores of fine-tuned models by D"
+TITLE = "Collaborative attention: scores of fine-tuned models by D"
+_NOTE = "A score is the mean over seeds, with the standard deviation where there are several."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``collaborative-nlu``."""
     add = parser.add_argument
-    runs = "finished runs of finetune, of mha in the paper; several seeds and tasks"
-    add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=runs)
-    add(
-        "--tasks",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="TASK-DATA",
-        help="their folders",
-    )
-    data = "the language model's data folder: errors count as they do on its text"
-    add("--data", type=Path, required=True, help=data)
+    help_ = "finished runs of finetune, of mha in the paper; several seeds and tasks"
+    add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=help_)
+    help_ = "their task folders"
+    add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
+    help_ = "the language model's data folder: errors count as they do on its text"
+    add("--data", type=Path, required=True, help=help_)
     add("--epochs", type=positive, metavar="N", help="of fine-tuning again, not the recipe's")
-    add("--out", type=Path, default=Path("runs/collaborative-nlu"), help="folder of the study")
+    help_ = "folder of the study (default: %(default)s)"
+    add("--out", type=Path, default=Path("runs/collaborative-nlu"), help=help_)
     add_decomposition(parser)
-    add_sentences(parser)
     devices.add_arguments(parser)
 
 
@@ -57,35 +53,29 @@ def run(args: argparse.Namespace) -> None:
     out, data = output_folder(args.out), open_data(args.data, TEXT)
     tasks = {task.task.name: task for task in open_tasks(args.tasks)}
     runs = finished(args.runs, tasks)
-    before: dict[str, Any] = {"variant": "before"}
+    before: dict[str, Any] = defaultdict(list, variant="before")
     for job in runs:
-        score = read_json(job.scores)["scores"]["score"]
-        before.setdefault(job.settings["task"], []).append(score)
+        before[job.settings["task"]].append(read_json(job.scores)["scores"]["score"])
     rows = [before]
     with only_one(out):
         for dim in sorted(set(args.dims)):
-            decomposed: dict[str, Any] = {"variant": "decomposed", "D": dim}
-            again: dict[str, Any] = {"variant": "fine-tuned again", "D": dim}
+            decomposed: dict[str, Any] = defaultdict(list, variant="decomposed", D=dim)
             planned = []
             for job in runs:
-                task, made = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
-                decomposition(dim, args).make(made.last, job.last, data.folder)
-                size = attention_parameters(open_source(made.last).model)
-                decomposed["attention_parameters"] = again["attention_parameters"] = size
-                decomposed.setdefault(task.task.name, []).append(_score(made, task, args))
-                planned.append((plan(made.folder, task, job.seed, args), task))
+                task, start = tasks[job.settings["task"]], Job(out / f"{job.name}-D{dim}", {})
+                make_start(decomposition(dim, args), start.last, job.last, data.folder)
+                decomposed[task.task.name].append(_score(start, task, args))
+                planned.append((plan(start.folder, task, job.seed, args), task))
+            size = attention_parameters(open_source(start.last).model)
+            again: dict[str, Any] = defaultdict(list, variant="fine-tuned again", D=dim)
             for (_, task), scores in zip(planned, fine_tune(planned, args), strict=True):
-                again.setdefault(task.task.name, []).append(scores["scores"]["score"])
-            rows += [decomposed, again]
+                again[task.task.name].append(scores["scores"]["score"])
+            rows += [{**row, "attention_parameters": size} for row in (decomposed, again)]
     columns = [column("variant", "variant"), column("D", "D", missing="-")]
     columns.append(column("attention parameters", "attention_parameters", ",", "-"))
     columns += [over_seeds(name, name) for name in before if name != "variant"]
-    notes = [
-        "A score is the mean over seeds, with the standard deviation where there are several."
-    ]
-    write(
-        args, "collaborative-nlu", Table(title, [Block(columns, rows)], notes), {"rows": rows}
-    )
+    table = Table(TITLE, [Block(columns, rows)], [_NOTE])
+    write(args, "collaborative-nlu", table, {"rows": rows})
 
 
 def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
@@ -110,9 +100,9 @@ def finished(folders: list[Path], tasks: dict[str, TaskFolder]) -> list[Job]:
     return jobs
 
 
-def _score(made: Job, task: TaskFolder, args: argparse.Namespace) -> float:
-    """The task's score of a model as it is."""
-    if not made.scores.exists():
-        facts = {"model": describe(made.last)}
-        write_json(made.scores, {**score_task(made, task, devices.on_gpu(args))[1], **facts})
-    return float(read_json(made.scores)["score"])
+def _score(start: Job, task: TaskFolder, args: argparse.Namespace) -> float:
+    """The task's score of a decomposed model that is not fine-tuned again."""
+    if not start.scores.exists():
+        facts = {"model": describe(start.last)}
+        write_json(start.scores, {**score_task(start, task, devices.on_gpu(args))[1], **facts})
+    return float(read_json(start.scores)["score"])

@@ -1,37 +1,27 @@
 """The report of a study: each variant beside its reference, with the command and the machine."""
 
-from __future__ import annotations
-
 import argparse
 import math
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import join
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy import stats
 
-from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.system import machine, software
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.report.plots import add_legend, draw_front, look, name_axes, new_figure, save
-from fairseq_mhe.report.results import Cell, check_scored_alike, lowest_loss
+from fairseq_mhe.report.plots import look, name_axes, new_figure, save
+from fairseq_mhe.report.results import Cell, check_scored_alike, mean
 from fairseq_mhe.report.table import Block, Row, Table, deviation, filled
-from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import Recipe
-
-if TYPE_CHECKING:
-    from studies.study import Study, Variant
+from studies.variants import REFERENCE, Study, Variant
 
 PROGRAM = "bash scripts/study.sh"
-#: The question of variants that are always trained.
-REFERENCE = "reference"
-_MEASURES = ("loss", "bleu")
+#: Measures of a variant -> their names on an axis.
+_MEASURES = {"loss": "validation loss, bits a subword", "bleu": "BLEU"}
 _COLUMNS = (
     column("variant", "variant"),
     column("attention parameters", "attention_parameters", ","),
@@ -46,7 +36,7 @@ _COLUMNS = (
     column("p", "bleu_p", ".3f"),
     (
         "compared with",
-        lambda row: "" if row["variant"] == row["reference"] else row["reference"],
+        lambda row: row["reference"] if row["reference"] != row["variant"] else "",
     ),
     column("training tokens/s", "tokens_per_second", ",.0f"),
 )
@@ -55,12 +45,11 @@ _COLUMNS = (
 def report(
     study: Study,
     recipe: Recipe,
-    variants: Sequence[Variant],
-    done: Mapping[Variant, Sequence[Job]],
+    cells: Mapping[Variant, Cell],
+    unfinished: Sequence[str],
     args: argparse.Namespace,
 ) -> None:
-    """Write what is known of the variants that are ``done``, all references among them."""
-    cells = {each: Cell(recipe.row, each.name, tuple(done[each]), args.subset) for each in done}
+    """Write the table, its values and a picture of the finished variants, with all references."""
     check_scored_alike(list(cells.values()))
     summaries = [_summary(variant, cell) for variant, cell in cells.items()]
     for measure in _MEASURES:
@@ -70,7 +59,7 @@ def report(
         rows = [summary for summary in summaries if summary["question"] == question]
         if rows:
             blocks.append(Block(filled(_COLUMNS, rows), rows, f"{question}: {meaning}"))
-    signature = next(iter(cells.values())).values("scores")[0]["bleu"]["signature"]
+    signature = next(iter(cells.values())).results[0].scores["bleu"]["signature"]
     seeds = f"seeds {', '.join(map(str, summaries[0]['seeds']))}"
     notes = [
         f"BLEU `{signature}` on {args.subset}; valid loss: the lowest of a training, in bits per "
@@ -80,7 +69,6 @@ def report(
         "p: Dunnett's test of all variants that are compared with one (scipy.stats.dunnett), which "
         "takes the noise of all seeds together; none with one seed.",
     ]
-    unfinished = [each.name for each in variants if each not in done]
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     title = f"{study.title}: {recipe.row}, data {args.data.resolve().name}; {seeds}"
@@ -89,16 +77,14 @@ def report(
         "training": dict(recipe.training.options),
         "signature": signature,
         "variants": summaries,
-        "unfinished": unfinished,
+        "unfinished": list(unfinished),
     }
-    save(_figure(title, summaries), args.out / f"{study.name}.png")
+    _plot(summaries, args.out / f"{study.name}.png", title)
     write(args, study.name, Table(title, blocks, notes), results)
 
 
 def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
     """A variant's settings, its costs, and what its seeds reached."""
-    metrics = [read_json(run.metrics) for run in cell.runs if run.metrics.exists()]
-    speeds = [each["tokens_per_second"] for each in metrics if each["tokens_per_second"]]
     summary = {
         "variant": variant.name,
         "question": variant.question,
@@ -106,34 +92,32 @@ def _summary(variant: Variant, cell: Cell) -> dict[str, Any]:
         "attention": dict(variant.attention),
         "options": dict(variant.options),
         "updates": variant.updates,
-        "x": variant.x,
-        "seeds": [run.seed for run in cell.runs],
-        **read_json(cell.runs[0].counts),
-        "tokens_per_second": round(statistics.mean(speeds), 1) if speeds else None,
+        "seeds": [result.run.seed for result in cell.results],
+        **cell.results[0].counts,
+        "tokens_per_second": cell.mean("metrics", "tokens_per_second"),
     }
-    values = ([lowest_loss(each) for each in metrics], cell.bleus())
-    for measure, of_seeds in zip(_MEASURES, values, strict=True):
+    losses = [result.lowest_loss for result in cell.results]
+    for measure, values in (("loss", losses), ("bleu", cell.bleus)):
+        of_seeds = [value for value in values if value is not None]  # untrained: no loss
         summary[f"{measure}_of_seeds"] = of_seeds
-        summary[measure] = round(statistics.mean(of_seeds), 4) if of_seeds else None
+        summary[measure] = mean(of_seeds)
         summary[f"{measure}_deviation"] = deviation(of_seeds)
     return summary
 
 
 def _compare(summaries: Sequence[dict[str, Any]], measure: str) -> None:
     """Add each variant's difference to its reference, and its p-value."""
-    by_name = {summary["variant"]: summary for summary in summaries}
-    for reference in dict.fromkeys(summary["reference"] for summary in summaries):
-        base = by_name[reference]
-        others = [
-            each
-            for each in summaries
-            if each["reference"] == reference and each is not base and each[measure] is not None
-        ]
-        samples = [each[f"{measure}_of_seeds"] for each in others]
+    for base in summaries:
+        others = []
+        for summary in summaries:
+            compared = summary["reference"] == base["variant"] and summary is not base
+            if compared and summary[measure] is not None:
+                others.append(summary)
+        samples = [summary[f"{measure}_of_seeds"] for summary in others]
         p_values = dunnett(samples, base[f"{measure}_of_seeds"])
-        for each, p_value in zip(others, p_values, strict=True):
-            each[f"{measure}_difference"] = round(each[measure] - base[measure], 4)
-            each[f"{measure}_p"] = p_value
+        for summary, p_value in zip(others, p_values, strict=True):
+            summary[f"{measure}_difference"] = round(summary[measure] - base[measure], 4)
+            summary[f"{measure}_p"] = p_value
 
 
 def dunnett(samples: Sequence[Sequence[float]], control: Sequence[float]) -> list[float | None]:
@@ -158,66 +142,27 @@ def write(
         **software(),
     }
     notes = [*table.notes, *(f"{fact}: {value}" for fact, value in facts.items())]
-    whole, path = Table(table.title, table.blocks, notes), Path(args.out, f"{name}.md")
-    whole.write(path, {"facts": facts, **results})
+    whole = Table(table.title, table.blocks, notes)
+    whole.write(Path(args.out, f"{name}.md"), {"facts": facts, **results})
     print(whole.markdown(), end="")
 
 
-def _figure(title: str, summaries: Sequence[Row]) -> Figure:
-    """Loss and BLEU of each variant; BLEU as curves; loss against cache where caches differ."""
-    curves = any(summary["x"] for summary in summaries)
-    caches = len({summary["kv_bytes_per_token"] for summary in summaries}) > 1
-    panels = 2 + curves + caches
-    figure = new_figure(title, 6 * panels, max(4.0, 0.3 * len(summaries) + 1.5))
-    left, middle, *others = figure.subplots(1, panels)
-    _draw_variants(left, summaries, "loss", "validation loss, bits a subword")
-    _draw_variants(middle, summaries, "bleu", "BLEU")
-    names = [f"{summary['variant']}  {n}" for n, summary in enumerate(summaries, start=1)]
-    left.set_yticks(range(len(names)), names)
-    middle.set_yticks(range(len(names)), range(1, len(names) + 1))
-    if curves:
-        _draw_curves(others[0], summaries)
-        add_legend(figure, others[0])
-    if caches:
-        _draw_cache(others[-1], summaries)
-    return figure
-
-
-def _draw_variants(axes: Axes, summaries: Sequence[Row], measure: str, name: str) -> None:
+def _plot(summaries: Sequence[Row], path: Path, title: str) -> None:
+    """A line for each variant with its seeds, their mean and standard deviation."""
+    figure = new_figure(title, width=14, height=max(4.0, 0.3 * len(summaries) + 1.5))
+    panels = figure.subplots(1, 2, sharey=True)
     questions = list(dict.fromkeys(summary["question"] for summary in summaries))
-    for place, summary in enumerate(summaries):
-        values, mean = summary[f"{measure}_of_seeds"], summary[measure]
-        style = {**look(questions.index(summary["question"])), "markersize": 8, "capsize": 4}
-        axes.plot(values, [place] * len(values), ".", color="#7F7F7F")
-        if mean is not None:
-            axes.errorbar(mean, place, xerr=summary[f"{measure}_deviation"] or 0.0, **style)
-        if summary["variant"] == summary["reference"]:
-            axes.axvline(mean, color="#BBBBBB", linewidth=2, zorder=0)
-    axes.set_ylim(len(summaries) - 0.5, -0.5)
-    name_axes(axes, "dots: seeds; bars: sd; grey: reference", name, "")
-
-
-def _draw_curves(axes: Axes, summaries: Sequence[Row]) -> None:
-    """BLEU of each question over D, and of the references as a line."""
-    for index, question in enumerate(dict.fromkeys(each["question"] for each in summaries)):
-        rows = [each for each in summaries if each["question"] == question]
-        if question == REFERENCE:
-            axes.axhline(rows[0]["bleu"], color="#BBBBBB", linewidth=2, label=question)
-            continue
-        points = [(each["x"], each["bleu"]) for each in rows]
-        axes.plot(*zip(*points, strict=True), label=question, **look(index))
-    name_axes(axes, "", "D", "BLEU")
-
-
-def _draw_cache(axes: Axes, summaries: Sequence[Row]) -> None:
-    points = []
-    for number, summary in enumerate(summaries, start=1):
-        if summary["loss"] is not None:
-            points.append((summary["kv_bytes_per_token"], summary["loss"]))
-            axes.plot(*points[-1], ".", color="black")
-            axes.annotate(str(number), points[-1], (4, 4), textcoords="offset points")
-    draw_front(axes, points, sign=-1)
-    axes.margins(0.1)
-    name_axes(
-        axes, "", "key/value cache, bytes a token (grey: Pareto front)", "validation loss"
-    )
+    for axes, (measure, name) in zip(panels, _MEASURES.items(), strict=True):
+        for line, summary in enumerate(summaries):
+            values = summary[f"{measure}_of_seeds"]
+            style = {**look(questions.index(summary["question"])), "markersize": 8}
+            axes.plot(values, [line] * len(values), ".", color="#7F7F7F")
+            if values:
+                bar = summary[f"{measure}_deviation"] or 0.0
+                axes.errorbar(summary[measure], line, xerr=bar, capsize=4, **style)
+            if summary["question"] == REFERENCE:
+                axes.axvline(summary[measure], color="#BBBBBB", linewidth=2, zorder=0)
+        name_axes(axes, "dots: seeds; bars: sd; grey: references", name, "")
+    panels[0].set_yticks(range(len(summaries)), [summary["variant"] for summary in summaries])
+    panels[0].set_ylim(len(summaries) - 0.5, -0.5)
+    save(figure, path)

@@ -1,7 +1,4 @@
-"""``serving``: plain text by each engine of ``fairseq-mhe translate``.
-
-The engines take turns in one process: lines a second, time to load, size of the weights.
-"""
+"""``serving``: a test set translated by each engine of ``fairseq-mhe translate``, in turns."""
 
 import argparse
 import statistics
@@ -24,7 +21,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report.table import Block, Table
 from studies.report import write
 
-title = "Plain text by each engine of translate"
+TITLE = "Plain text by each engine of translate"
 _COLUMNS = (
     column("variant", "variant"),
     column("lines/s", "rate", ",.1f"),
@@ -41,18 +38,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, metavar="DATA", help="the run's data folder, where that was moved")
     add("--subset", default="test", help="what is translated (default: %(default)s)")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
-    add("--threads", type=positive, default=cores(), metavar="N", help="default: all cores")
-    add(
-        "--out",
-        type=Path,
-        default=Path("runs/serving"),
-        help="its folder (default: %(default)s)",
-    )
+    help_ = "threads of the processor (default: all cores)"
+    add("--threads", type=positive, default=cores(), metavar="N", help=help_)
+    help_ = "folder of the study (default: %(default)s)"
+    add("--out", type=Path, default=Path("runs/serving"), help=help_)
 
 
 def run(args: argparse.Namespace) -> None:
     """Export the run's model for both engines, and measure each with and without int8."""
     out, args.cpu = output_folder(args.out), True
+    torch.set_num_threads(args.threads)
+    translators: list[Translator] = []
+    rows: list[dict[str, Any]] = []
     with quiet_fairseq():
         trained = open_trained(args.model, args.data)
         if trained.data is None:
@@ -61,8 +58,24 @@ def run(args: argparse.Namespace) -> None:
         for engine in ("fairseq", "ctranslate2"):
             if not (out / engine).exists():
                 export(trained, engine, out / engine)
-    torch.set_num_threads(args.threads)
-    rows = _measured(out, lines, args.threads, args.repetitions)
+            size = sum(path.stat().st_size for path in (out / engine).glob("model.*"))
+            for precision in ("float32", "int8"):
+                begin = time.perf_counter()
+                options: dict[str, Any] = {"precision": precision, "threads": args.threads}
+                translators.append(
+                    Translator.load(out / engine, engine=engine, cpu=True, **options)
+                )
+                load = time.perf_counter() - begin
+                name = engine if precision == "float32" else f"{engine}, int8"
+                rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
+    for _ in range(args.repetitions):
+        for row, translator in zip(rows, translators, strict=True):
+            begin = time.perf_counter()
+            translator.translate(lines)
+            row["rates"].append(len(lines) / (time.perf_counter() - begin))
+    for row in rows:
+        row["rate"] = statistics.median(row["rates"])
+        row["ratio"] = row["rate"] / rows[0]["rate"]
     notes = [
         f"All lines of {args.subset}; threads {args.threads}; median of {args.repetitions} rounds "
         "in which all take turns. Weights: int8 is rounded when it is loaded."
@@ -70,30 +83,3 @@ def run(args: argparse.Namespace) -> None:
     table = Table(f"Serving: {args.model.resolve().name}", [Block(_COLUMNS, rows)], notes)
     results = {"threads": args.threads, "repetitions": args.repetitions, "rows": rows}
     write(args, "serving", table, results)
-
-
-def _measured(out: Path, lines: list[str], threads: int, rounds: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    translators = []
-    for engine in ("fairseq", "ctranslate2"):
-        for precision in ("float32", "int8"):
-            begun = time.perf_counter()
-            options: dict[str, Any] = {
-                "engine": engine,
-                "precision": precision,
-                "threads": threads,
-            }
-            translators.append(Translator.load(out / engine, cpu=True, **options))
-            load = time.perf_counter() - begun
-            size = sum(path.stat().st_size for path in (out / engine).glob("model.*"))
-            name = engine if precision == "float32" else f"{engine}, int8"
-            rows.append({"variant": name, "load_seconds": load, "bytes": size, "rates": []})
-    for _ in range(rounds):
-        for row, translator in zip(rows, translators, strict=True):
-            begun = time.perf_counter()
-            translator.translate(lines)
-            row["rates"].append(len(lines) / (time.perf_counter() - begun))
-    for row in rows:
-        row["rate"] = statistics.median(row["rates"])
-        row["ratio"] = row["rate"] / rows[0]["rate"]
-    return rows

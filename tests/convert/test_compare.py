@@ -32,7 +32,6 @@ from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
 from fairseq_mhe.prepare.data_folder import load_task, open_binary, open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.running_text import TextConfig, prepare_text
-from fairseq_mhe.report.attention_map import encode, language_map
 from tests.checkpoints.test_language_checkpoints import save_language_model
 from tests.fixtures.checkpoints import SENTENCES
 from tests.fixtures.language import FAMILIES, ROBERTA, language_options, small_text
@@ -224,29 +223,3 @@ def test_another_vocabulary_is_refused(text: Path, checkpoint: Path, tmp_path: P
     )
     with pytest.raises(UserError, match=r"does not belong to .*: it has"):
         open_material(open_source(checkpoint), prepare_text(config), 5)
-
-
-def test_the_map_has_every_token(
-    text: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = open_source(checkpoint)
-    words = dictionary_of(open_data(text, TEXT), source)
-    sentence = encode(LINES[1][:20], 0, open_data(text, TEXT).processing(), words, 40)
-    (place,) = source.attention
-    shown = language_map(source, words, sentence, place)
-    pieces = [words[index] for index in sentence[0].tolist()]
-    size = len(shown.queries), len(shown.keys)
-    assert [layer.shape for layer in shown.layers] == [(4, *size)] * 2
-    for layer in shown.layers:
-        torch.testing.assert_close(layer.sum(-1), torch.ones(4, size[0]))
-    if place == "encoder":
-        assert list(shown.queries) == list(shown.keys) == ["<s>", *pieces]
-    else:
-        assert list(shown.keys) == ["</s>", *pieces[:-1]]
-        assert list(shown.queries) == pieces
-        assert not any(layer.triu(1).any() for layer in shown.layers)
-    line = ["attention-map", str(checkpoint), "--data", str(text), "--sentence", "Turn it on"]
-    assert cli.main([*line, "--out", str(tmp_path / "map.png")]) == 0
-    assert f"map.png: {place} attention (mha), 2 layers, 4 heads" in capsys.readouterr().out
-    assert cli.main([*line, "--out", str(tmp_path / "no.png"), "--place", "cross"]) == 2
-    assert "in.pt has no cross attention" in capsys.readouterr().err

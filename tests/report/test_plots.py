@@ -1,4 +1,4 @@
-"""Pictures: the Pareto front against its definition, and which values are drawn where."""
+"""Pictures: which values are drawn where, with which bars."""
 
 from __future__ import annotations
 
@@ -7,26 +7,14 @@ import math
 from pathlib import Path
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 from matplotlib.axes import Axes
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.report import plots
-from fairseq_mhe.report.plots import look, pareto_front, plot, plot_perplexity, plot_tasks
+from fairseq_mhe.report.plots import look, plot, plot_perplexity, plot_rows, plot_tasks
 
-POINTS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1)
-#: Label, place, value, bar below.
-Drawn = list[tuple[str, float, float, float]]
-
-
-@given(POINTS)
-def test_the_front_is_what_nothing_beats(points: list[tuple[int, int]]) -> None:
-    def beaten(point: tuple[int, int]) -> bool:
-        return any(o != point and o[0] <= point[0] and o[1] >= point[1] for o in points)
-
-    assert pareto_front(points) == sorted({point for point in points if not beaten(point)})
+#: Label, place, value, bars below and above.
+Drawn = list[tuple[str, float, float, float, float]]
 
 
 @pytest.fixture
@@ -36,47 +24,34 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Drawn:
     real = Axes.errorbar
 
     def errorbar(self: Axes, x: Any, y: Any, yerr: Any = None, **style: Any) -> Any:
-        calls.append((style["label"], *x, *y, *yerr[0]))
+        calls.append((style["label"], *x, *y, *yerr[0], *yerr[1]))
         return real(self, x, y, yerr=yerr, **style)
 
     monkeypatch.setattr(Axes, "errorbar", errorbar)
     return calls
 
 
-@pytest.mark.parametrize(("bleu", "prr"), [(None, None), (24.8, 95.0)])
-def test_the_papers_marks_are_hollow_and_explained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bleu: float | None, prr: float | None
-) -> None:
-    figures: list[Any] = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
-    scores = {
-        "bleu": 20.0,
-        "bleu_confidence": 1.0,
-        "prr": 95.0,
-        "prr_low": 94.0,
-        "prr_high": 96.0,
-    }
-    model = {"row": "base", "attention": "mhe_mul"}
-    summary = {**scores, **model, "p_value": 0.1, "paper_bleu": bleu, "paper_prr": prr}
-    plots.plot_rows([summary], tmp_path / "picture.png", "title")
-    for axes, printed in zip(figures[0].axes, (bleu, prr), strict=True):
-        hollow = [line for line in axes.lines if line.get_fillstyle() == "none"]
-        values = [value for line in hollow for value in line.get_ydata()]
-        assert values == ([printed] if printed else [])
-        assert ("hollow" in axes.get_ylabel()) == bool(printed)
-
-
 def test_error_bars_at_one_cost_stand_side_by_side(tmp_path: Path, drawn: Drawn) -> None:
     """The cache of mha and mhe_mul is one: their bars were drawn over each other."""
-    summary = {"bleu": 20.0, "bleu_confidence": 1.0, "p_value": None, "prr": None}
+    summary = {"bleu": 20.0, "bleu_confidence": 1.0}
     summary |= {"kv_bytes_per_token": 2048, "attention_parameters": 3_000_000}
-    plot(
-        [summary] * 3, {key: {"valid": []} for key in "abc"}, tmp_path / "picture.png", "title"
-    )
+    curves = {key: {"valid": []} for key in "abc"}
+    plot([summary] * 3, curves, tmp_path / "picture.png", "title")
     assert len(drawn) == 6
     for panel in (drawn[:3], drawn[3:]):
-        places = sorted(place for _, place, _, _ in panel)
+        places = sorted(place for _, place, *_ in panel)
         assert min(b - a for a, b in itertools.pairwise(places)) >= 0.029 * places[0]
+
+
+def test_rows_are_drawn_with_bleu_and_prr(tmp_path: Path, drawn: Drawn) -> None:
+    """The interval of a PRR of mean BLEU may lie to one side of it."""
+    mha = {"row": "base", "attention": "mha", "bleu": 20.0, "bleu_confidence": 1.0}
+    mhe = {**mha, "attention": "mhe_mul", "bleu": 19.0, "prr": 95.0, "p_value": 0.1}
+    rows = [{**mha, "p_value": None}, {**mhe, "prr_low": 95.5, "prr_high": 96.0}]
+    plot_rows(rows, tmp_path / "rows.png", "title")
+    (_, left, *_), (_, right, *_), share = drawn
+    assert left < 0 < right
+    assert share == ("mhe_mul", right, 95.0, 0.0, 1.0)
 
 
 def test_tasks_are_drawn_with_their_deviation_and_beside_mha(
@@ -89,7 +64,7 @@ def test_tasks_are_drawn_with_their_deviation_and_beside_mha(
     plot_tasks(scores, tmp_path / "tasks.png", "title")
     assert (tmp_path / "tasks.png").read_bytes().startswith(b"\x89PNG")
     cola, rte, new_cola, new_rte, share = drawn
-    assert [(name, value) for name, _, value, _ in drawn[:4]] == [
+    assert [(name, value) for name, _, value, *_ in drawn[:4]] == [
         *(("mha", 0.0), ("mha", 52.0)),
         *(("mhe_mul", 4.0), ("mhe_mul", 39.0)),
     ]
@@ -109,8 +84,8 @@ def test_perplexity_is_drawn_against_size_and_cache(tmp_path: Path, drawn: Drawn
     rows = [dict(zip(names, values, strict=True)) for values in numbers]
     plot_perplexity(rows, tmp_path / "loss.png", "title")
     assert (tmp_path / "loss.png").is_file()
-    assert [place for _, place, _, _ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
-    assert [value for _, _, value, _ in drawn[:2]] == [2.1, 2.5]
+    assert [place for _, place, *_ in drawn] == [3.0, 1.0, 2.0, 4.0, 1.0, 2.0]
+    assert [value for _, _, value, *_ in drawn[:2]] == [2.1, 2.5]
     assert [bar for *_, bar in drawn[:3]] == pytest.approx([0.1414, 0.0, 0.0])
 
 

@@ -21,21 +21,16 @@ from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report import plots, significance
 from fairseq_mhe.report.results import gather, summarise
-from fairseq_mhe.report.translation_table import PAPER, QUICKSTART, write_table
+from fairseq_mhe.report.translation_table import PAPER, QUICKSTART, notes_below, write_table
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
 
 MakeRun = Callable[..., Job]
 PROMISED = {
-    *(
-        "attention",
-        "attention_parameters",
-        "total_parameters",
-        "kv_bytes_per_token",
-        "signature",
-    ),
+    *("attention", "attention_parameters", "total_parameters", "kv_bytes_per_token"),
     *("bleu", "chrf", "prr", "p_value", "tokens_per_second", "sentences_per_second"),
+    *("signature", "valid_loss"),
 }
 
 
@@ -46,7 +41,7 @@ def few_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """
     monkeypatch.setattr(significance, "RESAMPLES", 100)
     if "picture" not in request.function.__name__:
-        monkeypatch.setattr(plots, "save", lambda _, path: write_text(path, ""))
+        monkeypatch.setattr(plots, "save", lambda _, path, **how: write_text(path, ""))
 
 
 def bleu_of(run: Job) -> float:
@@ -54,12 +49,27 @@ def bleu_of(run: Job) -> float:
     return BLEU().corpus_score(hypotheses, [REFERENCES]).score
 
 
-def headings(markdown: str) -> list[str]:
+def headings(markdown: str) -> set[str]:
     """Of all tables."""
     lines = markdown.split("\n")
     pairs = itertools.pairwise(lines)
     first = [line for line, rule in pairs if rule.startswith(("|-", "|:"))]
-    return [cell.strip() for line in first for cell in line.strip("|").split("|")]
+    return {cell.strip() for line in first for cell in line.strip("|").split("|")}
+
+
+def change(path: Path, *names: str, to: Any) -> None:
+    """Put a value into a JSON file."""
+    whole = inner = json.loads(path.read_text())
+    for name in names[:-1]:
+        inner = inner[name]
+    inner[names[-1]] = to
+    write_json(path, whole)
+
+
+def below(*runs: Job) -> str:
+    """The notes of the quickstart's table."""
+    cells = gather(run.folder for run in runs)
+    return "\n".join(notes_below(cells, summarise(cells), paper=False))
 
 
 def test_one_object_a_kind_with_means_over_seeds(make_run: MakeRun) -> None:
@@ -81,42 +91,72 @@ def test_one_object_a_kind_with_means_over_seeds(make_run: MakeRun) -> None:
     assert mhe["prr_low"] < mhe["prr"] < mhe["prr_high"]
     assert mhe["p_value"] < 1.0
     assert (mhe["attention_parameters"], mhe["kv_bytes_per_token"]) == (1500, 64)
+    change(runs["mha"][1].metrics, "tokens_per_second", to=None)
+    (alone,) = summarise(gather(run.folder for run in runs["mha"]))
+    assert alone["tokens_per_second"] is None, "no mean of some seeds"
     (alone,) = summarise(gather([runs["mhe_mul"][0].folder]))
     assert (alone["prr"], alone["p_value"], alone["bleu_deviation"]) == (None, None, None)
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_update", 41), ("bf16", True)])
+@pytest.mark.parametrize(
+    ("names", "value"),
+    [(("options", "max_update"), 41), (("options", "bf16"), True), (("start",), "a" * 64)],
+)
 def test_only_seeds_of_one_model_belong_together(
-    make_run: MakeRun, name: str, value: int | str
+    make_run: MakeRun, names: tuple[str, ...], value: Any
 ) -> None:
-    one, other = make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)
+    runs = [make_run("mha", 2, seed=1), make_run("mha", 6, seed=2)]
     with pytest.raises(UserError, match="are both tiny mha and differ by nothing"):
-        gather([one.folder, one.folder])
-    config = json.loads((other.folder / "config.json").read_text())
-    config["settings"]["options"][name] = value
-    write_json(other.folder / "config.json", config)
-    with pytest.raises(UserError, match=f"are both tiny mha and differ by {name}, where seeds"):
-        gather([one.folder, other.folder])
+        gather([runs[0].folder] * 2)
+    change(runs[1].folder / "config.json", "settings", *names, to=value)
+    for ordered in (runs, runs[::-1]):
+        with pytest.raises(UserError, match=f"differ by {names[-1]}, where seeds"):
+            gather(run.folder for run in ordered)
+    if names == ("start",):  # each seed begins with a checkpoint of its own
+        change(runs[0].folder / "config.json", "settings", *names, to="b" * 64)
+        gather(run.folder for run in runs)
+
+
+def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -> None:
+    done, unfinished = make_run("mha", 3), make_run("mhe_add", None)
+    with pytest.raises(UserError, match=r"is not finished: it has no test/scores\.json"):
+        gather([done.folder, unfinished.folder])
+    with pytest.raises(UserError, match="is no run folder"):
+        gather([tmp_path])
+    with pytest.raises(UserError, match="no runs"):
+        gather([])
+    other, seed = make_run("mhe_mul", 3), make_run("mha", 3, seed=2)
+    scores = other.subset("test") / "scores.json"
+    text = scores.read_text()
+    for run in (other, seed):
+        (run.subset("test") / "scores.json").write_text(text.replace("tok:13a", "tok:zh"))
+        with pytest.raises(UserError, match=f"{run.folder} and .* different BLEU tokenizer: "):
+            gather([done.folder, run.folder])
+    scores.write_text(text)
+    for run, model in ((done, comet.MODEL), (other, "Unbabel/XCOMET-XL")):
+        write_json(run.subset("test") / comet.FILE, {"score": 0.8, "model": model})
+    with pytest.raises(UserError, match=r"were scored with different COMET model: score"):
+        gather([done.folder, other.folder])
+    (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
+    with pytest.raises(UserError, match="scored with different sentences"):
+        gather([done.folder, other.folder])
 
 
 def test_columns_that_say_nothing_are_left_out(make_run: MakeRun, tmp_path: Path) -> None:
-    one, other, base = (
-        make_run("mha", 2),
-        make_run("mha", 6, seed=2),
-        make_run("mha", 2, row="base"),
-    )
+    one, other = make_run("mha", 2), make_run("mha", 6, seed=2)
+    base = make_run("mha", 2, row="base")
     for runs, there, absent in (
-        ([one], ["attention"], ["row", "sd"]),
-        ([one, other], ["attention", "sd"], ["row"]),
-        ([one, base], ["row", "attention"], ["sd"]),
+        ([one], {"attention"}, {"row", "sd"}),
+        ([one, other], {"attention", "sd"}, {"row"}),
+        ([one, base], {"row", "attention"}, {"sd"}),
     ):
         write_table(gather(run.folder for run in runs), tmp_path, "A title")
         names = headings((tmp_path / "table.md").read_text())
-        assert set(there) <= set(names)
-        assert not set(absent) & set(names)
+        assert there <= names
+        assert not absent & names
     write_table(gather([one.folder]), tmp_path, "One", PAPER)
-    absent = ["paper", "COMET", "sd of seeds", "tokenised BLEU", "PRR 95%"]
-    assert not set(absent) & set(headings((tmp_path / "table.md").read_text()))
+    absent = {"paper", "COMET", "sd of seeds", "tokenised BLEU", "PRR 95%"}
+    assert not absent & headings((tmp_path / "table.md").read_text())
     write_json(one.subset("test") / comet.FILE, {"score": 0.8, "model": comet.MODEL})
     write_table(gather([one.folder]), tmp_path, "One", PAPER)
     text = (tmp_path / "table.md").read_text()
@@ -129,25 +169,20 @@ def test_a_baseline_that_learned_nothing_is_a_dash_and_a_note(
 ) -> None:
     runs = [make_run("mha", len(REFERENCES)), make_run("mhe_mul", 5)]
     write_table(gather(run.folder for run in runs), tmp_path, "A title")
-    found = json.loads((tmp_path / "table.json").read_text())
-    assert [cell[name] for cell in found for name in ("prr", "prr_low", "p_value")] == [
-        None
-    ] * 6
+    cells = json.loads((tmp_path / "table.json").read_text())
+    names = ("prr", "prr_low", "p_value")
+    assert [cell[name] for cell in cells for name in names] == [None] * 6
     text = (tmp_path / "table.md").read_text()
-    note = (
-        "- PRR and p are - where mha has less than 1 BLEU: it learned nothing to compare with."
-    )
-    assert note in text.splitlines()
-    names, _, *lines = (
-        [word.strip() for word in line.strip("|").split("|")]
-        for line in text.splitlines()
-        if line.startswith("|")
-    )
-    assert {line[names.index(name)] for line in lines for name in ("PRR", "p")} == {"-"}
+    assert "- PRR and p are - where mha has less than 1 BLEU: it learned nothing" in text
+    for line in [line for line in text.split("\n") if line.startswith("| mh")]:
+        assert len(re.findall(r"\| +- +(?=\|)", line)) == 2, "PRR and p"
 
 
 def test_the_quickstarts_files_and_picture(
-    make_run: MakeRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make_run: MakeRun,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nothing of the runs is touched; the picture is fit for a talk."""
     runs = [make_run("mha", 3), make_run("mhe_mul", 5)]
@@ -166,10 +201,13 @@ def test_the_quickstarts_files_and_picture(
     assert any("tok:13a" in line and "version:" in line for line in text.split("\n"))
     with Image.open(tmp_path / "out" / "picture.png") as image:
         assert image.size == (3600, 1100)
-        colours = {
-            colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24) or []
-        }
+        pixels = image.convert("RGB").getcolors(maxcolors=1 << 24) or []
+    colours = {colour for _, colour in pixels}
     assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours, "each kind has its colour"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert cli.main(line) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"\| attention parameters +\| +4,000 \| +1,500 \|", shown), "it fits"
 
 
 def test_ten_samples_show_every_kind(make_run: MakeRun, tmp_path: Path) -> None:
@@ -185,35 +223,12 @@ def test_ten_samples_show_every_kind(make_run: MakeRun, tmp_path: Path) -> None:
         assert block in samples
 
 
-def test_what_cannot_be_compared_is_refused(make_run: MakeRun, tmp_path: Path) -> None:
-    done, unfinished = make_run("mha", 3), make_run("mhe_add", None)
-    with pytest.raises(UserError, match=r"is not finished: it has no test/scores\.json"):
-        gather([done.folder, unfinished.folder])
-    with pytest.raises(UserError, match="is no run folder"):
-        gather([tmp_path])
-    with pytest.raises(UserError, match="no runs"):
-        gather([])
-    other = make_run("mhe_mul", 3)
-    for run, model in ((done, comet.MODEL), (other, "Unbabel/XCOMET-XL")):
-        write_json(run.subset("test") / comet.FILE, {"score": 0.8, "model": model})
-    with pytest.raises(UserError, match=r"were scored with different COMET model: score"):
-        gather([done.folder, other.folder])
-    (other.subset("test") / "references.txt").write_text("something else\n" * len(REFERENCES))
-    with pytest.raises(UserError, match="scored with different sentences"):
-        gather([done.folder, other.folder])
-
-
 def test_every_format_and_the_picture_of_several_rows(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
     """A title and a note of two lines are one."""
-    models = [
-        ("base", "mha", 2),
-        ("base", "mhe_mul", 5),
-        ("12h", "mha", 2),
-        ("12h", "mhe_mul", 5),
-    ]
-    cells = gather(make_run(kind, wrong, row=row).folder for row, kind, wrong in models)
+    models = itertools.product(("base", "12h"), (("mha", 2), ("mhe_mul", 5)))
+    cells = gather(make_run(*cell, row=row).folder for row, cell in models)
     write_table(
         cells, tmp_path / "out", "A title,\n1% & more", PAPER, ["big-mha\n\\input{run}"]
     )
@@ -241,3 +256,33 @@ def test_every_format_and_the_picture_of_several_rows(
     assert [values[-1][name] for name in ("paper_parameters", "paper_prr")] == ["13.31", 94.2]
     with Image.open(tmp_path / "out" / "picture.png") as image:
         assert image.size == (3600, 1100)
+
+
+def test_the_notes_are_of_all_cells(make_run: MakeRun) -> None:
+    mha = [make_run("mha", wrong, seed) for seed, wrong in ((1, 3), (2, 4))]
+    mhe = make_run("mhe_mul", 5)
+    assert "Seeds: mha 1, 2; mhe_mul 1. " in below(*mha, mhe)
+    change(mhe.metrics, "measured", to="on a GPU")
+    change(mhe.subset("test") / "generation.json", "measured", to="by four")
+    change(mha[0].folder / "config.json", "versions", to={"torch": "2.1"})
+    change(mhe.folder / "config.json", "versions", to={"torch": "2.3"})
+    text = below(mha[0], mhe)
+    assert "Seeds: 1. torch 2.1 or 2.3." in text
+    assert "median over the log, alone; on a GPU. " in text
+    assert "own clock, alone; by four." in text
+
+
+def test_different_training_is_noted(make_run: MakeRun) -> None:
+    runs = [make_run(kind, 3) for kind in ("sha", "mha", "mhe_mul")]
+    assert "otherwise" not in below(*runs)
+    config = runs[2].folder / "config.json"
+    for name, value in (("max_update", 100), ("lr", [1.0]), ("bf16", True)):
+        change(config, "settings", "options", name, to=value)
+    differing = "max_update 100, lr [1.0], bf16 True"
+    note = f"Trained otherwise than mha, so compare with care: mhe_mul ({differing})."
+    assert note in below(*runs).split("\n")
+    change(config, "settings", "data", "fingerprint", to="1" * 64)
+    assert "lr [1.0], data 11111111, bf16 True" in below(*runs)
+    change(runs[0].folder / "config.json", "settings", "start", to="a" * 64)
+    assert "compare with care: sha (start a checkpoint), mhe_mul (" in below(*runs)
+    assert "otherwise" not in below(runs[1], make_run("mha", 3, row="base")), "of another row"

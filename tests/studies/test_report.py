@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from scipy import stats
 
+from fairseq_mhe.report.results import Cell, read_result
 from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.recipes import recipe as recipe_of
 from studies.report import dunnett, report
-from studies.study import MHA, MHE, Study, Variant, everywhere
+from studies.variants import MHA, MHE, REFERENCE, Study, Variant, everywhere
 
 CONTROL = [20.1, 20.9, 20.4]
 
@@ -38,39 +39,30 @@ def test_the_report_compares_each_variant_with_its_reference(
     make_run: Callable[..., Job], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrong = {MHE: (12, 11, 12), MHA: (4, 5, 4), "sha": (11, 12, 12), "mqa": (18, 19, 18)}
-    questions = {"reference": "both", "other": "the others"}
-    variants = [
-        Variant(name, "reference" if name in (MHE, MHA) else "other", everywhere(name), MHE)
-        for name in wrong
-    ]
-    left = Variant("el", "other", everywhere("el"), MHE)
-    done = {
-        each: [make_run(each.name, wrong[each.name][seed - 1], seed) for seed in (1, 2, 3)]
-        for each in variants
-    }
-    study = Study("trial", "A trial", questions, lambda args, recipe: variants)
-    args = argparse.Namespace(
-        out=tmp_path / "out",
-        data=tmp_path / "home-assistant",
-        subset="test",
-        cpu=True,
-        typed=["x"],
-    )
-    recipe = recipe_of("tiny")
-    report(study, recipe, [*variants, left], done, args)
+    cells = {}
+    for name, of_seeds in wrong.items():
+        question = REFERENCE if name in (MHE, MHA) else "other"
+        runs = [make_run(name, count, seed) for seed, count in enumerate(of_seeds, start=1)]
+        results = tuple(read_result(run, "test") for run in runs)
+        cells[Variant(name, question, everywhere(name), MHE)] = Cell("tiny", name, results)
+    questions = {REFERENCE: "both", "other": "the others"}
+    study = Study("trial", "A trial", questions, lambda args, recipe: list(cells))
+    out, data = tmp_path / "out", tmp_path / "home-assistant"
+    args = argparse.Namespace(out=out, data=data, subset="test", cpu=True, typed=["x"])
+    report(study, recipe_of("tiny"), cells, ["el"], args)
     text = (args.out / "trial.md").read_text()
     assert capsys.readouterr().out == text
     assert text.startswith("# A trial: tiny, data home-assistant; seeds 1, 2, 3\n")
     assert "## other: the others" in text
     assert "- Not finished, and left out: el.\n" in text
-    found = json.loads((args.out / "trial.json").read_text())
-    by_name = {summary["variant"]: summary for summary in found["variants"]}
+    results = json.loads((args.out / "trial.json").read_text())
+    by_name = {summary["variant"]: summary for summary in results["variants"]}
     assert "bleu_p" not in by_name[MHE]
     bleus = {name: summary["bleu_of_seeds"] for name, summary in by_name.items()}
-    expected = stats.dunnett(
-        *(bleus[name] for name in (MHA, "sha", "mqa")), control=bleus[MHE], random_state=0
-    ).pvalue
-    for name, p_value in zip((MHA, "sha", "mqa"), expected, strict=True):
+    compared = (MHA, "sha", "mqa")
+    samples = (bleus[name] for name in compared)
+    expected = stats.dunnett(*samples, control=bleus[MHE], random_state=0).pvalue
+    for name, p_value in zip(compared, expected, strict=True):
         mean = sum(bleus[name]) / 3 - sum(bleus[MHE]) / 3
         assert by_name[name]["bleu_difference"] == pytest.approx(mean, abs=2e-4)
         assert by_name[name]["bleu_p"] == p_value

@@ -12,7 +12,8 @@ import pytest
 from fairseq_mhe.checkpoints.checkpoint import open_source
 from fairseq_mhe.runs.recipes import recipe as recipe_of
 from studies.__main__ import main
-from studies.study import MHA, MHE, Variant, chosen, everywhere, training_of
+from studies.study import chosen, training_of
+from studies.variants import MHA, MHE, Variant, everywhere
 from tests.fixtures.trained import snapshot
 
 Words = Callable[..., list[str]]
@@ -20,13 +21,13 @@ Words = Callable[..., list[str]]
 
 def reports(out: Path, name: str) -> dict[str, Any]:
     """Variant -> its summary, after a look at all three files."""
-    found = json.loads((out / f"{name}.json").read_text())
+    summaries = json.loads((out / f"{name}.json").read_text())
     text = (out / f"{name}.md").read_text()
     for fact in ("processor", "torch", "date", "command", "nrefs:1"):
         assert fact in text
-    assert found["facts"]["command"].startswith("bash scripts/study.sh ")
+    assert summaries["facts"]["command"].startswith("bash scripts/study.sh ")
     assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    return {summary["variant"]: summary for summary in found["variants"]}
+    return {summary["variant"]: summary for summary in summaries["variants"]}
 
 
 def changed(out: Path, before: dict[str, int]) -> set[str]:
@@ -46,10 +47,12 @@ def test_each_model_is_trained_once(
     screen = capsys.readouterr()
     assert screen.out == (out / "gap.md").read_text(), "once, at the end"
     assert before.items() <= snapshot(out).items()
-    found = reports(out, "gap")
-    assert list(found) == [MHE, MHA, "init-head", "decay-1"]
-    assert found["init-head"]["attention_parameters"] == found[MHE]["attention_parameters"]
-    assert found["init-head"]["bleu_p"] is None, "one seed"
+    summaries = reports(out, "gap")
+    assert list(summaries) == [MHE, MHA, "init-head", "decay-1"]
+    assert (
+        summaries["init-head"]["attention_parameters"] == summaries[MHE]["attention_parameters"]
+    )
+    assert summaries["init-head"]["bleu_p"] is None, "one seed"
     sources = {
         name: open_source(out / f"tiny-{name}-seed1" / "model.pt")
         for name in ("init-head", "decay-1")
@@ -72,12 +75,12 @@ def test_converted_models_are_scored_as_they_are_and_trained_further(
     line = words("collaborative-curve", out, "--dims", "128", "--iterations", "5")
     line += ["--sentences", "20", "--further", "0.25", "--only", "decomposed,fine-tuned"]
     assert main(line) == 0, capsys.readouterr().err
-    found = reports(out, "collaborative-curve")
-    assert list(found) == [MHA, "decomposed-D128", "fine-tuned-D128"]
+    summaries = reports(out, "collaborative-curve")
+    assert list(summaries) == [MHA, "decomposed-D128", "fine-tuned-D128"]
     exact = out / "tiny-decomposed-D128-seed1" / "test" / "hypotheses.txt"
     assert exact.read_text() == (out / "tiny-mha-seed1/test/hypotheses.txt").read_text()
-    assert found["decomposed-D128"]["bleu"] == found[MHA]["bleu"]
-    assert found["decomposed-D128"]["loss"] is None
+    assert summaries["decomposed-D128"]["bleu"] == summaries[MHA]["bleu"]
+    assert summaries["decomposed-D128"]["loss"] is None
     start, tuned = (
         open_source(out / f"tiny-{name}-D128-seed1" / "model.pt")
         for name in ("decomposed", "fine-tuned")
@@ -103,9 +106,11 @@ def test_uptraining_begins_with_a_conversion(
     line = words("uptrain", references, "--attention", "mhe_mul,mqa", "--sentences", "20")
     assert main([*line, "--further", "0.25", "--only", "uptrained-mqa,further"]) == 0
     assert capsys.readouterr().out == (references / "uptraining.md").read_text()
-    found = reports(references, "uptraining")
-    assert list(found) == [MHA, "uptrained-mqa", "further-mha"]
-    assert found["uptrained-mqa"]["kv_bytes_per_token"] < found[MHA]["kv_bytes_per_token"]
+    summaries = reports(references, "uptraining")
+    assert list(summaries) == [MHA, "uptrained-mqa", "further-mha"]
+    assert (
+        summaries["uptrained-mqa"]["kv_bytes_per_token"] < summaries[MHA]["kv_bytes_per_token"]
+    )
     log = (references / "tiny-uptrained-mqa-seed1" / "train.log").read_text()
     assert "'max_update': 3," in log, "a quarter of 12"
 
