@@ -23,12 +23,11 @@ from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_task, open_tasks
 from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, task_blocks
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
-from fairseq_mhe.report.results import differences
 from fairseq_mhe.report.table import Table
 from fairseq_mhe.runs import devices, slurm
-from fairseq_mhe.runs.finetuning import describe, plan_finetuning, run_name, trained_on
+from fairseq_mhe.runs.finetuning import describe, plan_finetuning, trained_on
 from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
-from fairseq_mhe.runs.recipes import FOLDER, Training, recipe
+from fairseq_mhe.runs.recipes import FOLDER, recipe
 from fairseq_mhe.runs.train import train_and_score
 from fairseq_mhe.runs.understanding import commonest_score, nats_of, score_task
 
@@ -71,7 +70,8 @@ def _add_out(parser: argparse.ArgumentParser) -> None:
 def pretrain(args: argparse.Namespace) -> None:
     """Train, or resume, and name the run folder and the loss on the validation text."""
     data = open_data(args.data, TEXT)
-    (job,) = _pretrain(args.arch, [(args.attention, args.seed)], data, args)
+    job = _plan_pretraining(args.arch, args.attention, args.seed, data, args)
+    _pretrain([job], data, args)
     scores = read_json(job.scores)
     nats = scores["nats"]
     print(f"validation loss: {nats:.4f} nats a subword, perplexity {perplexity_of(nats):.2f}")
@@ -79,29 +79,10 @@ def pretrain(args: argparse.Namespace) -> None:
     print(job.folder)
 
 
-def _pretrain(
-    arch: str, models: Sequence[tuple[str, int]], data: DataFolder, args: argparse.Namespace
-) -> list[Job]:
-    """Train models (kind of attention, seed) side by side, or resume; then score them."""
-    training, family = _training(arch, args), language_archs()[arch]
-    identity, places = {"fingerprint": data.fingerprint}, {"data": str(data.folder)}
-    jobs = []
-    for kind, number in models:
-        attention = dict.fromkeys(family.places, kind)
-        settings = settings_of(arch, attention, number, training, identity)
-        folder = output_folder(args.out / f"{arch}-{kind}-seed{number}")
-        jobs.append(plan_job(folder, settings, places))
-
-    def score(job: Job, gpu: bool) -> None:
-        facts = {"model": describe(job.last)} if family is ROBERTA else {}
-        write_json(job.scores, {**nats_of(job.last, data.binary, gpu), **facts})
-
-    _work(jobs, lambda job: job.scores.exists(), score, args)
-    return jobs
-
-
-def _training(arch: str, args: argparse.Namespace) -> Training:
-    """The recipe of an architecture, with what the options change in it."""
+def _plan_pretraining(
+    arch: str, kind: str, number: int, data: DataFolder, args: argparse.Namespace
+) -> Job:
+    """The run of an architecture's recipe, with what the options change in it."""
     training = recipe(arch, _KNOWN).training
     if args.updates:
         training = training.shortened(args.updates)
@@ -109,7 +90,22 @@ def _training(arch: str, args: argparse.Namespace) -> Training:
         training = training.changed(tokens_per_sample=args.tokens)
     if args.batch:
         training = training.batched(args.batch)
-    return training.with_precision(devices.precision(args))
+    training = training.with_precision(devices.precision(args))
+    attention = dict.fromkeys(language_archs()[arch].places, kind)
+    settings = settings_of(arch, attention, number, training, {"fingerprint": data.fingerprint})
+    folder = output_folder(args.out) / f"{arch}-{kind}-seed{number}"
+    return plan_job(folder, settings, {"data": str(data.folder)})
+
+
+def _pretrain(jobs: Sequence[Job], data: DataFolder, args: argparse.Namespace) -> None:
+    """Train side by side, or resume; then score."""
+
+    def score(job: Job, gpu: bool) -> None:
+        masked = language_archs()[job.row] is ROBERTA
+        facts = {"model": describe(job.last)} if masked else {}
+        write_json(job.scores, {**nats_of(job.last, data.binary, gpu), **facts})
+
+    _work(jobs, lambda job: job.scores.exists(), score, args)
 
 
 def _work(
@@ -181,18 +177,9 @@ def scored(folder: Path, data: TaskFolder) -> bool:
         UserError: it was trained on other examples.
     """
     path = folder / "scores.json"
-    if not path.exists():
-        return False
-    _check_data(folder, trained_on(data), data.folder)
-    return bool(read_json(path)["data"] == data.scored)
-
-
-def _check_data(run: Path, data: Any, place: Path) -> None:
-    """Refuse a run folder of other ``data`` than the folder ``place`` has."""
-    if read_job(run).settings["data"] != data:
-        raise UserError(
-            f"{run} is not of {place}: give the data that it was trained on, or another --out"
-        )
+    if path.exists() and read_job(folder).settings["data"] != trained_on(data):
+        raise UserError(f"{folder} is not of {data.folder}: give the data of its training")
+    return path.exists() and bool(read_json(path)["data"] == data.scored)
 
 
 def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
@@ -228,13 +215,13 @@ def nlu_table(args: argparse.Namespace) -> None:
                 f"{task.folder} is not in the subwords of {data.folder}: prepare it with --text "
                 f"{data.folder}"
             )
-    table = LanguageTable(args.arch, data, tasks, args.seeds, output_folder(args.out))
+    table = LanguageTable(args.arch, data, tasks, args.seeds, args)
     if slurm.asked_for(args):
         waiting = [kind for kind in args.kinds if not table.finished(kind)]
         slurm.submit({kind: _words(kind, args) for kind in waiting}, len(args.kinds), args)
         return
     if not args.finished_only:
-        table.train(args.kinds, args)
+        table.train(args.kinds)
     if not args.no_table:
         table.write(args.kinds)
 
@@ -250,64 +237,67 @@ def _words(kind: str, args: argparse.Namespace) -> list[str]:
 
 @dataclass(frozen=True)
 class LanguageTable:
-    """Models of an architecture, tasks and seeds, and their table in the folder ``out`` of runs.
+    """Models of an architecture, tasks and seeds, and their table in the folder of runs.
 
-    ``tasks``: none of a causal architecture, whose table is of perplexity.
+    ``tasks``: none of a causal architecture, whose table is of perplexity; ``args``: the options of
+    the command but for these.
     """
 
     arch: str
     data: DataFolder
     tasks: Sequence[TaskFolder]
     seeds: Sequence[int]
-    out: Path
+    args: argparse.Namespace
 
-    def train(self, kinds: Sequence[str], args: argparse.Namespace) -> None:
+    def _pretraining(self, kind: str) -> list[Job]:
+        """The pre-training of a kind: with tasks one run, else one for each seed."""
+        numbers = [1] if self.tasks else self.seeds
+        return [
+            _plan_pretraining(self.arch, kind, number, self.data, self.args)
+            for number in numbers
+        ]
+
+    def _tuning(self, kind: str, task: TaskFolder) -> list[Job]:
+        """The fine-tunings of a pre-trained kind on a task, one for each seed."""
+        (start,) = self._pretraining(kind)
+        return [plan(start.folder, task, number, self.args) for number in self.seeds]
+
+    def train(self, kinds: Sequence[str]) -> None:
         """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped.
-
-        ``args``: the options of the command.
 
         Raises:
             UserError: a training failed, or its folder has a run of other settings.
         """
-        numbers = [1] if self.tasks else self.seeds
-        models = [(kind, number) for kind in kinds for number in numbers]
-        _pretrain(self.arch, models, self.data, args)
-        planned = [
-            (plan(self._pretrained(kind)[0], task, number, args), task)
-            for kind in kinds
-            for task in self.tasks
-            for number in self.seeds
-        ]
+        jobs = [job for kind in kinds for job in self._pretraining(kind)]
+        _pretrain(jobs, self.data, self.args)
+        pairs = [(kind, task) for kind in kinds for task in self.tasks]
+        planned = [(job, task) for kind, task in pairs for job in self._tuning(kind, task)]
         if planned:
-            fine_tune(planned, args)
+            fine_tune(planned, self.args)
 
     def finished(self, kind: str) -> bool:
         """Whether all runs of a kind have their scores.
 
         Raises:
-            UserError: they were trained on other text or examples.
+            UserError: a run has other settings.
         """
-        for folder in self._pretrained(kind):
-            if not (folder / "scores.json").exists():
-                return False
-            _check_data(folder, {"fingerprint": self.data.fingerprint}, self.data.folder)
-        return all(scored(run, task) for task in self.tasks for run in self._tuned(kind, task))
+        return all(job.scores.exists() for job in self._pretraining(kind)) and all(
+            scored(job.folder, task) for task in self.tasks for job in self._tuning(kind, task)
+        )
 
     def write(self, kinds: Sequence[str]) -> None:
         """Write and print the table of the kinds that are finished, its values and its picture.
 
         Raises:
-            UserError: none is, or their runs differ in more than seed and attention.
+            UserError: none is.
         """
-        finished = [kind for kind in kinds if self.finished(kind)]
+        finished, out = [kind for kind in kinds if self.finished(kind)], self.args.out.resolve()
         if not finished:
-            raise UserError(
-                f"no model of {self.out} is finished yet: there is nothing to tabulate"
-            )
-        rows, notes = [self._row(kind) for kind in finished], self._notes(finished)
+            raise UserError(f"no model of {out} is finished yet: there is nothing to tabulate")
+        rows, notes = [self._row(kind) for kind in finished], self._notes(finished[0])
         if unfinished := [kind for kind in kinds if kind not in finished]:
             notes.append(f"Not finished, and left out: {'; '.join(unfinished)}.")
-        path = self.out / ("nlu-table.md" if self.tasks else "perplexity.md")
+        path = out / ("nlu-table.md" if self.tasks else "perplexity.md")
         title = f"{self.arch}, text of {self.data.folder.resolve().name}; {self._seeds}"
         values: dict[str, Any]
         if self.tasks:
@@ -327,36 +317,35 @@ class LanguageTable:
         """The row of a kind, as `language_table` takes it."""
         model = build_on_meta(self.arch, kind)
         row = {"attention": kind, "attention_parameters": attention_parameters(model)}
-        nats = [read_json(run / "scores.json")["nats"] for run in self._pretrained(kind)]
+        nats = [read_json(job.scores)["nats"] for job in self._pretraining(kind)]
         if not self.tasks:
             cache = cache_bytes(model).per_target_token
             return {**row, "nats": nats, "kv_bytes_per_token": cache}
         scores = {}
         for task in self.tasks:
-            files = [read_json(run / "scores.json") for run in self._tuned(kind, task)]
+            files = [read_json(job.scores) for job in self._tuning(kind, task)]
             scores[task.task.name] = [of_seed["scores"]["score"] for of_seed in files]
         return {**row, "scores": scores, "nats": nats[0]}
 
-    def _notes(self, kinds: Sequence[str]) -> list[str]:
-        """What the numbers are, and how the models were trained."""
-        job = _alike([run for kind in kinds for run in self._pretrained(kind)])
+    def _notes(self, kind: str) -> list[str]:
+        """What the numbers are, and how the models were trained: all kinds alike."""
+        job = self._pretraining(kind)[0]
+        training, versions = job.training, job.config["versions"]
         pretraining = (
-            f"{job.training.updates:,} updates of {job.training.batch_tokens:,} blocks of "
-            f"{job.training.options['tokens_per_sample']:,} subwords, in {job.training.precision}"
+            f"{training.updates:,} updates of {training.batch_tokens:,} blocks of "
+            f"{training.options['tokens_per_sample']:,} subwords, in {training.precision}"
         )
-        versions = ", ".join(f"{name} {of}" for name, of in job.config["versions"].items())
+        made_by = ", ".join(f"{name} {of}" for name, of in versions.items())
         if not self.tasks:
-            return [f"Training: {self._seeds}, {pretraining}.", f"{versions}."]
-        for task in self.tasks:
-            job = _alike([run for kind in kinds for run in self._tuned(kind, task)])
+            return [f"Training: {self._seeds}, {pretraining}.", f"{made_by}."]
         return [
             "A task's score: the mean of its metrics after the last update, on the set that GLUE, "
             "SuperGLUE and SQuAD call dev.",
             "The commonest label: of the training examples; of SQuAD 2.0, no answer.",
             "Pre-training, nats: of what the model is asked for, on the validation text.",
             f"Pre-training: {pretraining}.",
-            f"Fine-tuning: {self._seeds}, in {job.training.precision}.",
-            f"{versions}.",
+            f"Fine-tuning: {self._seeds}, in {devices.precision(self.args)}.",
+            f"{made_by}.",
         ]
 
     @property
@@ -364,29 +353,3 @@ class LanguageTable:
         numbers = ", ".join(map(str, self.seeds))
         several = f"seeds {numbers} (±: standard deviation)"
         return several if len(self.seeds) > 1 else f"seed {numbers}"
-
-    def _pretrained(self, kind: str) -> list[Path]:
-        """The pre-training of a kind: with tasks one run, else one for each seed."""
-        numbers = [1] if self.tasks else self.seeds
-        return [self.out / f"{self.arch}-{kind}-seed{number}" for number in numbers]
-
-    def _tuned(self, kind: str, task: TaskFolder) -> list[Path]:
-        """The fine-tunings of a kind on a task, one for each seed."""
-        (start,) = self._pretrained(kind)
-        return [self.out / run_name(start, task, number) for number in self.seeds]
-
-
-def _alike(runs: Sequence[Path]) -> Job:
-    """The first of runs that differ in seed and attention alone.
-
-    Raises:
-        UserError: they differ in more, so that their numbers make no table.
-    """
-    first, *others = [read_job(run) for run in runs]
-    for other in others:
-        if names := differences(first, other):
-            raise UserError(
-                f"{first.folder} and {other.folder} differ by {', '.join(names)}, so that their "
-                "numbers make no table: take one away"
-            )
-    return first

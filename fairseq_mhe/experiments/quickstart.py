@@ -82,7 +82,7 @@ def quickstart_lm(args: argparse.Namespace) -> None:
     text, task = prepare_language(args.out, args.tokens)
     say("task: to which of ten integrations a message belongs; chance is about 13%")
     data, tasks = open_data(text, TEXT), [open_task(task)]
-    table = LanguageTable("roberta_mhe_tiny", data, tasks, [1], args.out)
+    table = LanguageTable("roberta_mhe_tiny", data, tasks, [1], args)
     compared = ("mha", "mhe_mul")
-    table.train(compared, args)
+    table.train(compared)
     table.write(compared)

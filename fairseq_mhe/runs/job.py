@@ -20,9 +20,17 @@ def _place(*names: str) -> Any:
     return property(lambda job: job.folder.joinpath(*names))
 
 
+def _setting(name: str) -> Any:
+    return property(lambda job: job.settings[name])
+
+
 @dataclass(frozen=True)
 class Job:
-    """A run folder and the content of its config.json. A result that exists is done."""
+    """A run folder and the content of its config.json. A result that exists is done.
+
+    ``settings``, all that decides which model comes out: row, attention, seed, data and "options",
+    fairseq-train's by name.
+    """
 
     folder: Path
     config: dict[str, Any]
@@ -34,29 +42,21 @@ class Job:
     model = _place("model.pt")  # the averaged checkpoint, which translates
     counts = _place("counts.json")  # its parameters and cache
     scores = _place("scores.json")  # a language model's
+    row = _setting("row")  # the model's size
+    seed = _setting("seed")
 
-    def keep(self) -> None:
-        """Write config.json: the folder is this job's from now on."""
-        write_json(self.folder / "config.json", self.config)
+    @property
+    def name(self) -> str:
+        return self.folder.name
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that decides which model comes out: row, attention, seed, data, fairseq's options."""
         return self.config["settings"]
-
-    @property
-    def row(self) -> str:
-        """The model's size."""
-        return self.settings["row"]
 
     @property
     def kind(self) -> str:
         """The kind of attention; of a mixed model, each place's."""
         return kind_name(self.settings["attention"])
-
-    @property
-    def seed(self) -> int:
-        return self.settings["seed"]
 
     @property
     def training(self) -> Training:
@@ -66,13 +66,13 @@ class Job:
     def decoding(self) -> Decoding:
         return Decoding(**self.config["decoding"])
 
+    def keep(self) -> None:
+        """Write config.json: the folder is this job's from now on."""
+        write_json(self.folder / "config.json", self.config)
+
     def place(self, name: str) -> Path:
         """Where its "data" or "start" lay."""
         return Path(self.config["surroundings"][name])
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
 
     def subset(self, name: str) -> Path:
         """The folder of a test set's translations and scores."""
@@ -105,7 +105,7 @@ def settings_of(
     data: Any,
     **facts: Any,
 ) -> dict[str, Any]:
-    """What decides which model comes out; "options" are fairseq-train's, by name.
+    """What decides which model comes out.
 
     ``attention``: place -> kind; ``data``: the identity of a data folder; ``facts``: further JSON
     values.
@@ -113,8 +113,9 @@ def settings_of(
     kinds = {PLACES[place]: kind for place, kind in attention.items()}
     if len(set(attention.values())) == 1:
         kinds = {"attention": kind_name(attention)}
-    settings = {"row": row, "attention": dict(attention), "seed": seed, "data": data, **facts}
-    return {**settings, "options": {**training.options, **kinds, "seed": seed}}
+    options = {**training.options, **kinds, "seed": seed}
+    settings = {"row": row, "attention": dict(attention), "seed": seed, "data": data}
+    return {**settings, **facts, "options": options}
 
 
 def plan_job(
@@ -130,21 +131,18 @@ def plan_job(
     Raises:
         UserError: the folder has other settings or another decoding, or is of another version.
     """
-    planned = {
+    config = {
         "folder_version": FOLDER_VERSION,
         "settings": settings,
         "surroundings": surroundings,
         "decoding": decoding and asdict(decoding),
         "versions": versions(),
     }
-    job = Job(folder, json.loads(json.dumps(planned)))
+    job = Job(folder, json.loads(json.dumps(config)))
     if not (folder / "config.json").exists():
         return job
     old = read_job(folder)
-    before, now = (
-        dict(_flat({**each.settings, "decoding": each.config["decoding"]}))
-        for each in (old, job)
-    )
+    before, now = dict(_flat(old.config)), dict(_flat(job.config))
     differences = [
         f"{name}: {before.get(name)}, now {now.get(name)}"
         for name in {**before, **now}
@@ -158,13 +156,11 @@ def plan_job(
     return Job(folder, {**job.config, "versions": old.config["versions"]})
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings without nesting: "options lr" and its value."""
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name} ")
-        else:
-            yield f"{prefix}{name}", value
+def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What must stay the same, without nesting: "options lr" and its value."""
+    for group, values in {**config["settings"], "decoding": config["decoding"]}.items():
+        for name, value in values.items() if isinstance(values, dict) else [("", values)]:
+            yield f"{group} {name}".strip(), value
 
 
 def read_job(folder: Path) -> Job:

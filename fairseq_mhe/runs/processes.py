@@ -1,4 +1,4 @@
-"""fairseq's commands as child processes: a log, real warnings on the screen, no orphans."""
+"""fairseq's commands as child processes: their logs, what ended them, no orphans."""
 
 import ctypes
 import errno
@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import fairseq_mhe
@@ -23,26 +23,8 @@ _SIGNS_OF_A_FULL_DISK = (os.strerror(errno.ENOSPC), "unexpected pos", "iostream 
 _ERROR_LINE = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|fairseq-mhe: error|\S+: error:|Exception:)"
 )
-#: A warning as Python prints it (path:line: Category: message), or a warning or error as fairseq
-#: logs it (date | LEVEL | logger | message).
-_WARNING = re.compile(
-    r"^(?:\S.*?:\d+: \w*Warning: ?"
-    r"|\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| )(?P<message>.*)$"
-)
-#: What fairseq 0.12, hydra 1.3 and torch 2.13 print at each start, by the beginning of the message.
-_NOISE = (
-    "`torch.jit.script` is deprecated",
-    "hydra.experimental.initialize() is no longer experimental",
-    "hydra.experimental.compose() is no longer experimental",
-    "The version_base parameter is not specified",
-    "In 'config': Usage of deprecated keyword in package header",
-    "'config' is validated against ConfigStore schema with the same name",
-    "The strict flag in the compose API is deprecated",
-    # True of every machine without a GPU; fairseq always asks for pinned memory.
-    "'pin_memory' argument is set as true but no accelerator is found",
-    "`torch.cuda.amp.autocast(args...)` is deprecated",
-    "`torch.cuda.amp.GradScaler(args...)` is deprecated",
-)
+#: A warning or error as fairseq logs it: date | LEVEL | logger | message.
+_WARNING = re.compile(r"\d{4}-\d\d-\d\d [\d:]+ \| (?:WARNING|ERROR|CRITICAL) \| \S+ \| (.*)")
 
 
 def user_dir() -> Path:
@@ -63,7 +45,7 @@ class Child:
         log: Path,
         threads: int,
         headline: str = "",
-        environment: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] = {},
     ) -> None:
         """``headline``: a line of the log before its output; ``environment``: variables of it."""
         self.log = log
@@ -77,7 +59,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **fixed, "PYTHONUNBUFFERED": "1", **(environment or {})},
+                env={**os.environ, **fixed, "PYTHONUNBUFFERED": "1", **environment},
                 preexec_fn=_die_with_parent,
             )
 
@@ -127,18 +109,9 @@ class Child:
         return reason
 
 
-def real_warnings(lines: Iterable[str]) -> Iterator[str]:
-    """The warnings in a log of fairseq's, one line each, without what libraries say of each other.
-
-    Where Python's own line says nothing (a message that begins with a line break), the next line is
-    the message.
-    """
-    lines = iter(lines)
-    for line in lines:
-        if match := _WARNING.match(line):
-            message = match["message"].strip() or next(lines, "").strip()
-            if message and not message.startswith(_NOISE):
-                yield message
+def logged_warnings(lines: Iterable[str]) -> list[str]:
+    """The warnings in lines of a log of fairseq's."""
+    return [match[1] for line in lines if (match := _WARNING.match(line))]
 
 
 # Looked up before the fork: between fork and exec nothing may be imported or allocated that could

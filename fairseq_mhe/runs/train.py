@@ -16,7 +16,7 @@ from fairseq_mhe.common.files import only_one, write_json
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.runs.devices import Device, free_port
 from fairseq_mhe.runs.job import Job
-from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
+from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 from fairseq_mhe.runs.resuming import restore
 
 #: What the log says of a start.
@@ -147,7 +147,7 @@ def _start(job: Job, device: Device, slot: int, done: int) -> list[Child]:
 
 def _show(name: str, lines: Sequence[str], board: Board) -> None:
     """Show what is new in a job's log."""
-    board.warn(name, real_warnings(lines))
+    board.warn(name, logged_warnings(lines))
     for tag, values in _log_entries(lines):
         if tag == "train_inner":
             note = f"loss {values['loss']:.2f}, {values['wps']:.0f} tokens/s"

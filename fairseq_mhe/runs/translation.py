@@ -19,7 +19,7 @@ from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.runs import scoring
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job, plan_job, run_name, settings_of
-from fairseq_mhe.runs.processes import Child, real_warnings, user_dir
+from fairseq_mhe.runs.processes import Child, logged_warnings, user_dir
 from fairseq_mhe.runs.recipes import Recipe
 
 #: What fairseq calls the checkpoint of an epoch's end.
@@ -145,7 +145,7 @@ def _generate(
         while child.running():
             time.sleep(0.2)
             lines = child.new_lines()
-            board.warn(job.name, real_warnings(lines))
+            board.warn(job.name, logged_warnings(lines))
             done += sum(line.startswith("H-") for line in lines)
             board.update(job.name, done)
         child.check(f"generating with {job.name}'s model")

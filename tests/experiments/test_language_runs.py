@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,8 +29,8 @@ from tests.fixtures.trained import FLOAT32, snapshot
 LINES = [pair[0] for pair in read_corpus()["train"][:300]]
 RUN = "roberta_mhe_tiny-mhe_mul-seed1"
 TUNED = f"{RUN}-sst2-seed1"
-PRETRAIN = ["pretrain", "roberta_mhe_tiny", "mhe_mul", "--tokens", "64", "--batch", "4"]
-PRETRAIN += ["--updates", "3"]
+SIZE = ["--tokens", "64", "--batch", "4", "--updates", "3", *FLOAT32]
+PRETRAIN = ["pretrain", "roberta_mhe_tiny", "mhe_mul", *SIZE]
 
 
 @pytest.fixture(scope="module")
@@ -41,45 +42,43 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = (f"{line}\t{n % 2}\n" for n, line in enumerate(LINES[start : start + 35]))
         (place / f"sst2.{split}.tsv").write_text("sentence\tlabel\n" + "".join(rows))
     prepare_task(TASKS["sst2"], place, place / "text", place / "sst2", block=64)
-    line = [*PRETRAIN, "--data", str(place / "text"), "--out", str(place), *FLOAT32]
+    line = [*PRETRAIN, "--data", str(place / "text"), "--out", str(place)]
     assert cli.main(line) == 0
     assert finetune(place, place, place / "sst2") == 0
     return place
 
 
-def finetune(folder: Path, out: Path, task: Path, epochs: int = 2) -> int:
-    """Fine-tune the model of a folder."""
-    words = ["--model", str(folder / RUN), "--out", str(out), "--epochs", str(epochs), *FLOAT32]
+def finetune(model: Path, out: Path, task: Path, epochs: int = 2) -> int:
+    """Fine-tune a model, or that of a folder of runs."""
+    model = model / RUN if (model / RUN).exists() else model
+    words = ["--model", str(model), "--out", str(out), "--epochs", str(epochs), *FLOAT32]
     return cli.main(["finetune", str(task), *words])
 
 
-def tabulate(out: Path, *more: str) -> int:
+def tabulate(out: Path, text: Path, *more: str) -> int:
     """The table of ``mhe_mul`` and seed 1, unless other words say otherwise."""
-    usual = [
-        "--data",
-        str(out / "text"),
-        "--seeds",
-        "1",
-        "--kinds",
-        "mhe_mul",
-        "--out",
-        str(out),
-    ]
-    return cli.main(["nlu-table", "roberta_mhe_tiny", *usual, *more])
+    usual = ["--data", str(text), "--out", str(out), "--seeds", "1", "--kinds", "mhe_mul"]
+    return cli.main(["nlu-table", "roberta_mhe_tiny", *usual, *SIZE, *more])
+
+
+def of_sst2(folder: Path) -> list[str]:
+    return ["--tasks", str(folder / "sst2"), "--epochs", "2"]
 
 
 def results_in(folder: Path) -> dict[str, int]:
     """When each result but the table was written."""
-    return {
-        name: at for name, at in snapshot(folder).items() if not name.startswith("nlu-table")
-    }
+    found = snapshot(folder).items()
+    return {name: at for name, at in found if not name.startswith("nlu-table")}
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
 
 
 def test_every_example_is_scored(folder: Path) -> None:
     """35 examples: fairseq's own batching would lose the last 3."""
     run = folder / TUNED
-    found = json.loads((run / "scores.json").read_text())
-    said = json.loads((run / "predictions.dev.json").read_text())
+    found, said = read(run / "scores.json"), read(run / "predictions.dev.json")
     assert found["examples"] == {"dev": 35}
     assert len(said) == 35
     right = open_task(folder / "sst2").examples("valid")["labels"]
@@ -116,7 +115,7 @@ def test_a_fine_tuned_model_can_be_fine_tuned_further(folder: Path, tmp_path: Pa
     ("split", "told", "table"),
     [
         ("dev", "sst2, 30 of dev", "no model of "),
-        ("train", "has other settings (data fingerprint: ", f"{TUNED} is not of "),
+        ("train", "settings (data fingerprint: ", "settings (data fingerprint: "),
     ],
 )
 def test_other_examples_of_a_task_are_scored_anew_or_refused(
@@ -139,29 +138,28 @@ def test_other_examples_of_a_task_are_scored_anew_or_refused(
     printed = capsys.readouterr()
     assert told in printed.out + printed.err
     assert (ended != 0) == (split == "train")
-    assert tabulate(folder, "--tasks", str(task), "--finished-only") == 2
+    assert tabulate(folder, folder / "text", *of_sst2(tmp_path), "--finished-only") == 2
     assert table in capsys.readouterr().err
 
 
-def test_a_loss_is_computed_where_the_text_lies_now(folder: Path, tmp_path: Path) -> None:
+def test_a_loss_is_fairseqs_and_computed_where_the_text_lies_now(
+    folder: Path, tmp_path: Path
+) -> None:
     text = Path(shutil.copytree(folder / "text", tmp_path / "moved"))
     run = Path(shutil.copytree(folder / RUN, tmp_path / RUN))
     before = (run / "scores.json").read_text()
     (run / "scores.json").unlink()
     away = (folder / "text").rename(folder / "away")
     try:
-        assert cli.main([*PRETRAIN, "--data", str(text), "--out", str(tmp_path), *FLOAT32]) == 0
+        assert cli.main([*PRETRAIN, "--data", str(text), "--out", str(tmp_path)]) == 0
     finally:
         away.rename(folder / "text")
     assert (run / "scores.json").read_text() == before
-
-
-def test_pre_training_tells_fairseqs_loss(folder: Path) -> None:
-    found = json.loads((folder / RUN / "scores.json").read_text())
-    log = (folder / RUN / "train.log").read_text()
+    log = (run / "train.log").read_text()
     bits = [line for line in log.split("\n") if "| valid |" in line][-1]
     told = float(json.loads(bits.split("| valid | ")[1])["valid_loss"])
-    assert found["nats"] / torch.log(torch.tensor(2.0)).item() == pytest.approx(told, abs=2e-3)
+    found = json.loads(before)["nats"] / torch.log(torch.tensor(2.0)).item()
+    assert found == pytest.approx(told, abs=2e-3)
 
 
 def test_what_cannot_be_fine_tuned_is_refused(
@@ -174,21 +172,11 @@ def test_what_cannot_be_fine_tuned_is_refused(
     (unfinished / "scores.json").unlink()
     for task, model, out, told in (
         (sst2, causal, tmp_path, "not a roberta: fine-tuning starts from a masked"),
-        (long, folder / RUN, tmp_path, "prepare the task with --block 64"),
+        (long, folder, tmp_path, "prepare the task with --block 64"),
         (sst2, unfinished, tmp_path, f"{unfinished} is no finished run: "),
-        (sst2, folder / RUN, folder, "has other settings (options max_update: 4, now 6; "),
+        (sst2, folder, folder, "has other settings (options max_update: 4, now 6; "),
     ):
-        line = [
-            "finetune",
-            str(task),
-            "--model",
-            str(model),
-            "--out",
-            str(out),
-            "--epochs",
-            "3",
-        ]
-        assert cli.main([*line, *FLOAT32]) == 2
+        assert finetune(model, out, task, epochs=3) == 2
         assert told in capsys.readouterr().err
 
 
@@ -203,41 +191,32 @@ COMMONEST = {"copa": 400 / 7, "wic": 400 / 7, "squad2": 50}
 def test_every_form_of_task_is_fine_tuned_and_scored(
     name: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    long = [line for line in LINES if len(line.split()) > 3]
+    long, task = [line for line in LINES if len(line.split()) > 3], TASKS[name]
     put_task(tmp_path, name, long)
-    task_folder = prepare_task(
-        TASKS[name], tmp_path, folder / "text", tmp_path / "task", block=64
-    )
-    assert finetune(folder, tmp_path, task_folder, epochs=1) == 0, capsys.readouterr().err
+    place = prepare_task(task, tmp_path, folder / "text", tmp_path / "task", block=64)
+    assert finetune(folder, tmp_path, place, epochs=1) == 0, capsys.readouterr().err
     run = tmp_path / f"{RUN}-{name}-seed1"
-    found = json.loads((run / "scores.json").read_text())
-    task = TASKS[name]
-    (official,) = task.scored
+    found, (official,) = read(run / "scores.json"), task.scored
     assert found["examples"] == {official: SPECIAL[name]}
-    said = json.loads((run / f"predictions.{official}.json").read_text())
+    said = read(run / f"predictions.{official}.json")
     assert len(said) == SPECIAL[name]
-    assert commonest_score(open_task(tmp_path / "task")) == pytest.approx(COMMONEST.get(name))
+    assert commonest_score(open_task(place)) == pytest.approx(COMMONEST.get(name))
     values = found["scores"]
-    assert values["score"] == pytest.approx(
-        sum(values[m] for m in task.metrics) / len(task.metrics)
-    )
+    mean = sum(values[metric] for metric in task.metrics) / len(task.metrics)
+    assert values["score"] == pytest.approx(mean)
     if task.suite == "squad":
         check_answers(tmp_path, name, said, values, capsys)
-    elif task.form == CANDIDATES:
-        rows = superglue_rows(name, long[11:], 7)
-        right = {str(q["idx"]): q["answers"][0]["text"] for row in rows for q in row["qas"]}
-        assert values["exact"] == pytest.approx(squad_scores(said, as_lists(right))["exact"])
+        return
+    rows = superglue_rows(name, long[11:], 7)
+    if task.form == CANDIDATES:
+        right = {str(q["idx"]): [q["answers"][0]["text"]] for row in rows for q in row["qas"]}
+        assert values["exact"] == pytest.approx(squad_scores(said, right)["exact"])
     else:
-        rows = superglue_rows(name, long[11:], 7)
-        right = [str(row["label"]).lower() for row in rows]
-        correct = sum(a == b for a, b in zip(said, right, strict=True))
+        labels = [str(row["label"]).lower() for row in rows]
+        correct = sum(a == b for a, b in zip(said, labels, strict=True))
         assert values["accuracy"] == pytest.approx(100 * correct / 7)
         log = (run / "train.log").read_text()
         assert f'"valid_accuracy": "{values["accuracy"]:.1f}"' in log  # fairseq's own count
-
-
-def as_lists(right: dict[str, str]) -> dict[str, list[str]]:
-    return {name: [text] for name, text in right.items()}
 
 
 def check_answers(
@@ -249,16 +228,14 @@ def check_answers(
 ) -> None:
     """Predictions are the context's own words, and score-squad says the same of them."""
     path = folder / f"{name}.dev.json"
-    for article in json.loads(path.read_text())["data"]:
+    for article in read(path)["data"]:
         (paragraph,) = article["paragraphs"]
         for question in paragraph["qas"]:
             assert said[question["id"]] in paragraph["context"]
             assert said[question["id"]] or name == "squad2"
-    run = folder / f"{RUN}-{name}-seed1"
+    predictions = folder / f"{RUN}-{name}-seed1" / "predictions.dev.json"
     capsys.readouterr()
-    assert (
-        cli.main(["score-squad", str(path), str(run / "predictions.dev.json"), "--json"]) == 0
-    )
+    assert cli.main(["score-squad", str(path), str(predictions), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert {key: values[key] for key in again} == again
     assert values.get("f1 by the best threshold", 100) >= values["f1"]
@@ -270,8 +247,7 @@ def test_the_table_goes_on_from_what_is_trained(
     before = results_in(folder)
     assert finetune(folder, folder, folder / "sst2") == 0
     assert "sst2, 35 of dev" in capsys.readouterr().out
-    words = [*PRETRAIN[3:], "--tasks", str(folder / "sst2"), "--epochs", "2", *FLOAT32]
-    assert tabulate(folder, *words) == 0
+    assert tabulate(folder, folder / "text", *of_sst2(folder)) == 0
     printed = capsys.readouterr().out
     table_file = folder / "nlu-table.md"
     assert str(table_file) in printed
@@ -279,55 +255,48 @@ def test_the_table_goes_on_from_what_is_trained(
     assert results_in(folder) == before
     # 4 layers of 3 C d + 3 n d + n d C with C = 128, n = 4, d = 32
     assert f"{4 * (3 * 128 * 32 + 3 * 4 * 32 + 128 * 128):,}" in printed
-    score = json.loads((folder / TUNED / "scores.json").read_text())["scores"]["score"]
-    nats = json.loads((folder / RUN / "scores.json").read_text())["nats"]
+    score = read(folder / TUNED / "scores.json")["scores"]["score"]
+    nats = read(folder / RUN / "scores.json")["nats"]
     assert re.search(rf"mhe_mul .*\| +{nats:.3f} \| +{score:.2f} \|.*\| +- \| +- \|", printed)
     assert re.search(rf"always the commonest label +\|.* {100 * 18 / 35:.2f} \|", printed)
     assert "- Pre-training: 3 updates of 4 blocks of 64 subwords, in float32." in printed
     assert "- Fine-tuning: seed 1, in float32." in printed
     assert re.search(r"^- python 3\.[0-9.]+, .*torch ", printed, re.MULTILINE)
-    values = json.loads((folder / "nlu-table.json").read_text())
-    assert values == {"mhe_mul": {"sst2": [score]}}
+    assert read(folder / "nlu-table.json") == {"mhe_mul": {"sst2": [score]}}
 
 
 def test_a_table_is_made_of_kept_runs(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They have no checkpoints; and seeds that differ in more make no table."""
+    """They have no checkpoints and are not trained again; other settings make no table."""
     runs = [str(folder / RUN), str(folder / TUNED)]
     assert cli.main(["keep", *runs, "--out", str(tmp_path)]) == 0
     assert not list(tmp_path.rglob("*.pt"))
-    words = ["--tasks", str(folder / "sst2"), "--finished-only", "--data", str(folder / "text")]
+    before, text = snapshot(tmp_path), folder / "text"
+    assert cli.main([*PRETRAIN, "--data", str(text), "--out", str(tmp_path)]) == 0
+    assert snapshot(tmp_path) == before
+    assert finetune(tmp_path, tmp_path / "other", folder / "sst2") == 2
+    assert "checkpoint_last.pt does not exist" in capsys.readouterr().err
+    words = [*of_sst2(folder), "--finished-only"]
     for out in (folder, tmp_path):
-        assert tabulate(out, *words, "--kinds", "mhe_mul,sha") == 0
+        assert tabulate(out, text, *words, "--kinds", "mhe_mul,sha") == 0
     table = (tmp_path / "nlu-table.md").read_text()
     assert table == (folder / "nlu-table.md").read_text()
     assert table.endswith("- Not finished, and left out: sha.\n")
     assert "±" not in table
     second = Path(shutil.copytree(tmp_path / TUNED, tmp_path / f"{RUN}-sst2-seed2"))
-    assert tabulate(tmp_path, *words, "--seeds", "1,2") == 0
+    config = read(second / "config.json")
+    for option, value in (("seed", 2), ("bf16", True)):
+        options = config["settings"]["options"]
+        options[option] = value
+        config["settings"]["seed"] = 2
+        (second / "config.json").write_text(json.dumps(config))
+        assert tabulate(tmp_path, text, *words, "--seeds", "1,2") == (0 if value == 2 else 2)
+    assert (
+        f"{second} has other settings (options bf16: True, now None)" in capsys.readouterr().err
+    )
     told = "- Fine-tuning: seeds 1, 2 (±: standard deviation), in float32."
     assert told in (tmp_path / "nlu-table.md").read_text()
-    config = json.loads((second / "config.json").read_text())
-    for option, value in (("max_update", 5), ("bf16", True)):
-        options = {**config["settings"]["options"], option: value}
-        changed = {**config, "settings": {**config["settings"], "options": options}}
-        (second / "config.json").write_text(json.dumps(changed))
-        assert tabulate(tmp_path, *words, "--seeds", "1,2") == 2
-        assert f"-sst2-seed2 differ by {option}, so " in capsys.readouterr().err
-
-
-def test_a_kept_model_is_not_trained_again(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It has its scores; and fine-tuning, which wants the model, says that it is not there."""
-    assert cli.main(["keep", str(folder / RUN), "--out", str(tmp_path)]) == 0
-    before = snapshot(tmp_path)
-    line = [*PRETRAIN, "--data", str(folder / "text"), "--out", str(tmp_path), *FLOAT32]
-    assert cli.main(line) == 0
-    assert snapshot(tmp_path) == before
-    assert finetune(tmp_path, tmp_path, folder / "sst2") == 2
-    assert "checkpoint_last.pt does not exist" in capsys.readouterr().err
 
 
 def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
@@ -341,29 +310,31 @@ def test_a_fine_tuned_model_is_decomposed_and_tuned_again(
     line += ["--sentences", "20", "--epochs", "1", "--out", str(tmp_path)]
     assert study(line) == 0, capsys.readouterr().err
     made = tmp_path / f"{source.name}-D128"
-    name = "predictions.dev.json"
-    assert json.loads((made / name).read_text()) == json.loads((source / name).read_text())
     again = tmp_path / f"{made.name}-sst2-seed1"
+    assert read(made / "predictions.dev.json") == read(source / "predictions.dev.json")
     scores = [
-        json.loads((source / "scores.json").read_text())["scores"]["score"],
-        json.loads((made / "scores.json").read_text())["score"],
-        json.loads((again / "scores.json").read_text())["scores"]["score"],
+        read(source / "scores.json")["scores"]["score"],
+        read(made / "scores.json")["score"],
+        read(again / "scores.json")["scores"]["score"],
     ]
-    found = json.loads((tmp_path / "collaborative-nlu.json").read_text())
+    found = read(tmp_path / "collaborative-nlu.json")
     names = ["before", "decomposed", "fine-tuned again"]
     assert [row["variant"] for row in found["rows"]] == names
     assert [row["sst2"] for row in found["rows"]] == [[score] for score in scores]
     assert scores[0] == scores[1]
     state = torch.load(again / "checkpoints" / "checkpoint_last.pt")
     assert state["cfg"]["model"].attention == "collaborative"
-    before = snapshot(tmp_path)
+    before = trained_in(tmp_path)
     assert study(line) == 0
-    files = {
-        path: at for path, at in snapshot(tmp_path).items() if "collaborative-nlu" not in path
-    }
-    assert files == {path: at for path, at in before.items() if "collaborative-nlu" not in path}
+    assert trained_in(tmp_path) == before
     assert study([*line[:-1], str(tmp_path / "other"), "--runs", str(folder)]) == 2
     assert "is no run folder: it has no config.json" in capsys.readouterr().err
+
+
+def trained_in(folder: Path) -> dict[str, int]:
+    """When each result of a study of `collaborative-nlu` was written."""
+    found = snapshot(folder).items()
+    return {path: at for path, at in found if "collaborative-nlu" not in path}
 
 
 def test_a_causal_models_table_is_of_perplexity(
@@ -375,29 +346,26 @@ def test_a_causal_models_table_is_of_perplexity(
     assert cli.main(line) == 0
     printed = capsys.readouterr().out
     run = tmp_path / "transformer_lm_mhe_tiny-mhe_mul-seed1"
-    nats = json.loads((run / "scores.json").read_text())["nats"]
+    nats = read(run / "scores.json")["nats"]
     # Of 4 layers a key and a value of one head, 32 wide, in float32.
-    assert re.search(
-        rf"\| mhe_mul +\| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| ", printed
-    )
+    row = rf"\| mhe_mul +\| +[0-9,]+ \| +{4 * 2 * 32 * 4:,} \| +{nats:.4f} \| "
+    assert re.search(row, printed)
     assert "- Training: seed 1, 2 updates of 4 blocks of 64 subwords, in bf16." in printed
     assert "'_name': 'cross_entropy_by_rows'" in (run / "train.log").read_text()
     before = (tmp_path / "perplexity.md").read_text()
     assert cli.main([*line, "--finished-only"]) == 0
     assert capsys.readouterr().out == printed
     assert before in printed
-    assert {path.name for path in tmp_path.glob("*.*")} == {
-        f"perplexity.{end}" for end in ("md", "json", "png")
-    }
-    other = str(small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64))
+    files = {f"perplexity.{end}" for end in ("md", "json", "png")}
+    assert {path.name for path in tmp_path.glob("*.*")} == files
+    other = small_text(tmp_path, LINES[:200], "other", vocab_size=250, block=64)
     for how in ("--finished-only", "--slurm"):
-        assert cli.main([*line, "--data", other, how]) == 2
-        told = f"{run} is not of {other}: "
-        assert told in capsys.readouterr().err
+        assert cli.main([*line, "--data", str(other), how]) == 2
+        assert f"{run} has other settings (data fingerprint: " in capsys.readouterr().err
     sst2 = str(folder / "sst2")
     assert cli.main([*line, "--tasks", sst2]) == 2
     assert "is not fine-tuned, its table is of perplexity" in capsys.readouterr().err
-    assert tabulate(tmp_path, "--data", other, "--tasks", sst2) == 2
+    assert tabulate(tmp_path, other, "--tasks", sst2) == 2
     assert "is not in the subwords of" in capsys.readouterr().err
 
 
@@ -408,15 +376,14 @@ def test_a_slurm_job_trains_a_kind_that_waits(
     shutil.copytree(folder / RUN, tmp_path / RUN)
     submitted: list[dict[str, list[str]]] = []
     monkeypatch.setattr(slurm, "submit", lambda jobs, total, args: submitted.append(jobs))
-    words = [*PRETRAIN[3:], "--data", str(folder / "text"), "--tasks", str(folder / "sst2")]
-    words += ["--epochs", "2", *FLOAT32]
-    assert tabulate(tmp_path, *words, "--slurm") == 0
+    words = of_sst2(folder)
+    assert tabulate(tmp_path, folder / "text", *words, "--slurm") == 0
     assert cli.main(submitted[0]["mhe_mul"]) == 0
     assert (tmp_path / TUNED / "scores.json").is_file()
     assert not list(tmp_path.glob("nlu-table.*"))
     before = results_in(tmp_path)
-    assert tabulate(tmp_path, *words, "--slurm") == 0
+    assert tabulate(tmp_path, folder / "text", *words, "--slurm") == 0
     assert [list(jobs) for jobs in submitted] == [["mhe_mul"], []]
     monkeypatch.setattr("fairseq_mhe.common.checkpoint_files.torch.load", None)
-    assert tabulate(tmp_path, *words) == 0, "what is finished reads no checkpoint"
+    assert tabulate(tmp_path, folder / "text", *words) == 0, "finished: no checkpoint is read"
     assert results_in(tmp_path) == before

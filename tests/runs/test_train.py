@@ -99,7 +99,7 @@ class FakeChild:
         return self.rank == self.failing
 
     def new_lines(self) -> list[str]:
-        return ["/x.py:1: UserWarning: look out"] * 2
+        return ["2026-11-21 03:58:37 | WARNING | fairseq.trainer | look out"] * 2
 
     def check(self, what: str) -> None:
         if self.failed():
