@@ -20,7 +20,6 @@ from fairseq_mhe.common.errors import UserError
 FOLDER_VERSION = 4
 #: How the names of temporary folders begin, which a killed process leaves.
 WORK_PREFIX = ".fairseq-mhe-work-"
-GB = 10**9
 
 
 def check_input(path: Path, advice: str) -> None:
@@ -130,16 +129,6 @@ def sha256_of_all(paths: Sequence[Path], at_once: int) -> dict[Path, str]:
 def key(inputs: Mapping[str, Any]) -> str:
     """A hash of JSON values, whatever the order of the names."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-
-
-def check_room(folder: Path, need: int, purpose: str) -> None:
-    """Raises UserError where the disk of ``folder`` has less than ``need`` bytes free."""
-    free = shutil.disk_usage(folder).free
-    if free < need:
-        raise UserError(
-            f"the disk of {folder} has {free / GB:.1f} GB free, {purpose} needs about "
-            f"{need / GB:.1f} GB; make room or choose another folder"
-        )
 
 
 def no_colon(path: Path) -> None:

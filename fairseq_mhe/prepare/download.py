@@ -16,7 +16,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import check_room, sha256
+from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.manifest import report
 
 RETRIES = 4  # of a request that gives no byte
@@ -65,67 +65,55 @@ def download(
     """The verified files in ``folder``; missing ones are downloaded (from ``mirror``/NAME).
 
     Raises:
-        UserError: a file is another one or cannot be had, or the disk has no room for all.
+        UserError: a file is another one, or cannot be had.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    missing = []
+    paths = []
     for file in files:
         path = folder / file.name
         if not path.exists():
-            missing.append(file)
+            _download(f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url, file, path)
         elif fault := file.fault(path):
             raise UserError(
                 f"{path} {fault}; delete it to have it downloaded, or put the right one there"
             )
-    need = sum((file.size or 0) - _size(_part(folder, file)) for file in missing)
-    check_room(folder, need, f"downloading {', '.join(file.name for file in missing)}")
-    for file in missing:
-        url = f"{mirror.rstrip('/')}/{file.name}" if mirror else file.url
-        _download(url, file, folder)
-    return [folder / file.name for file in files]
+        paths.append(path)
+    return paths
 
 
-def _part(folder: Path, file: RemoteFile) -> Path:
-    """The file for what has come so far; beside it, .version has the server's name of it."""
-    return folder / f"{file.name}.part"
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _download(url: str, file: RemoteFile, folder: Path) -> None:
-    part = _part(folder, file)
-    version = part.with_suffix(".version")
+def _download(url: str, file: RemoteFile, path: Path) -> None:
+    part = path.with_name(f"{path.name}.part")
+    part.touch()
     retries = Retry(
         RETRIES, backoff_factor=PAUSE, status_forcelist=_BUSY, raise_on_status=False
     )
     with requests.Session() as session:
         for scheme in ("http://", "https://"):
             session.mount(scheme, HTTPAdapter(max_retries=retries))
-        whole = file.size is not None and _size(part) >= file.size
+        whole = part.stat().st_size == file.size
         while not whole:
-            before = _size(part)
+            before = part.stat().st_size
             try:
-                whole = _resume(session, url, part, version, file)
+                whole = _resume(session, url, part, file)
             except requests.RequestException as error:
-                if _size(part) == before:
+                if part.stat().st_size == before:
                     raise UserError(
                         f"cannot download {url}: {error}; run the same command again, which "
-                        f"resumes, name a --mirror, or put the file into {folder}"
+                        f"resumes, name a --mirror, or put the file into {path.parent}"
                     ) from error
-    version.unlink(missing_ok=True)
+    part.with_suffix(".version").unlink(missing_ok=True)
     if fault := file.fault(part):
         part.unlink()
         raise UserError(f"{url} {fault}; it was not kept; try again, or another --mirror")
-    part.rename(folder / file.name)
+    part.rename(path)
 
 
-def _resume(
-    session: requests.Session, url: str, part: Path, version: Path, file: RemoteFile
-) -> bool:
-    """Download the rest of ``part`` in one request; whether all has come."""
-    have = _size(part)
+def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -> bool:
+    """Download the rest of ``part`` in one request; whether all has come.
+
+    Beside the part, .version has the server's name (ETag) of what it is a part of.
+    """
+    have, version = part.stat().st_size, part.with_suffix(".version")
     headers = {"Accept-Encoding": "identity"}
     etag = version.read_text("utf-8") if have and version.exists() else ""
     if etag and not etag.startswith("W/"):  # a weak ETag names no bytes
