@@ -77,9 +77,8 @@ def task_file(task: Task, folder: Path, split: str) -> Path:
 def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example], int]:
     """The examples of a file with labels, in its order, and how many incomplete ones were dropped.
 
-    An example is incomplete if a text or its label is missing or empty. QQP's train has such rows.
-
-    Incomplete examples are dropped if ``drop`` is set, as in train; scored sets must be whole.
+    An example is incomplete if a text or its label is missing or empty, as in QQP's train. They are
+    dropped if ``drop`` is set, as in train; scored sets must be whole.
 
     Raises:
         UserError: a row is not of the task; or an example is incomplete and not to be dropped.
@@ -99,7 +98,6 @@ def read_task(task: Task, path: Path, drop: bool = False) -> tuple[list[Example]
                 continue
             for example in parse(task, row):
                 if all(text.strip() for text in (*example.texts, example.label)):
-                    _check_label(task, example.label)
                     examples.append(example)
                 elif drop:
                     dropped += 1
@@ -149,16 +147,16 @@ def _question(row: Row, context: str, article: int) -> Question:
 
 
 def _label(task: Task, row: Row) -> str:
-    """The label as text; those of JSON may be true and false, or numbers."""
-    return str(row[task.label]).lower()
+    """The label as text, maybe empty; those of JSON may be true and false, or numbers.
 
-
-def _check_label(task: Task, label: str) -> None:
-    """Raise ValueError unless the label is one of the task's, or a number if one is predicted."""
+    Raises ValueError unless it is one of the task's, or a number if one is predicted.
+    """
+    label = str(row[task.label]).lower()
     if task.labels is None:
-        float(label)
-    elif label not in task.labels:
+        float(label or 0)
+    elif label and label not in task.labels:
         raise ValueError(f"there is no label {label!r:.40}, only {', '.join(task.labels)}")
+    return label
 
 
 def _classified(task: Task, row: Row) -> Iterator[Example]:

@@ -23,10 +23,6 @@ from fairseq_mhe.prepare.text import read_whole, write_lines
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
 
-TRAIN = "train"
-#: The folder of marked spans, and the end of its files' names.
-SPANS = "spans"
-
 
 @dataclass(frozen=True)
 class TaskFolder:
@@ -49,11 +45,6 @@ class TaskFolder:
         """The folder that fairseq reads: input0, input1 and label, each with dict.txt."""
         return self.folder / "bin"
 
-    @property
-    def subsets(self) -> dict[str, str]:
-        """fairseq's name of each scored set -> the official one."""
-        return self.task.subsets
-
     def examples(self, subset: str) -> dict[str, Any]:
         """Labels, groups and candidates of a scored set, in order; of SQuAD, `Inputs.facts`."""
         examples: dict[str, Any] = read_json(self.folder / "raw" / f"{subset}.examples.json")
@@ -65,32 +56,24 @@ class TaskFolder:
 
 
 def open_task(folder: Path) -> TaskFolder:
-    """A folder that `prepare_task` has finished.
-
-    Raises:
-        UserError: as `open_data`.
-    """
+    """A folder that `prepare_task` has finished; raises UserError as `open_data`."""
     data = open_data(folder, TASK)
     manifest = data.manifest
     files = file_checksums(manifest)
-    train = {name: value for name, value in files.items() if f"/{TRAIN}." in name}
+    train = {name: value for name, value in files.items() if "/train." in name}
     return TaskFolder(
         folder=data.folder,
         task=TASKS[manifest["task"]],
         block=manifest["block"],
         text=manifest["text"],
-        training=manifest["lines"][TRAIN],
+        training=manifest["lines"]["train"],
         fingerprint=key(train),
         scored=key({name: value for name, value in files.items() if name not in train}),
     )
 
 
 def open_tasks(folders: Iterable[Path]) -> list[TaskFolder]:
-    """Folders of different tasks.
-
-    Raises:
-        UserError: as `open_task`, or two folders are of one task.
-    """
+    """Folders of different tasks; raises UserError as `open_task`, or if two are of one task."""
     tasks = [open_task(folder) for folder in folders]
     for task, other in combinations(tasks, 2):
         if task.task is other.task:
@@ -118,7 +101,7 @@ def prepare_task(
         UserError: a file is missing or bad, or the folder cannot be written.
     """
     data = open_data(text, TEXT)
-    splits = {TRAIN: TRAIN, **task.subsets}
+    splits = {"train": "train", **task.subsets}
     files = {name: task_file(task, source, split) for name, split in splits.items()}
     stride = stride or max(1, block // 3)
     made_from = {
@@ -150,7 +133,7 @@ def _binarise(
     processing = data.processing()
     counts: dict[str, Any] = {}
     for split, path in files.items():
-        inputs = read_inputs(task, path, processing, block, stride, split == TRAIN)
+        inputs = read_inputs(task, path, processing, block, stride, split == "train")
         counts[split] = inputs.counts
         columns = (*inputs.columns, inputs.labels)
         for (name, dictionary), lines in zip(dictionaries.items(), columns, strict=True):
@@ -161,9 +144,9 @@ def _binarise(
                 write_lines(raw / f"{split}.{name}", lines)
                 binarise(dictionary, raw / f"{split}.{name}", binary / name / split)
         if inputs.spans:
-            (binary / SPANS).mkdir(exist_ok=True)
-            write_lines(binary / SPANS / f"{split}.{SPANS}", inputs.spans)
-        if split != TRAIN:
+            (binary / "spans").mkdir(exist_ok=True)
+            write_lines(binary / "spans" / f"{split}.spans", inputs.spans)
+        if split != "train":
             write_json(raw / f"{split}.examples.json", inputs.facts)
             if task.form == ANSWERS:
                 (raw / f"{split}.official.json").write_text(read_whole(path), "utf-8")

@@ -1,5 +1,7 @@
 """A task's examples in subwords, none longer than a model's positions."""
 
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -8,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.prepare.alignment import aligned
+from fairseq_mhe.prepare.subword import NOT_LAST, WORD_START
 from fairseq_mhe.prepare.task_files import Example, read_squad, read_task
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
@@ -154,3 +156,40 @@ def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
     while starts[-1] + most < length:
         starts.append(starts[-1] + min(stride, most))
     return [(start, min(start + most, length)) for start in starts]
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """Subwords, and the first character of each and the one after its last."""
+
+    subwords: list[str]
+    begins: list[int]
+    ends: list[int]
+
+    def covering(self, begin: int, end: int) -> tuple[int, int]:
+        """The first subword of a stretch of characters, and its last."""
+        first = min(bisect_right(self.ends, begin), len(self.ends) - 1)
+        return first, max(first, bisect_left(self.begins, end) - 1)
+
+
+def aligned(processing: TextProcessing, text: str) -> Aligned:
+    """The subwords of a text: those that `TextProcessing.segment` gives it as a whole.
+
+    Subwords do not cross white space, so that each word is divided by itself. Where normalising has
+    changed a word's length, all its subwords stand for the whole word.
+    """
+    words = list(re.finditer(r"\S+", text))
+    result = Aligned([], [], [])
+    divided = processing.segment([word[0] for word in words])
+    for word, pieces in zip(words, map(str.split, divided), strict=True):
+        lengths = [
+            len(piece.removeprefix(WORD_START).removesuffix(NOT_LAST)) for piece in pieces
+        ]
+        exact = sum(lengths) == word.end() - word.start()
+        begin = word.start()
+        for piece, length in zip(pieces, lengths, strict=True):
+            result.subwords.append(piece)
+            result.begins.append(begin if exact else word.start())
+            begin += length
+            result.ends.append(begin if exact else word.end())
+    return result

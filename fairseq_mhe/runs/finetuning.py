@@ -120,7 +120,7 @@ def plan_finetuning(
         )
     recipe = _recipe(facts["row"], data.task.name, data.training, epochs)
     options = {**facts["options"], **_options_of(data.task), **recipe}
-    training = Training({**options, "valid_subset": ",".join(data.subsets)})
+    training = Training({**options, "valid_subset": ",".join(data.task.subsets)})
     training = training.with_precision(precision)
     own = {"task": data.task.name, "start": facts["sha256"]}
     row, attention = facts["row"], facts["attention"]

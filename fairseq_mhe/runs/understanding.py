@@ -218,7 +218,7 @@ def score_task(
     task, trained = data.task, LanguageModel(job.last, data.binary, gpu)
     predict = spans if task.form == ANSWERS else partial(labels, task)
     predictions: dict[str, Any] = {}
-    for subset, official in data.subsets.items():
+    for subset, official in data.task.subsets.items():
         predictions[official] = trained.predictions(subset, predict)
     if task.form in (ANSWERS, CANDIDATES):
         ((official, of_set),) = predictions.items()
@@ -232,7 +232,7 @@ def score_task(
 
 
 def _right(data: TaskFolder) -> dict[str, dict[str, Any]]:
-    return {official: data.examples(subset) for subset, official in data.subsets.items()}
+    return {official: data.examples(subset) for subset, official in data.task.subsets.items()}
 
 
 def _score_candidates(odds: list[str], data: TaskFolder) -> tuple[Any, dict[str, float]]:

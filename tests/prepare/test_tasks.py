@@ -66,10 +66,8 @@ def test_fairseq_reads_every_example(name: str, language_text: Path, tmp_path: P
     task = TASKS[name]
     source = put_task(tmp_path / "official", name, LONG, 4)
     out = prepare_task(task, source, language_text, tmp_path / "out", block=200)
-    subsets = open_task(out).subsets
-    assert tuple(subsets.values()) == task.scored
     texts, step = len(task.columns), 3 if name == "boolq" else 2
-    for number, subset in enumerate(["train", *subsets]):
+    for number, subset in enumerate(["train", *task.subsets]):
         for n, (words, target) in enumerate(fairseqs(out, subset)):
             start = 11 * number + step * n
             assert words == "|".join(" ".join(x.split()) for x in LONG[start : start + texts])

@@ -47,11 +47,7 @@ class HomeAssistant(PairCorpus):
     )
 
     def prepare(self) -> Path:
-        """Make the data folder, or what of it is missing.
-
-        Raises:
-            UserError: as `parallel_text.prepare`.
-        """
+        """Make the data folder, or what of it is missing; raises UserError as `prepare`."""
         with tempfile.TemporaryDirectory() as folder:
             train, valid, test = (Path(folder) / f"{split}.tsv" for split in SPLITS)
             corpus, most = read_corpus(), self.limit
@@ -113,8 +109,7 @@ def documents(rows: Iterable[Row], split: str, held_out: set[str]) -> list[str]:
 def prepare_language(out: Path, block: int, vocab_size: int = 4000) -> tuple[Path, Path]:
     """The folders OUT/text and OUT/integration, or what of them is missing.
 
-    Raises:
-        UserError: as `prepare_text` and `prepare_task`.
+    Raises UserError as `prepare_text` and `prepare_task`.
     """
     rows = read_messages()
     sets = examples(rows)

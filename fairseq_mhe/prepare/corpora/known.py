@@ -70,10 +70,9 @@ class PairCorpus(PrepareConfig):
     lowercase: bool = False
 
     def make(self, corpus: str, lines: Mapping[str, int], **texts: Any) -> Path:
-        """The data folder of ``texts`` (train, valid, test); ``lines``: their known numbers.
+        """The data folder of ``texts`` (train, valid, test), warned of if ``lines`` differ.
 
-        Raises:
-            UserError: as `parallel_text.prepare`.
+        Raises UserError as `parallel_text.prepare`.
         """
         data = prepare(replace(self, **texts), {"corpus": corpus})
         warn_of_lines(data, lines)

@@ -32,11 +32,7 @@ class LanguageCorpus(TextConfig):
     lang: str = "en"
 
     def make(self, corpus: str, train: Path, valid: Path, test: Path) -> Path:
-        """The data folder of three files.
-
-        Raises:
-            UserError: as `prepare_text`.
-        """
+        """The data folder of three files; raises UserError as `prepare_text`."""
         config = replace(self, train=(train,), valid=valid, test=test)
         return prepare_text(config, {"corpus": corpus})
 

@@ -57,11 +57,7 @@ for _task, _url, _checksum in map(str.split, _CHECKSUMS.strip().split("\n")):
 
 
 def obtain_task(task: Task, downloads: Downloads) -> Path:
-    """Download a task's published files, and return the folder of its official files.
-
-    Raises:
-        UserError: one cannot be had, or is another one.
-    """
+    """Download a task's official files; returns their folder, raises UserError as `unpack`."""
     if task.name == "mrpc":
         unpack = _split_mrpc
     else:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_mhe.prepare.alignment import aligned
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
+from fairseq_mhe.prepare.task_inputs import aligned
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from tests.prepare.conftest import LINES
 
