@@ -77,20 +77,3 @@ def test_no_run_folder_is_made(
     assert cli.main(corrected) == 130
     assert [run.name for run, _ in trained] == ["tiny-mha-seed1"]
     assert (out / "tiny-mha-seed1" / "config.json").is_file()
-
-
-@pytest.mark.parametrize(
-    "command", [["train", "small", "mha"], ["run-table", "--rows", "small"]]
-)
-def test_processes_divide_the_batch(
-    command: list[str],
-    data: Path,
-    tmp_path: Path,
-    trained: list[tuple[Job, Device]],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    line = [*command, "--processes", "2", "--data", str(data), "--out", str(tmp_path / "out")]
-    assert cli.main(line) == 130
-    told = "2,048 tokens an update = 1,024 tokens x 2 devices x update-freq 1"
-    assert told in capsys.readouterr().err
-    assert {run.training.batch_tokens for run, _ in trained} == {2048}
