@@ -25,9 +25,8 @@ if sys.argv[1:] == ["state"]:
     print(torch.get_num_threads(), sys.stdout.encoding, sys.stdout.line_buffering)
     print([name for name in sys.modules if name.startswith("fairseq_mhe")])
     for name, value in sorted(os.environ.items()):
-        if name in ("PWD", "_"):
-            continue  # The stand-in is a shell's script.
-        print(name, value)
+        if name not in ("PWD", "_"):  # the stand-in is a shell's script
+            print(name, value)
 elif sys.argv[1:] == ["sleep"]:
     print(os.getpid(), flush=True)
     time.sleep(600)
@@ -44,12 +43,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     package.mkdir()
     (package / "__init__.py").touch()
     (package / "probe.py").write_text(_PROBE)
-    return {
-        **os.environ,
-        "PYTHONPATH": str(tmp_path),
-        "OMP_NUM_THREADS": "2",
-        "ANYTHING": "é 'x",
-    }
+    own = {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "2", "ANYTHING": "é 'x"}
+    return {**os.environ, **own}
 
 
 def ask(
@@ -75,8 +70,19 @@ def test_its_state_is_that_of_a_fresh_process(environment: dict[str, str]) -> No
     assert forked.stderr == fresh.stderr
 
 
-@pytest.mark.parametrize("words", ["raise", "'one line'", "os.kill(os.getpid(), 9)"])
-def test_it_ends_as_a_fresh_process_does(environment: dict[str, str], words: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "variables"),
+    [
+        ("raise", {}),
+        ("'one line'", {}),
+        ("os.kill(os.getpid(), 9)", {}),
+        ("hash('x') % 256", {"PYTHONHASHSEED": "7"}),  # which Python reads at its start
+    ],
+)
+def test_it_ends_as_a_fresh_process_does(
+    environment: dict[str, str], words: str, variables: dict[str, str]
+) -> None:
+    environment |= variables
     forked, fresh = (ask(python, environment, words) for python in (sys.executable, PYTHON))
     assert forked.returncode == fresh.returncode
     assert forked.stdout == fresh.stdout
@@ -86,13 +92,9 @@ def test_it_ends_as_a_fresh_process_does(environment: dict[str, str], words: str
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_who_is_killed_is_gone(environment: dict[str, str], number: int) -> None:
     command = [sys.executable, "-m", "fairseq_cli.probe", "sleep"]
-    with subprocess.Popen(
-        command,
-        env=environment,
-        cwd=environment["PYTHONPATH"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    ) as client:
+    place = environment["PYTHONPATH"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, env=environment, cwd=place, **streams) as client:
         assert client.stdout is not None
         process = int(client.stdout.readline())
         client.send_signal(number)
@@ -111,22 +113,12 @@ def test_what_it_starts_goes_through_the_server_too(environment: dict[str, str])
     assert python("import sys; print(sys.executable)").stdout == f"{sys.executable}\n"
 
 
-def test_a_variable_that_python_reads_at_its_start_is_obeyed(
-    environment: dict[str, str],
-) -> None:
-    seeded = {**environment, "PYTHONHASHSEED": "7"}
-    forked, fresh = (
-        ask(python, seeded, "hash('x') % 256") for python in (sys.executable, PYTHON)
-    )
-    assert forked.returncode == fresh.returncode
-
-
 def test_trainings_on_a_cpu_are_forked_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What they are given for speed does not start a Python of their own each time."""
     for name in cpu.OWN_TUNING:
         monkeypatch.delenv(name, raising=False)
-    before, given = early_variables(), cpu.with_huge_pages()
-    for name, value in given.items():
+    before, tuning = early_variables(), cpu.with_huge_pages()
+    assert tuning
+    for name, value in tuning.items():
         monkeypatch.setenv(name, value)
-    assert given
     assert early_variables() == before

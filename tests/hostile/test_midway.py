@@ -24,17 +24,7 @@ from tests.fixtures.processes import kill
 from tests.fixtures.small_runs import MADE
 
 RUN = "tiny-mha-seed1"
-TRAIN = [
-    "train",
-    "tiny",
-    "mha",
-    "--updates",
-    "8",
-    "--cpu",
-    "--data",
-    str(MADE / "data"),
-    "--out",
-]
+TRAIN = ["train", "tiny", "mha", "--updates", "8", "--cpu", "--data", str(MADE / "data")]
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -86,7 +76,7 @@ def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Pa
     disk = tmp_path / "disk"
     run = disk / RUN
     with small_disk(disk, "200m"):
-        training = start(*TRAIN, str(disk))
+        training = start(*TRAIN, "--out", str(disk))
         wait_for(training, lambda: list(run.glob("checkpoints/checkpoint_*_3.pt")))
         with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
             while filler.write(bytes(2**16)):
@@ -95,7 +85,7 @@ def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Pa
         assert "No space left on device: make room and give the same command again" in told
         assert not (run / "model.pt").exists()
         (disk / "filler").unlink()
-        assert start(*TRAIN, str(disk)).wait() == 0
+        assert start(*TRAIN, "--out", str(disk)).wait() == 0
         assert (run / "model.pt").is_file()
         first, second = starts(run)
         assert (first, int(second) > 0) == ("0", True)
