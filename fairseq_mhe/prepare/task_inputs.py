@@ -18,7 +18,7 @@ from fairseq_mhe.prepare.text_processing import TextProcessing
 Subwords = list[str]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Inputs:
     """A set of examples for fairseq.
 
@@ -28,9 +28,9 @@ class Inputs:
     """
 
     columns: list[list[str]]
-    labels: list[str]
-    facts: dict[str, Any]
     counts: dict[str, int]
+    labels: list[str] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
     spans: list[str] = field(default_factory=list)
 
 
@@ -54,22 +54,23 @@ def read_inputs(
         return _windows(task, path, processing, block, stride)
     examples, dropped = read_task(task, path, drop=train)
     counts = {"examples": len(examples), "dropped": dropped, "truncated": 0}
+    inputs = Inputs([[] for _ in task.columns], counts)
     texts = zip(*(example.texts for example in examples), strict=True)
-    columns = [map(str.split, processing.segment(text)) for text in texts]
-    inputs = []
-    for parts in zip(*columns, strict=True):
-        inputs.append(_fitting(parts, block, task.form == CHOICE))
-        counts["truncated"] += inputs[-1] != list(parts)
-    labels = [example.label for example in examples]
-    facts = {"labels": labels, "groups": [example.group for example in examples]}
+    segmented = zip(*map(processing.segment, texts), strict=True)
+    for example, lines in zip(examples, segmented, strict=True):
+        parts = [line.split() for line in lines]
+        fitting = _fitting(parts, block, task.form == CHOICE)
+        counts["truncated"] += fitting != parts
+        for column, part in zip(inputs.columns, fitting, strict=True):
+            column.append(" ".join(part))
+        if task.form == WORDS:
+            inputs.spans.append(_marked(example, fitting, processing))
+        inputs.labels.append(example.label)
+    inputs.facts["labels"] = inputs.labels
+    inputs.facts["groups"] = [example.group for example in examples]
     if task.form == CANDIDATES:
-        facts["candidates"] = [example.candidate for example in examples]
-    spans = []
-    if task.form == WORDS:
-        pairs = zip(examples, inputs, strict=True)
-        spans = [_marked(example, parts, processing) for example, parts in pairs]
-    lines = [[" ".join(part) for part in column] for column in zip(*inputs, strict=True)]
-    return Inputs(lines, labels, facts, counts, spans)
+        inputs.facts["candidates"] = [example.candidate for example in examples]
+    return inputs
 
 
 def _marked(example: Example, parts: Sequence[Subwords], processing: TextProcessing) -> str:
@@ -111,20 +112,21 @@ def _windows(
     0 0, the place of <s>, where a window has none whole (Devlin et al. 2019, 4.3). Questions longer
     than a sixth of the block (64 of 384) are cut.
     """
-    columns: list[list[str]] = [[], []]
-    labels: list[str] = []
-    facts: dict[str, Any] = {"contexts": [], "questions": [], "articles": [], "windows": []}
     counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
-    for text, group in groupby(read_squad(path), key=attrgetter("context")):
+    inputs = Inputs([[], []], counts)
+    facts = inputs.facts
+    facts.update(contexts=[], questions=[], articles=[], windows=[])
+    for text, questions in groupby(read_squad(path), key=attrgetter("context")):
         context = aligned(processing, text)
         facts["contexts"].append({"text": text, "begins": context.begins, "ends": context.ends})
-        for question in group:
+        for question in questions:
             if task.name == "squad1" and not question.answers:
                 raise UserError(
                     f"{path}, question {question.identity} has no answer, which every question of "
                     "SQuAD 1.1 has: for SQuAD 2.0 name the task squad2"
                 )
-            words = processing.segment([question.text])[0].split()
+            (line,) = processing.segment([question.text])
+            words = line.split()
             asked = words[: block // 6]
             counts["truncated"] += asked != words
             place = None
@@ -133,21 +135,21 @@ def _windows(
                 place = context.covering(begin, begin + len(answer))
             answered = False
             for start, end in windows(len(context.subwords), block - 4 - len(asked), stride):
-                columns[0].append(" ".join(asked))
-                columns[1].append(" ".join(context.subwords[start:end]))
-                facts["windows"].append(
-                    [len(facts["questions"]), len(facts["contexts"]) - 1, start, end - start]
-                )
+                inputs.columns[0].append(" ".join(asked))
+                inputs.columns[1].append(" ".join(context.subwords[start:end]))
+                numbers = len(facts["questions"]), len(facts["contexts"]) - 1
+                facts["windows"].append([*numbers, start, end - start])
                 label = "0 0"
                 if place and start <= place[0] and place[1] < end:
                     answered = True
-                    label = " ".join(str(len(asked) + 3 + at - start) for at in place)
-                labels.append(label)
+                    ahead = len(asked) + 3 - start  # <s>, and </s> </s>
+                    label = f"{ahead + place[0]} {ahead + place[1]}"
+                inputs.labels.append(label)
             counts["answers in no window"] += bool(place) and not answered
             facts["questions"].append(question.identity)
             facts["articles"].append(question.article)
-    counts |= {"examples": len(labels), "questions": len(facts["questions"])}
-    return Inputs(columns, labels, facts, counts)
+    counts["examples"], counts["questions"] = len(inputs.labels), len(facts["questions"])
+    return inputs
 
 
 def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
