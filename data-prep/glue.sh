@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
 # A task of GLUE in the subwords of a language model's data folder: TASK --folder F --text DATA.
 set -euo pipefail
-# shellcheck source=data-prep/prepare.sh
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora glue "$@"

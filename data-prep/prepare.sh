@@ -2,7 +2,6 @@
 # shellcheck shell=bash
 set -euo pipefail
 
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
 
 module="$1"

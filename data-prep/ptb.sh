@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
 # Penn Treebank as language models read it (Mikolov et al. 2011), from a folder of its files.
 set -euo pipefail
-# shellcheck source=data-prep/prepare.sh
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora ptb "$@"

@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
 # A task of SuperGLUE in the subwords of a language model's data folder: TASK --folder F --text DATA.
 set -euo pipefail
-# shellcheck source=data-prep/prepare.sh
 source "$(dirname "${BASH_SOURCE[0]}")/prepare.sh" fairseq_mhe.prepare.corpora superglue "$@"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # API pages from the docstrings of all modules, made by pdoc without a network: runs/api/index.html, or in -o DIR.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,docs "$@"
 # pdoc takes the last -o: the options come last. A bundle's examples are programs, which would run when they are imported.

@@ -2,7 +2,5 @@
 # Translates a data set with the averaged model of RUN, a folder that train.sh made, and scores it: BLEU with
 # sacreBLEU's signature, chrF, the older literature's tokenised BLEU. What is done already is not done again.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-set_up fairseq "$@"
-run -m fairseq_mhe.cli evaluate
+start fairseq fairseq_mhe.cli evaluate "$@"

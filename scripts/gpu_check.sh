@@ -10,7 +10,6 @@
 #
 # Exit status 1 where a part failed or was left out.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,convert,test "$@"
 set -- "${options[@]}"

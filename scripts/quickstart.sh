@@ -3,7 +3,5 @@
 # prepares the embedded English-German corpus, trains an MHA and an MHE-Mul model of the same size, translates, scores,
 # and prints the table. What is done already is not done again; stopped at any moment, the same command goes on.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-set_up fairseq "$@"
-run -m fairseq_mhe.cli quickstart
+start fairseq fairseq_mhe.cli quickstart "$@"

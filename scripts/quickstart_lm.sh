@@ -3,7 +3,5 @@
 # embedded corpus, pre-trains an MHA and an MHE-Mul model, fine-tunes both to tell which integration a message belongs to,
 # scores, and prints the table. Stopped at any moment, the same command goes on.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-set_up fairseq "$@"
-run -m fairseq_mhe.cli quickstart-lm
+start fairseq fairseq_mhe.cli quickstart-lm "$@"

@@ -2,7 +2,5 @@
 # The paper's table of language models: kinds of attention pre-trained, each fine-tuned on tasks with several seeds:
 # ARCH --data DATA --tasks TASK-DATA ... --out RUNS. Stopped at any moment, the same command goes on from there.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-set_up fairseq "$@"
-run -m fairseq_mhe.cli nlu-table
+start fairseq fairseq_mhe.cli nlu-table "$@"

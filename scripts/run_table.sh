@@ -3,7 +3,5 @@
 # OUT/table.md, .tex, .csv, .json, picture.png and samples.md, with the paper's numbers beside. Stopped at any moment,
 # the same command goes on from there; what is finished is not done again.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-set_up fairseq "$@"
-run -m fairseq_mhe.cli run-table
+start fairseq fairseq_mhe.cli run-table "$@"

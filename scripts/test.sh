@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Checks everything: ruff, mypy, shellcheck and the tests. All options go to pytest; with any of them only the tests run.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,test "$@"
 cd "$repository"
@@ -17,7 +16,7 @@ echo "mypy" >&2
 "$python" -m mypy
 echo "shellcheck" >&2
 mapfile -d '' -t scripts < <(find scripts data-prep .ci -type f \( -name '*.sh' -o -path '.ci/*' \) -print0)
-shellcheck --external-sources "${scripts[@]}"
+shellcheck "${scripts[@]}"
 echo "pytest" >&2
 # One thread to a test process: more would fight over the cores. (nproc is asked before: it obeys OMP_NUM_THREADS.)
 cores="$(nproc)"

@@ -2,7 +2,5 @@
 # Trains one cell of the paper's table, a row with a kind of attention, on a prepared data folder by the row's recipe:
 # ROW ATTENTION --data DATA --out RUNS. Stopped at any moment, the same command goes on from there.
 set -euo pipefail
-# shellcheck source=scripts/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-set_up fairseq "$@"
-run -m fairseq_mhe.cli train
+start fairseq fairseq_mhe.cli train "$@"

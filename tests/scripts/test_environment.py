@@ -33,15 +33,39 @@ def refused(sandbox: Sandbox, message: str, *words: str, **environment: str) -> 
     assert sandbox.installs() == 0
 
 
-def test_it_installs_once_and_hands_on_all_words(sandbox: Sandbox) -> None:
+def put_uv(sandbox: Sandbox, fetched: Path) -> None:
+    """Put a uv on the PATH that knows one command; it copies the Python ``fetched``."""
+    known = "venv --seed --python 3.12 -- "
+    uv = sandbox.bin / "uv"
+    uv.write_text(
+        f'#!/usr/bin/env bash\n[[ "$*" == "{known}"* ]] && "{fetched}" -m venv -- "${{!#}}"\n'
+    )
+    uv.chmod(0o755)
+
+
+def only_other_pythons(sandbox: Sandbox) -> None:
+    for name, version in (("python3", "3.13"), ("python3.12", "3.10"), ("python3.11", "3.13")):
+        sandbox.python(name, version)
+
+
+def test_it_installs_once_and_again_when_the_versions_change(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     words = ["--out", "two words", "--attention", "$(touch x)", "--limit=5"]
+    failed = sandbox.run(*words, PIP_EXIT="1")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    assert "the installation failed" in failed.stderr
+    sandbox.pip_log.unlink()
     for _ in range(2):
         done = sandbox.run(*words)
         assert done.stdout.splitlines() == [*RAN, *words], done.stderr
     (package,) = pip_words(sandbox)
     assert package.endswith("-c constraints.txt -e .[fairseq]")
     assert (sandbox.repository / ".venv" / "pyvenv.cfg").exists()
+    for name in ("pyproject.toml", "constraints.txt"):
+        before = sandbox.installs()
+        (sandbox.repository / name).write_text("torch==3")
+        assert sandbox.run().returncode == 0
+        assert sandbox.installs() == before + 1
 
 
 @without_gpu
@@ -76,8 +100,8 @@ def test_torch_can_be_chosen(sandbox: Sandbox, words: list[str], installs: int) 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--torch", "gpu"], "one of auto, cpu and default"),
-        (["--torch"], "one of auto, cpu and default"),
+        (["--torch", "gpu"], "--torch needs cpu or default"),
+        (["--torch"], "--torch needs cpu or default"),
         (["--venv="], "--venv needs a folder"),
         (["--venv", ""], "--venv needs a folder"),
     ],
@@ -85,23 +109,6 @@ def test_torch_can_be_chosen(sandbox: Sandbox, words: list[str], installs: int) 
 def test_bad_options_are_refused(sandbox: Sandbox, words: list[str], message: str) -> None:
     sandbox.python("python3", "3.12")
     refused(sandbox, message, *words)
-
-
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
-def test_it_installs_again_when_the_versions_change(sandbox: Sandbox, name: str) -> None:
-    sandbox.python("python3", "3.11")
-    sandbox.run()
-    (sandbox.repository / name).write_text("torch==3")
-    assert sandbox.run().returncode == 0
-    assert sandbox.installs() == 2
-
-
-def test_a_failed_installation_is_tried_again(sandbox: Sandbox) -> None:
-    sandbox.python("python3", "3.11")
-    failed = sandbox.run(PIP_EXIT="1")
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert "the installation failed" in failed.stderr
-    assert sandbox.run().stdout.splitlines() == RAN
 
 
 def test_scripts_that_start_at_once_install_once(sandbox: Sandbox) -> None:
@@ -124,21 +131,6 @@ def test_the_first_good_python_makes_the_environment(sandbox: Sandbox) -> None:
     assert (sandbox.bin / "my environment" / "pyvenv.cfg").exists()
 
 
-def only_other_pythons(sandbox: Sandbox) -> None:
-    for name, version in (("python3", "3.13"), ("python3.12", "3.10"), ("python3.11", "3.13")):
-        sandbox.python(name, version)
-
-
-def put_uv(sandbox: Sandbox, fetched: Path) -> None:
-    """Put a uv on the PATH that knows one command; it copies the Python ``fetched``."""
-    known = "venv --seed --python 3.12 -- "
-    uv = sandbox.bin / "uv"
-    uv.write_text(
-        f'#!/usr/bin/env bash\n[[ "$*" == "{known}"* ]] && "{fetched}" -m venv -- "${{!#}}"\n'
-    )
-    uv.chmod(0o755)
-
-
 @pytest.mark.skipif(shutil.which("uv") is not None, reason="uv is on the PATH")
 def test_no_good_python_is_one_line(sandbox: Sandbox) -> None:
     only_other_pythons(sandbox)
@@ -151,16 +143,17 @@ def test_uv_fetches_a_python_where_no_good_one_is(sandbox: Sandbox, tmp_path: Pa
     failed = sandbox.run(NO_VENV="1")
     assert (failed.returncode, failed.stdout) == (2, "")
     assert "uv cannot make a virtual environment: see above (" in failed.stderr
-    assert "apt install python3-venv" in failed.stderr
     done = sandbox.run("--limit", "5")
     assert done.stdout.splitlines() == [*RAN, "--limit", "5"], done.stderr
     assert sandbox.run().stderr == ""
     assert sandbox.installs() == 1
 
 
-def test_the_python_that_is_named_is_taken(sandbox: Sandbox) -> None:
+def test_the_python_that_is_named_is_taken(sandbox: Sandbox, tmp_path: Path) -> None:
     """A relative one is that of the current folder, also where the script starts it elsewhere."""
     sandbox.python("python3", "3.12")
+    for other in (str(stub(tmp_path / "old", "3.10")), "nowhere"):
+        refused(sandbox, f"$PYTHON ({other}) is no Python 3.11 or 3.12", PYTHON=other)
     (sandbox.bin / "my env").mkdir()
     mine = stub(sandbox.bin / "my env" / "python", "3.11")
     for _ in range(2):
@@ -168,14 +161,6 @@ def test_the_python_that_is_named_is_taken(sandbox: Sandbox) -> None:
         assert done.stdout.splitlines() == ["ran", "-P", "-m", "pytest", "-k", "x"], done.stderr
     assert sandbox.installs() == 1
     assert f"with {mine}" in sandbox.run("--venv", "new", PYTHON="my env/python").stderr
-
-
-def test_the_python_that_is_named_is_refused_where_it_cannot_serve(
-    sandbox: Sandbox, tmp_path: Path
-) -> None:
-    sandbox.python("python3", "3.12")
-    for mine in (str(stub(tmp_path / "old", "3.10")), "nowhere"):
-        refused(sandbox, f"$PYTHON ({mine}) is no Python 3.11 or 3.12", PYTHON=mine)
 
 
 @pytest.mark.parametrize("script", ["scripts/quickstart.sh", "data-prep/own_corpus.sh"])
@@ -202,17 +187,6 @@ def test_a_folder_of_something_else_is_not_touched(
     (mine / "thesis.tex").touch()
     if version:
         stub(mine / "bin" / "python", version)
-    refused(
-        sandbox, "mine has no Python 3.11 or 3.12: remove it, or name another", "--venv=mine"
-    )
+    message = "mine has no Python 3.11 or 3.12: remove it, or name another"
+    refused(sandbox, message, "--venv=mine")
     assert {path.name for path in mine.iterdir()} == {"bin", "thesis.tex"}
-
-
-def test_an_environment_without_pip_is_given_one(sandbox: Sandbox) -> None:
-    """As uv makes them."""
-    sandbox.python("python3", "3.12")
-    (sandbox.bin / "mine" / "bin").mkdir(parents=True)
-    stub(sandbox.bin / "mine" / "bin" / "python", "3.12")
-    done = sandbox.run("--venv", "mine", NO_PIP="1")
-    assert done.stdout.splitlines() == RAN, done.stderr
-    assert "making" not in done.stderr

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 
 import pytest
 
 from fairseq_mhe import cli
-from studies.__main__ import STUDIES
+from studies.__main__ import OTHERS, STUDIES
 from tests.fixtures.processes import python
 from tests.fixtures.sandbox import REPOSITORY, Sandbox
 
@@ -20,7 +19,6 @@ SCRIPTS = sorted(
 )
 #: Script -> what Python runs.
 COMMANDS = {
-    "quickstart.sh": ["fairseq_mhe.cli", "quickstart"],
     "train.sh": ["fairseq_mhe.cli", "train"],
     "evaluate.sh": ["fairseq_mhe.cli", "evaluate"],
     "run_table.sh": ["fairseq_mhe.cli", "run-table"],
@@ -28,18 +26,18 @@ COMMANDS = {
     "finetune.sh": ["fairseq_mhe.cli", "finetune"],
     "run_nlu_table.sh": ["fairseq_mhe.cli", "nlu-table"],
     "quickstart_lm.sh": ["fairseq_mhe.cli", "quickstart-lm"],
+    "benchmark.sh": ["fairseq_mhe.cli", "bench"],
     "study.sh": ["studies"],
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_it_hands_on_all_words(sandbox: Sandbox, name: str) -> None:
+def test_scripts_hand_on_all_words(sandbox: Sandbox) -> None:
     sandbox.python("python3", "3.12")
     words = ["base", "--data", "two words", "--out", "$(touch x)"]
-    done = sandbox.run(*words, script=f"scripts/{name}")
-    expected = ["ran", "-P", "-m", *COMMANDS[name], *words]
-    assert done.stdout.splitlines() == expected, done.stderr
-    assert set(COMMANDS[name][1:]) <= set(cli.SUBCOMMANDS)
+    for name, command in COMMANDS.items():
+        done = sandbox.run(*words, script=f"scripts/{name}", NOT_INSTALLED="0")
+        assert done.stdout.splitlines() == ["ran", "-P", "-m", *command, *words], done.stderr
+        assert set(command[1:]) <= set(cli.SUBCOMMANDS)
     assert not list(sandbox.bin.glob("x"))
 
 
@@ -80,28 +78,21 @@ for name in [*sys.modules]:  # of what the fork server has loaded
         vars(sys.modules.get(parent, sys)).pop(last, None)
 for line in sys.argv[1:]:
     sys.argv = [*line.split(), "--help"]
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said):
+        with contextlib.redirect_stdout(printed):
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
     except SystemExit as ended:
         assert not ended.code, (line, ended)
-    assert said.getvalue().startswith("usage: "), line
+    assert printed.getvalue().startswith("usage: "), line
 """
 
 
 def test_every_help_is_there_without_the_extras() -> None:
     """All in one process."""
-    modules = {
-        module
-        for script in SCRIPTS
-        for module in re.findall(
-            r"^run -m (\S+)", (REPOSITORY / script).read_text(), re.MULTILINE
-        )
-    } - {"pytest"}
-    assert {"studies", "fairseq_mhe.cli"} <= modules
-    lines = [*modules, *(f"studies {name}" for name in STUDIES)]
-    lines += [f"fairseq_mhe.cli {name}" for name in cli.SUBCOMMANDS]
+    names = ["", *STUDIES, *OTHERS]
+    lines = [f"studies {name}" for name in names]
+    lines += [f"fairseq_mhe.cli {name}" for name in ("", *cli.SUBCOMMANDS)]
     rooms = [str(REPOSITORY / room) for room in ("", "scripts")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(rooms)}
     done = python(_HELP_WITHOUT, *lines, env=environment)
@@ -125,25 +116,6 @@ def test_the_last_output_of_api_pages_is_the_users(sandbox: Sandbox) -> None:
     done = sandbox.run("-o", "x", script="scripts/api.sh").stdout.splitlines()
     assert done[3:6] == ["pdoc", "-o", f"{sandbox.repository}/runs/api"]
     assert done[-2:] == ["-o", "x"]
-
-
-@pytest.mark.parametrize("words", [["--out="], ["--out", ""]])
-def test_the_benchmark_is_not_written_to_the_root(sandbox: Sandbox, words: list[str]) -> None:
-    sandbox.python("python3", "3.12")
-    done = sandbox.run(*words, script="scripts/benchmark.sh", NOT_INSTALLED="0")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "benchmark.sh: error: --out needs a folder\n"
-
-
-def test_the_benchmark_is_three_one_after_another(sandbox: Sandbox) -> None:
-    sandbox.python("python3", "3.12")
-    words = ["--row", "tiny", "--out", "an out", "--ctranslate2"]
-    done = sandbox.run(*words, script="scripts/benchmark.sh", NOT_INSTALLED="0")
-    calls = [call.splitlines() for call in done.stdout.strip().split("ran\n-P\n-m\n")[1:]]
-    assert [call[2] for call in calls] == ["attention", "training", "generation"]
-    assert [call[4] for call in calls] == [f"an out/{call[2]}" for call in calls]
-    assert ["--ctranslate2" in call for call in calls] == [False, False, True]
-    assert all(call[-2:] == ["--row", "tiny"] for call in calls)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
