@@ -17,7 +17,7 @@ from urllib3.util import Retry
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256
-from fairseq_mhe.prepare.manifest import report
+from fairseq_mhe.common.progress import Board
 
 RETRIES = 4  # of a request that gives no byte
 PAUSE = 2.0  # seconds before the second retry, and twice as many before each further one
@@ -130,12 +130,12 @@ def _resume(session: requests.Session, url: str, part: Path, file: RemoteFile) -
         version.write_text(etag, "utf-8")
         # Some servers call .gz an encoding, though asked for none: it would be undone here.
         response.raw.headers.pop("Content-Encoding", None)
-        with part.open("ab" if have else "wb") as stream:
+        with Board("MB") as board, part.open("ab" if have else "wb") as stream:
             for block in response.iter_content(BLOCK):
                 stream.write(block)
                 have += len(block)
                 if total is not None:
-                    report(f"download {file.name}, MB", have // MB, max(1, total // MB))
+                    board.update(file.name, have // MB, max(1, total // MB))
     return total is None or have >= total
 
 

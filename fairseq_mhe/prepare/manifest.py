@@ -4,7 +4,8 @@ import contextlib
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from fairseq_mhe.common.files import (
     sha256_of_all,
     write_json,
 )
-from fairseq_mhe.common.progress import Board
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import installed
 
 MANIFEST = "manifest.json"
@@ -32,20 +33,10 @@ CONTENT = {
     TASK: "a task",
     DOWNLOADED: "downloaded text",
 }
-#: Packages that have a part in the files.
-_PACKAGES = (
-    *("fairseq-mhe", "ve-fairseq", "fairseq"),
-    *("sacremoses", "subword-nmt", "sentencepiece"),
-)
+#: Packages that decide what the steps write.
+_PACKAGES = ("ve-fairseq", "fairseq", "sacremoses", "subword-nmt", "sentencepiece")
 
 Counts = dict[str, Any]
-_board: Board | None = None
-
-
-def report(step: str, done: int, total: int) -> None:
-    """``done`` of a step's ``total`` lines are done: shown while a data folder is being made."""
-    if _board is not None:
-        _board.update(step, done, total)
 
 
 def read_manifest(data: Path) -> dict[str, Any]:
@@ -76,28 +67,29 @@ class Manifest:
     content: dict[str, Any]
     workers: int
 
+    def checksums(self, names: Iterable[str]) -> dict[str, str]:
+        """File of a finished step -> its SHA-256."""
+        checksums = file_checksums(self.content)
+        return {name: checksums[name] for name in names}
+
     def run(
-        self,
-        step: str,
-        made_from: Mapping[str, Any],
-        action: Callable[[Path], Counts | None],
-        total: int = 1,
+        self, step: str, made_from: Mapping[str, Any], action: Callable[[Path], Counts | None]
     ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
         Args:
             step: its name.
-            made_from: all that decides what it writes (checksums of inputs, options, versions), as
-                JSON has it: lists, no tuples.
+            made_from: all that decides what it writes (checksums of inputs, options) beside the
+                versions of packages, as JSON has it: lists, no tuples.
             action: writes files into a folder, and may return counts; the files then move to the
                 same paths in the data folder.
-            total: lines, for the report of beginning and end.
         """
-        report(step, 0, total)
+        made_from = {**made_from, "versions": installed(_PACKAGES)}
         if not self._done(step, made_from):
+            begin = time.monotonic()
             with tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=self.folder) as work:
                 self._finish(step, made_from, action(Path(work)) or {}, Path(work))
-        report(step, total, total)
+            say(f"{step}: {time.monotonic() - begin:.0f} s")
         result: Counts = self.content["steps"][step]["counts"]
         return result
 
@@ -141,7 +133,7 @@ class Manifest:
 def open_manifest(
     data: Path, form: str, facts: Mapping[str, Any], workers: int = 1
 ) -> Iterator[Manifest]:
-    """Make or reopen a data folder, for one process at a time, and show its steps' progress.
+    """Make or reopen a data folder, for one process at a time.
 
     Args:
         data: the folder.
@@ -154,17 +146,19 @@ def open_manifest(
         UserError: the folder holds something of another form, cannot be written, the disk is full,
             or another process is at work.
     """
-    global _board
     content = {
         "folder_version": FOLDER_VERSION,
         "state": "unfinished",
         "form": form,
         **facts,
-        "versions": {"python": platform.python_version(), **installed(_PACKAGES)},
+        "versions": {
+            "python": platform.python_version(),
+            **installed(("fairseq-mhe", *_PACKAGES)),
+        },
         "steps": {},
     }
     try:
-        with only_one(data), Board() as _board:
+        with only_one(data):
             if (data / MANIFEST).exists():
                 before = read_manifest(data)
                 if before["form"] != form:
@@ -177,5 +171,3 @@ def open_manifest(
         raise UserError(
             f"cannot write {error.filename or data}: {error.strerror or error}"
         ) from error
-    finally:
-        _board = None

@@ -14,13 +14,13 @@ from typing import Any
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.common.system import cores, installed
+from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.config import SPLITS, Inputs, PrepareConfig, checked, input_files
-from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Manifest, open_manifest, report
+from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.steps import make_binary, make_subwords
+from fairseq_mhe.prepare.steps import make_binary, make_subwords, text_facts
 from fairseq_mhe.prepare.subword import MODEL_NAMES
-from fairseq_mhe.prepare.text import count_lines, read_lines, read_pairs, side_path, write_lines
+from fairseq_mhe.prepare.text import read_lines, read_pairs, side_path, write_lines
 from fairseq_mhe.prepare.text_processing import model_text, normalise, plain_text
 from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, tokeniser
 
@@ -52,16 +52,13 @@ def prepare(config: PrepareConfig, source: Mapping[str, Any] | None = None) -> P
     config = checked(config)
     files = input_files(config)
     options = ("vocab_size", "max_tokens", "max_ratio", "punctuation", "lowercase")
-    facts = {
-        **_facts(config.langs, config.subword, config.tokenizer, source),
-        "options": {name: getattr(config, name) for name in options},
-    }
+    shown = {name: getattr(config, name) for name in options}
+    facts = text_facts(config.langs, config.subword, config.tokenizer, source, **shown)
     with open_manifest(config.out, PARALLEL, facts, config.workers) as manifest:
         counts = _clean(manifest, config, files)
-        lines = {split: counts[split]["kept"] for split in SPLITS}
         texts = pair_texts(config.langs, config.model_folder)
-        make_subwords(manifest, config, texts, _dictionaries(config.langs), lines)
-        manifest.complete(lines=lines)
+        make_subwords(manifest, config, texts, _dictionaries(config.langs))
+        manifest.complete(lines={split: count["kept"] for split, count in counts.items()})
     for split, count in counts.items():
         dropped = _dropped_percent(count)
         warning = f"warning: {dropped:.0f}% dropped: " if dropped > _WARN_ABOVE else ""
@@ -69,19 +66,6 @@ def prepare(config: PrepareConfig, source: Mapping[str, Any] | None = None) -> P
     if config.tokenizer == "moses":
         _say_not_restored(config.out / "raw" / f"test.{config.target_lang}", config.target_lang)
     return config.out
-
-
-def _facts(
-    langs: tuple[str, str], subword: str, tokenizer: str, source: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """The manifest's keys that all parallel text has."""
-    return {
-        "source_lang": langs[0],
-        "target_lang": langs[1],
-        "subword": subword,
-        "tokenizer": tokenizer,
-        "source": source or {},
-    }
 
 
 def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
@@ -99,22 +83,16 @@ def _dictionaries(langs: tuple[str, str]) -> list[str]:
 
 def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
     """The step from files to raw/ and tokenised/: read, normalise, tokenise, clean."""
-    sides = [side for corpora in files.values() for paths in corpora for side in paths]
-    checksums = sha256_of_all(sides, config.workers)
+    sides = {split: list(chain(*corpora)) for split, corpora in files.items()}
+    checksums = sha256_of_all(list(chain(*sides.values())), config.workers)
     made_from = {
-        "inputs": {
-            split: [[checksums[side] for side in paths] for paths in corpora]
-            for split, corpora in files.items()
-        },
+        "inputs": {split: [checksums[side] for side in sides[split]] for split in sides},
         "options": {name: getattr(config, name) for name in _CLEANING},
         "langs": list(config.langs),
-        "versions": installed(("sacremoses",)),
     }
-    total = sum(count_lines(paths[0]) for corpora in files.values() for paths in corpora)
 
     def action(work: Path) -> Counts:
         counts = {split: Counter(read=0, kept=0) for split in SPLITS}
-        done = 0
         for folder in {"raw", config.model_folder}:
             (work / folder).mkdir()
         for split, corpora in files.items():
@@ -128,8 +106,6 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
                         counts[other].update(read=number, kept=number)
                         fates.update(held_out=number, kept=-number)
                 counts[split].update(fates, read=fates.total())
-                done += fates.total()
-                report("clean", done, total)
             _check_kept(corpora[0], counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
             raise UserError(
@@ -137,7 +113,7 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
             )
         return {split: dict(counter) for split, counter in counts.items()}
 
-    return manifest.run("clean", made_from, action, total)
+    return manifest.run("clean", made_from, action)
 
 
 def _append(work: Path, texts: Mapping[tuple[str, str], bytes], splits: list[str]) -> None:
@@ -296,10 +272,7 @@ def prepare_segmented(
         for split, prefix in texts.items()
     }
     paths = [path for pair in sides.values() for path in pair] + ([codes] if codes else [])
-    made_from = {
-        "inputs": list(sha256_of_all(paths, cores()).values()),
-        "versions": installed(("sacremoses",)),
-    }
+    made_from = {"inputs": list(sha256_of_all(paths, cores()).values())}
 
     def action(work: Path) -> Counts:
         """The text in subwords, and as a person writes it."""
@@ -317,7 +290,7 @@ def prepare_segmented(
                 write_lines(work / "raw" / f"{split}.{lang}", plain)
         return lines
 
-    facts = {**_facts(langs, "bpe", ESCAPED, source), "options": {"lowercase": lowercase}}
+    facts = text_facts(langs, "bpe", ESCAPED, source, lowercase=lowercase)
     with open_manifest(out, PARALLEL, facts, cores()) as manifest:
         lines = manifest.run("segment", made_from, action)
         make_binary(manifest, pair_texts(langs, "subword"), _dictionaries(langs))

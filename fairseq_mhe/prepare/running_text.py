@@ -22,7 +22,7 @@ from fairseq_mhe.prepare.config import (
     vocabulary,
 )
 from fairseq_mhe.prepare.manifest import TEXT, Counts, open_manifest
-from fairseq_mhe.prepare.steps import make_subwords
+from fairseq_mhe.prepare.steps import make_subwords, text_facts
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
 from fairseq_mhe.prepare.text_processing import normalise
 
@@ -69,14 +69,8 @@ def prepare_text(config: TextConfig, source: Mapping[str, Any] | None = None) ->
     for path in chain(*config.texts().values()):
         check_outside(existing_text(path), config.out)
     config = replace(config, subword=config.subword or "sentencepiece")
-    facts = {
-        "source_lang": config.lang,
-        "target_lang": config.lang,
-        "subword": config.subword,
-        "tokenizer": "none",
-        "source": source or {},
-        "options": {"vocab_size": config.vocab_size, "lowercase": config.lowercase},
-    }
+    langs, options = (config.lang, config.lang), {"lowercase": config.lowercase}
+    facts = text_facts(langs, config.subword, "none", source, **options)
     made_from = {
         "inputs": {
             split: list(sha256_of_all(paths, config.workers).values())
@@ -86,11 +80,10 @@ def prepare_text(config: TextConfig, source: Mapping[str, Any] | None = None) ->
     }
     with open_manifest(config.out, TEXT, facts, config.workers) as manifest:
         counts = manifest.run("clean", made_from, partial(_clean, config))
-        lines = {split: count["kept"] for split, count in counts.items()}
         texts = {split: f"raw/{split}.txt" for split in SPLITS}
         # A block has a beginning and an end beside its subwords.
-        make_subwords(manifest, config, texts, ["dict.txt"], lines, most=config.block - 2)
-        manifest.complete(lines=lines)
+        make_subwords(manifest, config, texts, ["dict.txt"], most=config.block - 2)
+        manifest.complete(lines={split: count["kept"] for split, count in counts.items()})
     for split, count in counts.items():
         say(f"{split}: {count['documents']:,} documents, {count['kept']:,} paragraphs")
     return config.out

@@ -16,13 +16,12 @@ import numpy as np
 
 import fairseq_mhe
 from fairseq_mhe.common.files import write_text
-from fairseq_mhe.common.system import installed
 from fairseq_mhe.prepare import subword
 from fairseq_mhe.prepare.config import SubwordOptions
-from fairseq_mhe.prepare.manifest import Counts, Manifest, file_checksums, report
+from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
-from fairseq_mhe.prepare.text import Piece, read_lines, text_pieces
+from fairseq_mhe.prepare.text import Piece, text_pieces
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
@@ -31,10 +30,26 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 
 SEGMENT_BYTES = 1 << 20  # of text at a time
 BINARY_BYTES = 1 << 21
-#: Kind of subwords -> the package that learns and applies them.
-_PACKAGES = {"bpe": "subword-nmt", "sentencepiece": "sentencepiece"}
 # Not an argument of `_number_text`: forked processes have it without its being sent to them.
 _dictionary: Dictionary
+
+
+def text_facts(
+    langs: tuple[str, str],
+    subword: str,
+    tokenizer: str,
+    source: Mapping[str, Any] | None,
+    **options: Any,
+) -> dict[str, Any]:
+    """The keys of a manifest that `data_folder.DataFolder` reads, and some for people."""
+    return {
+        "source_lang": langs[0],
+        "target_lang": langs[1],
+        "subword": subword,
+        "tokenizer": tokenizer,
+        "options": options,
+        "source": source or {},
+    }
 
 
 def make_subwords(
@@ -42,7 +57,6 @@ def make_subwords(
     options: SubwordOptions,
     texts: Mapping[str, str],
     dictionaries: Iterable[str],
-    lines: Mapping[str, int],
     most: int | None = None,
 ) -> None:
     """Learn subwords of the clean train texts, segment all texts, and make them binary.
@@ -52,83 +66,60 @@ def make_subwords(
         options: of subwords.
         texts: fairseq's name of each text -> its clean file in the data folder (raw/train.en).
         dictionaries: names of the dictionary's files.
-        lines: split -> the lines of each of its texts.
         most: subwords of a line; longer ones are split.
     """
-    model = _learn(manifest, options, train_texts(texts.values()), lines["train"])
-    _segment(manifest, model, list(texts.values()), lines, most)
+    model = _learn(manifest, options, _train(texts.values()))
+    _segment(manifest, model, list(texts.values()), most)
     segmented = {name: f"subword/{Path(text).name}" for name, text in texts.items()}
     make_binary(manifest, segmented, dictionaries)
 
 
-def train_texts(texts: Iterable[str]) -> list[str]:
-    """Those of the train split."""
+def _train(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if Path(text).stem == "train"]
 
 
-def _inputs(manifest: Manifest, texts: Iterable[str], *packages: str) -> dict[str, Any]:
-    """What a step is made from: its texts, and the versions of some packages."""
-    checksums = file_checksums(manifest.content)
-    return {
-        "inputs": {text: checksums[text] for text in texts},
-        "versions": installed(packages),
-    }
-
-
-def _learn(
-    manifest: Manifest, options: SubwordOptions, train: list[str], lines: int
-) -> SubwordModel:
-    """The subword model of the train texts, each of which has ``lines``: subword/."""
+def _learn(manifest: Manifest, options: SubwordOptions, train: list[str]) -> SubwordModel:
+    """The subword model of the train texts: subword/."""
     kind, size = options.subword, options.vocab_size
-    paths = [manifest.folder / text for text in train]
     name = f"subword/{MODEL_NAMES[kind]}"
+    paths = [manifest.folder / text for text in train]
 
     def action(work: Path) -> None:
         (work / "subword").mkdir()
         if kind == "sentencepiece":
-            text = (line for path in paths for line in read_lines(path) if line)
-            subword.learn_sentencepiece(text, len(paths) * lines, size, work / name)
+            subword.learn_sentencepiece(paths, size, work / name)
         else:
             words = subword.count_words(paths, manifest.workers)
             subword.learn_bpe_model(words, size, work / name)
 
-    made_from = {**_inputs(manifest, train, _PACKAGES[kind]), "options": [kind, size]}
-    manifest.run("learn", made_from, action, total=len(paths) * lines)
-    return SubwordModel(kind, manifest.folder / name, file_checksums(manifest.content)[name])
+    made_from = {"inputs": manifest.checksums(train), "options": [kind, size]}
+    manifest.run("learn", made_from, action)
+    return SubwordModel(kind, manifest.folder / name, manifest.checksums([name])[name])
 
 
 def _segment(
-    manifest: Manifest,
-    model: SubwordModel,
-    texts: list[str],
-    lines: Mapping[str, int],
-    most: int | None,
+    manifest: Manifest, model: SubwordModel, texts: list[str], most: int | None
 ) -> None:
     """Clean texts in subwords: subword/."""
-    paths = [manifest.folder / text for text in texts]
-    total = sum(lines[path.stem] for path in paths)
 
     def action(work: Path) -> Counts:
         apply = partial(subword.segment_text, model=model, most=most)
         subword.segment([], model)  # reads the model, once for all processes
         (work / "subword").mkdir()
-        done, counts = 0, {}
-        for path in paths:
+        counts = {}
+        for path in (manifest.folder / text for text in texts):
             lengths: list[int] = []
             pieces = text_pieces(path, SEGMENT_BYTES)
             with (work / "subword" / path.name).open("wb") as stream:
                 for text, text_lengths in ordered_map(apply, pieces, manifest.workers):
                     stream.write(text)
                     lengths += text_lengths
-                    report("segment", min(done + len(lengths), total - 1), total)
-            done += len(lengths)
             sizes = {"lines": len(lengths), "tokens": sum(lengths), "longest": max(lengths)}
             counts[path.name] = sizes
         return counts
 
-    inputs = _inputs(manifest, texts, _PACKAGES[model.kind])
-    made_from = {**inputs, "model": model.checksum, "most": most}
-    manifest.run("segment", made_from, action, total)
+    inputs = manifest.checksums(texts)
+    manifest.run("segment", {"inputs": inputs, "model": model.checksum, "most": most}, action)
 
 
 def make_binary(
@@ -148,7 +139,7 @@ def make_binary(
 
         (work / "bin").mkdir()
         dictionary = Dictionary()
-        train = [manifest.folder / text for text in train_texts(texts.values())]
+        train = [manifest.folder / text for text in _train(texts.values())]
         for word, count in subword.count_words(train, manifest.workers).items():
             dictionary.add_symbol(word, count)
         dictionary.finalize()
@@ -161,9 +152,9 @@ def make_binary(
         write_text(manifest.folder / "logs" / "binarise.log", log)
         return {"dictionary": len(dictionary) - dictionary.nspecial}
 
-    inputs = _inputs(manifest, texts.values(), "ve-fairseq", "fairseq")
-    made_from = {**inputs, "names": list(texts)}  # which the direction of translation decides
-    manifest.run("binarise", made_from, action, len(texts))
+    # The direction of translation decides the names.
+    made_from = {"inputs": manifest.checksums(texts.values()), "names": list(texts)}
+    manifest.run("binarise", made_from, action)
 
 
 def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1) -> str:

@@ -20,7 +20,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.text import Piece, text_pieces
+from fairseq_mhe.prepare.text import Piece, read_lines, text_pieces
 
 SUBWORDS = ("bpe", "sentencepiece")
 WORD_START = "\u2581"  # begins a word of SentencePiece
@@ -69,17 +69,21 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
         learn_bpe(counts, codes, merges, is_dict=True)
 
 
-def learn_sentencepiece(lines: Iterable[str], total: int, pieces: int, path: Path) -> None:
-    """Learn a unigram model of at most ``pieces`` (Kudo 2018) from ``total`` lines.
+def learn_sentencepiece(texts: Sequence[Path], pieces: int, path: Path) -> None:
+    """Learn a unigram model of at most ``pieces`` (Kudo 2018) and write it to ``path``.
 
     Raises:
         UserError: the text has too many different characters for so few pieces.
     """
-    stride = -(-total // MAX_SENTENCES)
+
+    def lines() -> Iterator[str]:
+        return (line for text in texts for line in read_lines(text) if line)
+
+    stride = -(-sum(1 for _ in lines()) // MAX_SENTENCES)
     try:
         with path.open("wb") as model:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_in_stretches(islice(lines, 0, None, stride)),
+                sentence_iterator=_in_stretches(islice(lines(), 0, None, stride)),
                 model_writer=model,
                 vocab_size=pieces,
                 model_type="unigram",

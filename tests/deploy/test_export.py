@@ -22,6 +22,7 @@ from fairseq_mhe.deploy.bundle import open_bundle
 from fairseq_mhe.deploy.trained import read_bundle
 from fairseq_mhe.deploy.translator import Translator
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel, learn_sentencepiece
+from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import TextProcessing
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.deploy.conftest import SOURCES, hypotheses, trained
@@ -116,7 +117,8 @@ def test_the_example_does_to_text_what_the_data_folder_did(
     """With a CTranslate2 that gives back what it gets."""
     path = tmp_path / MODEL_NAMES[kind]
     if kind == "sentencepiece":
-        learn_sentencepiece(SOURCES * 5, 100, 60, path)
+        write_lines(tmp_path / "text", SOURCES * 5)
+        learn_sentencepiece([tmp_path / "text"], 60, path)
     else:
         shutil.copyfile(MADE / "data" / "subword" / "bpe.codes", path)
     text = TextProcessing(

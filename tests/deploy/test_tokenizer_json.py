@@ -17,6 +17,7 @@ from fairseq_mhe.prepare.subword import (
     learn_bpe_model,
     learn_sentencepiece,
 )
+from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import TextProcessing, model_text, normalise
 from fairseq_mhe.prepare.tokenise import ESCAPED
 from tests.fixtures.text import Pairs
@@ -70,11 +71,11 @@ def make_sample(
     for side, lang in enumerate(text.languages):
         tokens = model_text(lang, tokenizer, False, lowercase)
         lines += tokens([normalise(line) for line in sides(corpus, side)])
+    write_lines(folder / "text", lines)
     if kind == "bpe":
-        (folder / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         learn_bpe_model(count_words([folder / "text"], 1), 300, nothing.path)
     else:
-        learn_sentencepiece(lines, len(lines), 300, nothing.path)
+        learn_sentencepiece([folder / "text"], 300, nothing.path)
     text = replace(text, model=replace(nothing, checksum=sha256(nothing.path)))
     dictionary = Dictionary()
     for side in (0, 1):

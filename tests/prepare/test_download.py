@@ -71,11 +71,11 @@ def test_parts_of_two_versions_are_not_joined(
     server.break_after = [BLOCK + 4000]
     newer = bytes(reversed(CONTENT))
 
-    def change(step: str, done: int, total: int) -> None:
+    def change(board: object, name: str, done: int, total: int) -> None:
         (tmp_path / "served" / "file.tgz").write_bytes(newer)
         server.etag = '"2"'
 
-    monkeypatch.setattr("fairseq_mhe.prepare.download.report", change)
+    monkeypatch.setattr("fairseq_mhe.prepare.download.Board.update", change)
     assert obtain(unknown, tmp_path / "here") == newer
     assert [asked for _, asked in server.requests] == [None, f"bytes={BLOCK}-"]
     (tmp_path / "here" / "file.tgz").unlink()
