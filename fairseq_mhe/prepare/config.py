@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fairseq_mhe.common.arguments import number, positive
+from fairseq_mhe.common.arguments import at_least, number, positive
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import no_colon
 from fairseq_mhe.common.system import cores
@@ -126,7 +126,7 @@ class Splits:
         None,
         "without --valid: every Nth clean pair (or document) of train is valid; without --test: "
         "the one after it is test",
-        type=int,
+        type=at_least(3),
         metavar="N",
     )
     out: Path = option(None, "folder to make", type=Path, required=True, metavar="DATA")
@@ -150,12 +150,12 @@ class Splits:
         """Raise UserError unless each split has a text or is held out, and fairseq can read out."""
         no_colon(self.out.resolve())
         missing = [split for split in SPLITS if split not in self.texts()]
-        if missing and (self.hold_out or 0) < 3:
+        if missing and not self.hold_out:
             raise UserError(
                 f"no text for {' and '.join(missing)} is named; name one, or hold out every "
-                "Nth pair or document of train: --hold-out N, N at least 3"
+                "Nth pair or document of train: --hold-out N"
             )
-        if self.hold_out is not None and not missing:
+        if self.hold_out and not missing:
             raise UserError("valid and test text are both named: leave --hold-out away")
 
 
@@ -192,14 +192,14 @@ class PrepareConfig(PairOptions, Splits):
         return self.source_lang, self.target_lang
 
     @property
-    def unspaced(self) -> bool:
-        """Whether a language has no spaces between words."""
-        return not all(map(has_spaces, self.langs))
+    def spaced(self) -> bool:
+        """Whether both languages have spaces between words."""
+        return all(map(has_spaces, self.langs))
 
     @property
     def counts_characters(self) -> bool:
         """Whether lengths are counted in characters, not in tokens."""
-        return self.unspaced or self.tokenizer == "none"
+        return self.tokenizer == "none" or not self.spaced
 
     @property
     def model_folder(self) -> str:
@@ -224,29 +224,27 @@ def checked(config: PrepareConfig) -> PrepareConfig:
                 f"{lang!r} cannot be a language's name here; use letters, digits and _ only, "
                 "as in en, pt_BR or zho_Hans"
             )
-    tokenizer, subword = config.tokenizer, config.subword
-    if not tokenizer:
-        suits = not config.unspaced and restored_by_moses(config.target_lang)
-        tokenizer = "moses" if suits and subword != "sentencepiece" else "none"
-    if not subword:
-        subword = "sentencepiece" if config.unspaced or tokenizer == "none" else "bpe"
+    suits = config.spaced and restored_by_moses(config.target_lang)
+    moses = suits and config.subword != "sentencepiece"
+    tokenizer = config.tokenizer or ("moses" if moses else "none")
+    bpe = config.spaced and tokenizer != "none"
+    subword = config.subword or ("bpe" if bpe else "sentencepiece")
     return replace(config, tokenizer=tokenizer, subword=subword)
 
 
 def input_files(config: PrepareConfig) -> Inputs:
     """The files that ``config`` names; UserError if one is missing, empty or would be lost."""
-    tables = tuple(f".tsv{suffix}" for suffix in SUFFIXES)
-    files: Inputs = {}
-    for split, prefixes in config.texts().items():
-        for prefix in prefixes:
-            if prefix.name.endswith(tables):
-                paths: tuple[Path, ...] = (existing_text(prefix),)
-            else:
-                paths = tuple(side_path(prefix, lang) for lang in config.langs)
-            files.setdefault(split, []).append(paths)
-            for path in paths:
-                check_outside(path, config.out)
-    return files
+
+    def sides(prefix: Path) -> tuple[Path, ...]:
+        if prefix.name.endswith(tuple(f".tsv{suffix}" for suffix in SUFFIXES)):
+            paths: tuple[Path, ...] = (existing_text(prefix),)
+        else:
+            paths = tuple(side_path(prefix, lang) for lang in config.langs)
+        for path in paths:
+            check_outside(path, config.out)
+        return paths
+
+    return {split: list(map(sides, texts)) for split, texts in config.texts().items()}
 
 
 def check_outside(path: Path, out: Path) -> None:

@@ -13,7 +13,6 @@ from fairseq_mhe.prepare.manifest import (
     CONTENT,
     MANIFEST,
     PARALLEL,
-    TASK,
     TEXT,
     file_checksums,
     read_manifest,
@@ -27,19 +26,14 @@ if TYPE_CHECKING:  # fairseq takes seconds to import
 
 #: The word under which fairseq's task of a masked language model hides others.
 MASK = "<mask>"
-#: Form -> the commands that make such a folder.
-_MADE_BY = {
-    PARALLEL: "fairseq-mhe prepare",
-    TEXT: "data-prep/text.sh",
-    TASK: "data-prep/glue.sh",
-}
 
 
 @dataclass(frozen=True)
 class DataFolder:
     """A folder of fairseq-mhe prepare; or, without a manifest, of fairseq-preprocess alone.
 
-    ``languages``: source and target. Identity, text and detokenise need a manifest.
+    ``languages``: source and target, whose sides are 0 and 1. Whatever is more than the binary form
+    needs a manifest.
     """
 
     folder: Path
@@ -62,16 +56,16 @@ class DataFolder:
         return {"languages": list(self.languages), "fingerprint": self.fingerprint}
 
     def dictionary(self, side: int = 0) -> Path:
-        """The dictionary of the source (0) or the target (1); running text has one."""
+        """The dictionary of a side; running text has one."""
         is_text = self.manifest.get("form") == TEXT
         return self.binary / ("dict.txt" if is_text else f"dict.{self.languages[side]}.txt")
 
     def text(self, subset: str, side: int) -> Path:
-        """The detokenised text of a split; ``side`` 0 is the source, 1 the target."""
+        """The detokenised text of a split."""
         return self.folder / "raw" / f"{subset}.{self.languages[side]}"
 
     def segmented(self, subset: str, side: int) -> Path:
-        """A split in subwords; sides as those of `text`."""
+        """A split in subwords."""
         return self.folder / "subword" / f"{subset}.{self.languages[side]}"
 
     def detokenise(self, lines: Iterable[str], side: int = 1) -> list[str]:
@@ -108,9 +102,7 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
     manifest = read_manifest(place)
     if manifest["form"] != form:
         content = CONTENT[manifest["form"]]
-        raise UserError(
-            f"{folder} is {content}, not {CONTENT[form]}: give a folder of {_MADE_BY[form]}"
-        )
+        raise UserError(f"{folder} is {content}, not {CONTENT[form]}: give another folder")
     if manifest["state"] != "complete":
         raise UserError(
             f"{folder} is not finished: run the same preparation again, which resumes"

@@ -77,12 +77,9 @@ class Manifest:
     ) -> Counts:
         """Do ``step`` unless it is done already, and return its counts.
 
-        Args:
-            step: its name.
-            made_from: all that decides what it writes (checksums of inputs, options) beside the
-                versions of packages, as JSON has it: lists, no tuples.
-            action: writes files into a folder, and may return counts; the files then move to the
-                same paths in the data folder.
+        ``made_from``: all that decides what it writes (checksums of inputs, options) beside the
+        versions of packages, as JSON has it: lists, no tuples. ``action`` writes files into a
+        folder, whence they move to the same paths in the data folder, and may return counts.
         """
         made_from = {**made_from, "versions": installed(_PACKAGES)}
         if not self._done(step, made_from):
@@ -133,14 +130,10 @@ class Manifest:
 def open_manifest(
     data: Path, form: str, facts: Mapping[str, Any], workers: int = 1
 ) -> Iterator[Manifest]:
-    """Make or reopen a data folder, for one process at a time.
+    """Make or reopen a data folder of a ``form``, for one process at a time.
 
-    Args:
-        data: the folder.
-        form: what it holds, as `CONTENT` has it.
-        facts: the manifest's keys above its steps. They hold no path, no time and no machine, so
-            that equal data have equal manifests.
-        workers: processes for the steps.
+    ``facts``: the manifest's keys above its steps. They hold no path, no time and no machine, so
+    that equal data have equal manifests. ``workers``: processes for the steps.
 
     Raises:
         UserError: the folder holds something of another form, cannot be written, the disk is full,

@@ -20,14 +20,13 @@ Result = TypeVar("Result")
 def _end_with_parent() -> None:
     """In a worker: leave Ctrl-C to the parent, and end when the parent has been killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_exit_after_parent, daemon=True).start()
-
-
-def _exit_after_parent() -> None:
     parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
+
+    def wait() -> None:
+        parent.join()  # type: ignore[union-attr]  # a worker has a parent
         os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def ordered_map(

@@ -256,13 +256,9 @@ def prepare_segmented(
     Nothing is dropped or changed. The plain text beside it comes from undoing the subwords, Moses'
     escapes (``&apos;``) and its tokens.
 
-    Args:
-        texts: split -> prefix of its two files, PREFIX.LANG, plain or compressed.
-        langs: source and target.
-        out: the folder to make.
-        codes: the merges that the text was split by, for new text.
-        lowercase: the text is in small letters.
-        source: as `prepare` has it.
+    ``texts``: split -> prefix of its two files, PREFIX.LANG, plain or compressed; ``codes``: the
+    merges that the text was split by, for new text; ``lowercase``: the text is in small letters;
+    ``source``: as `prepare` has it.
 
     Raises:
         UserError: as `prepare`.

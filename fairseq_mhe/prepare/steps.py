@@ -61,12 +61,9 @@ def make_subwords(
 ) -> None:
     """Learn subwords of the clean train texts, segment all texts, and make them binary.
 
-    Args:
-        manifest: that of the folder, after its step "clean".
-        options: of subwords.
-        texts: fairseq's name of each text -> its clean file in the data folder (raw/train.en).
-        dictionaries: names of the dictionary's files.
-        most: subwords of a line; longer ones are split.
+    ``texts``: fairseq's name of each text -> its clean file in the data folder (raw/train.en);
+    ``dictionaries``: names of the dictionary's files; ``most``: subwords of a line, longer ones are
+    split.
     """
     model = _learn(manifest, options, _train(texts.values()))
     _segment(manifest, model, list(texts.values()), most)
@@ -127,10 +124,8 @@ def make_binary(
 ) -> None:
     """The step from subword/ to bin/.
 
-    Args:
-        manifest: that of the data folder, after its step "segment".
-        texts: fairseq's name of each text -> its file in the data folder (subword/train.en).
-        dictionaries: names of the dictionary's files; its words are those of the train texts.
+    ``texts``: fairseq's name of each text -> its file in subwords (subword/train.en);
+    ``dictionaries``: names of the dictionary's files; its words are those of the train texts.
     """
 
     def action(work: Path) -> Counts:

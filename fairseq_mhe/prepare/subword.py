@@ -206,10 +206,9 @@ def split_long(line: str, most: int, kind: str) -> list[str]:
     tokens = line.split(" ")
     lines = []
     while len(tokens) > most:
-        end = most
-        while end and not _between_words(tokens[end - 1], tokens[end], kind):
-            end -= 1
-        end = end or most
+        ends = range(most, 0, -1)
+        between = (end for end in ends if _between_words(tokens[end - 1], tokens[end], kind))
+        end = next(between, most)
         lines.append(" ".join(tokens[:end]))
         tokens = tokens[end:]
     return [*lines, " ".join(tokens)]

@@ -1,27 +1,26 @@
-"""Steps that are done once: skipped, redone, interrupted, in a folder that others want too."""
+"""Steps that are done once: skipped, redone, interrupted; folders that are opened or refused."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import sha256
+from fairseq_mhe.common.files import FOLDER_VERSION, sha256
+from fairseq_mhe.prepare.data_folder import open_binary, open_data
 from fairseq_mhe.prepare.manifest import Counts, open_manifest, read_manifest
-
-FACTS = {"subword": "bpe"}
 
 
 class Action:
     """An action that writes files and counts its calls."""
 
     def __init__(self, *names: str, text: str = "made") -> None:
-        self.names = names
-        self.text = text
-        self.calls = 0
+        self.names, self.text, self.calls = names, text, 0
 
     def __call__(self, work: Path) -> Counts:
         self.calls += 1
@@ -32,29 +31,26 @@ class Action:
 
 
 def run(data: Path, action: Callable[[Path], Counts], made_from: str = "a") -> Counts:
-    with open_manifest(data, "parallel", FACTS) as steps:
-        return steps.run("step", {"input": made_from}, action)
+    with open_manifest(data, "parallel", {"subword": "bpe"}) as manifest:
+        return manifest.run("step", {"input": made_from}, action)
 
 
-def test_files_appear_in_place_and_in_the_manifest(tmp_path: Path) -> None:
-    assert run(tmp_path / "new" / "data", Action("sub/one", "two")) == {"calls": 1}
-    data = tmp_path / "new" / "data"
-    assert (data / "sub" / "one").read_text() == "made"
+def test_a_step_is_done_once_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, action = tmp_path / "new" / "data", Action("sub/one", "two")
+    assert run(data, action) == {"calls": 1}
+    assert capsys.readouterr().err == "step: 0 s\n"
     manifest = read_manifest(data)
     assert manifest["subword"] == "bpe"
     assert manifest["steps"]["step"]["files"] == {
         name: {"bytes": 4, "sha256": sha256(data / name)} for name in ("sub/one", "two")
     }
     assert sorted(os.listdir(data)) == [".lock", "manifest.json", "sub", "two"]
-
-
-def test_a_finished_step_is_not_done_again(tmp_path: Path) -> None:
-    action = Action("one")
-    run(tmp_path, action)
-    before = (tmp_path / "manifest.json").stat().st_mtime_ns
-    assert run(tmp_path, action) == {"calls": 1}
-    assert action.calls == 1
-    assert (tmp_path / "manifest.json").stat().st_mtime_ns == before
+    before = (data / "manifest.json").stat().st_mtime_ns
+    assert run(data, action) == {"calls": action.calls} == {"calls": 1}
+    assert (data / "manifest.json").stat().st_mtime_ns == before
+    assert capsys.readouterr().err == ""
 
 
 def test_other_inputs_redo_it_and_remove_the_old_files(tmp_path: Path) -> None:
@@ -105,7 +101,26 @@ def test_stopped_while_files_are_moved_counts_as_not_done(tmp_path: Path) -> Non
         ('{"format": 1}', "was made by another version of fairseq-mhe: prepare it again"),
     ],
 )
-def test_a_damaged_manifest_is_told(tmp_path: Path, content: str, message: str) -> None:
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
     with pytest.raises(UserError, match=message):
         run(tmp_path, Action("one"))
+
+
+def test_which_folders_are_opened(tmp_path: Path, data: Path) -> None:
+    """``data`` is fairseq-preprocess's."""
+    assert open_binary(data).languages == ("en", "de")
+    assert open_binary(data).binary == data
+    shutil.copytree(data, tmp_path / "bin")
+    with pytest.raises(UserError, match="no data folder: give one of fairseq-mhe"):
+        open_binary(tmp_path)
+    manifest = {"folder_version": FOLDER_VERSION, "form": "parallel", "state": "complete"}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert open_binary(tmp_path).binary == tmp_path / "bin"
+    with pytest.raises(UserError, match="is parallel text, not running text: give another"):
+        open_data(tmp_path, "text")
+    with pytest.raises(UserError, match="is fairseq's part of a data folder"):
+        open_data(tmp_path / "bin")
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "state": "unfinished"}))
+    with pytest.raises(UserError, match="is not finished: run the same preparation again"):
+        open_binary(tmp_path)

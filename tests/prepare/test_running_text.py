@@ -85,8 +85,6 @@ def test_the_folder_says_how_new_text_is_read(text: Path, tmp_path: Path) -> Non
     assert data.processing().plain(data.processing().segment(["Turn  ON the light"])) == [
         "turn on the light"
     ]
-    with pytest.raises(UserError, match="is running text, not parallel text: give a folder of"):
-        open_data(out)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from fairseq_mhe.prepare.subword import (
     segment,
     segment_text,
 )
-from fairseq_mhe.prepare.text import Piece
+from fairseq_mhe.prepare.text import Piece, write_lines
 from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from tests.fixtures.text import Pairs
 
@@ -85,8 +85,9 @@ def test_words_are_counted_over_all_texts(
 def test_sentencepiece_is_the_same_twice_and_loses_nothing(
     tmp_path: Path, lines: list[str]
 ) -> None:
+    write_lines(tmp_path / "text", lines)
     for name in ("one", "two"):
-        learn_sentencepiece(lines, len(lines), 300, tmp_path / name)
+        learn_sentencepiece([tmp_path / "text"], 300, tmp_path / name)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     # Characters that the model has never seen, and such as Unicode's compatibility forms would
     # change.
@@ -100,19 +101,22 @@ def test_sentencepiece_learns_from_lines_of_any_length(
     tmp_path: Path, lines: list[str]
 ) -> None:
     """It leaves out what is longer than 4,192 bytes, with and without spaces."""
-    learn_sentencepiece(["zebra" * 1000], 1, 30, tmp_path / "model")
+    write_lines(tmp_path / "text", ["zebra" * 1000])
+    learn_sentencepiece([tmp_path / "text"], 30, tmp_path / "model")
     (line,) = segment(["zebra" * 9], as_model("sentencepiece", tmp_path / "model"))
     assert len(line.split()) < len("zebra" * 9) / 2
     counts = []
     for name, text in (("whole", [" ".join(lines)]), ("lines", lines)):
-        learn_sentencepiece(text, len(text), 300, tmp_path / name)
-        found = segment(lines, as_model("sentencepiece", tmp_path / name))
-        counts.append(sum(len(line.split()) for line in found))
+        write_lines(tmp_path / "text", text)
+        learn_sentencepiece([tmp_path / "text"], 300, tmp_path / name)
+        subwords = segment(lines, as_model("sentencepiece", tmp_path / name))
+        counts.append(sum(len(line.split()) for line in subwords))
     assert counts[0] == pytest.approx(counts[1], rel=0.02)
 
 
 def test_what_nothing_can_be_learnt_from_is_refused(tmp_path: Path, lines: list[str]) -> None:
     with pytest.raises(UserError, match="nothing to learn BPE from"):
         learn_bpe_model(counted(["a b", "c"]), 10, tmp_path / "codes")
+    write_lines(tmp_path / "text", lines)
     with pytest.raises(UserError, match="cannot learn 5 pieces"):
-        learn_sentencepiece(lines, len(lines), 5, tmp_path / "model")
+        learn_sentencepiece([tmp_path / "text"], 5, tmp_path / "model")

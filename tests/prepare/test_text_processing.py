@@ -1,0 +1,49 @@
+"""A line of text: normalised, in subwords and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_mhe.prepare.data_folder import open_data
+from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece, normalise
+from fairseq_mhe.prepare.tokenise import detokeniser, tokeniser
+
+
+def test_line_breaks_of_every_kind_become_spaces() -> None:
+    # Each of these ends a line for str.splitlines or for a file opened as text.
+    assert normalise("a\rb\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\u00a0i") == "a b c d e f g h i"
+    assert normalise(" u\u0308ber\x07 ") == "über"
+    assert normalise("u\x07\u0308ber") == "über"
+    assert normalise("a\u2581b \u2581") == "a b"  # SentencePiece's mark of a space
+    line = "\u201eSo\u201c \u2013 Mr.\tX\u00a0\u202f5\u200b% \u00bd"
+    assert normalise(line) == "\u201eSo\u201c \u2013 Mr. X 5\u200b% \u00bd"
+
+
+@given(st.text())
+def test_a_normalised_line_is_one_line_and_stays_as_it_is(text: str) -> None:
+    line = normalise(text)
+    assert len(line.splitlines()) <= 1
+    assert normalise(line) == line
+    assert line.split() == line.split(" ") or line == ""
+
+
+def test_joins_are_those_of_fairseq() -> None:
+    """As `--remove-bpe` and `--remove-bpe sentencepiece` do it, written out by hand."""
+    assert join_bpe("ein@@ fach so , a@@ b@@ c") == "einfach so , abc"
+    assert join_bpe("cut off@@") == "cut off"
+    assert join_sentencepiece("▁ein fach ▁so , ▁a b") == "einfach so, ab"
+
+
+def test_segmented_files_give_the_raw_text_back(prepared: Path) -> None:
+    data = open_data(prepared)
+    for side, lang in enumerate(data.languages):
+        raw = data.text("test", side).read_text(encoding="utf-8").splitlines()
+        segmented = data.segmented("test", side).read_text(encoding="utf-8").splitlines()
+        assert data.processing().segment(raw, side) == segmented
+        if data.manifest["tokenizer"] == "moses":  # what Moses' own rules lose is theirs
+            raw = [detokeniser("moses", lang)(tokeniser("moses", lang)(line)) for line in raw]
+        assert data.detokenise(segmented, side) == data.processing().plain(segmented, side)
+        assert data.detokenise(segmented, side) == raw
