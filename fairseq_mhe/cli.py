@@ -33,19 +33,19 @@ keep              runs.kept                 copy finished runs without models, e
 quickstart-lm     experiments.quickstart    quickstart for language models
 pretrain          experiments.language      train a language model on running text
 finetune          experiments.language      fine-tune a masked language model on a task
-nlu-table         experiments.language      a table of language models: kinds x tasks x seeds
-score-squad       runs.squad                exact match and F1 of answers to SQuAD's questions
+nlu-table         experiments.language      train and score language models: kinds x tasks x seeds
+score-squad       runs.squad                score answers to SQuAD's questions: exact match and F1
 average           checkpoints.average       average the weights of several checkpoints
 inspect           checkpoints.inspection    show what a checkpoint is
 fold              convert.fold              turn a checkpoint into one of fairseq's transformer
 convert           convert.change_kind       start a smaller kind of attention from a trained one
 to-collaborative  convert.to_collaborative  start collaborative attention from any kind
 to-ctranslate2    convert.to_ctranslate2    turn a checkpoint into a CTranslate2 model
-export            deploy.export             a trained model as a folder that needs nothing else
-demo              deploy.demo               a local page on which models translate side by side
+export            deploy.export             write a trained model as one folder
+demo              deploy.demo               serve a local page on which models translate
 params            experiments.counts        count the attention parameters of all rows and kinds
-cost              experiments.counts        what a row with a kind costs to store and to run
-bench             bench.run                 attention, memory, training, generation beside stock
+cost              experiments.counts        count parameters, multiply-adds and cache of a model
+bench             bench.run                 measure attention, memory, training, generation
 attention-map     report.attention_map      draw what the heads of a model attend to
 """
 _ROWS = [row.split(maxsplit=2) for row in _TABLE.strip().splitlines()]

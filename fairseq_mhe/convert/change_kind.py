@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_measured(parser: argparse.ArgumentParser) -> None:
     """The data that conversions are fitted to and judged on, and --json."""
-    use = "data folder: errors count as they do on its training sentences, and the loss is measured"
+    use = "data folder: its training sentences weigh the errors, and the loss is measured"
     add_data(parser, use, sentences=1000)
     add_json(parser)
 

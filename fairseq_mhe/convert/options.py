@@ -31,7 +31,7 @@ def add_data(
     """The data folder and how much of it a command takes; ``use`` is its help."""
     add = parser.add_argument
     add("--data", type=Path, required=required, metavar="DATA", help=use)
-    help_ = "sentences of each split that are taken (default: %(default)s)"
+    help_ = "sentences to take of each split (default: %(default)s)"
     add("--sentences", type=positive, default=sentences, metavar="N", help=help_)
 
 

@@ -180,8 +180,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("checkpoint", type=Path, metavar="CKPT", help=help_)
     add_data(parser, "its data folder", sentences=100, required=True)
     add_subset(parser)
-    add("--out", type=Path, required=True, metavar="DIR", help="folder to make")
-    help_ = "how weights are stored (default: %(default)s)"
+    add("--out", type=Path, required=True, metavar="DIR", help="new folder")
+    help_ = "number format of the stored weights (default: %(default)s)"
     add("--quantization", choices=_QUANTIZATIONS, default="float32", help=help_)
     help_ = (
         "store keys and values that heads share once (CTranslate2's multi-query layout): a "

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe evaluate``."""
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="the folder of a trained run")
-    add("--data", type=Path, metavar="DATA", help="its data folder, if that was moved since")
+    add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
     add_scoring(parser)
     help_ = f"score with COMET too ({comet.MODEL})"
     add("--comet", nargs="?", const=comet.MODEL, metavar="MODEL", help=help_)
@@ -95,9 +95,9 @@ def score_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     help_ = "reference translations, detokenised, one a line"
     add("--reference", type=Path, required=True, metavar="F", help=help_)
-    help_ = "the system's translations, likewise"
+    help_ = "translations of the system, detokenised, one a line"
     add("--hypothesis", type=Path, required=True, metavar="F", help=help_)
-    help_ = "another system's, to compare with: PRR and p-value"
+    help_ = "translations of another system: adds PRR and p-value"
     add("--baseline", type=Path, metavar="F", help=help_)
     help_ = "target language (de, say): chooses BLEU's tokeniser, adds tokenised BLEU"
     add("--language", metavar="L", help=help_)

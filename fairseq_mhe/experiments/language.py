@@ -53,17 +53,17 @@ def pretrain_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_pretraining(parser: argparse.ArgumentParser) -> None:
     """The options of what a model is trained on, how and where."""
     add = parser.add_argument
-    add("--data", type=Path, required=True, help="a folder of data-prep/text.sh or its like")
+    add("--data", type=Path, required=True, help="text folder of data-prep/text.sh or its like")
     _add_out(parser)
-    add("--updates", type=positive, metavar="N", help="another number than the recipe's")
-    add("--tokens", type=positive, metavar="N", help="subwords of a block, not the recipe's")
-    add("--batch", type=positive, metavar="N", help="blocks of an update, not the recipe's")
+    add("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
+    add("--tokens", type=positive, metavar="N", help="subwords of a block (default: recipe's)")
+    add("--batch", type=positive, metavar="N", help="blocks of an update (default: recipe's)")
     devices.add_arguments(parser)
 
 
 def _add_out(parser: argparse.ArgumentParser) -> None:
     out = Path("runs/language")
-    help_ = "folder of runs (default: %(default)s)"
+    help_ = "folder for the run folders (default: %(default)s)"
     parser.add_argument("--out", type=Path, default=out, metavar="RUNS", help=help_)
 
 
@@ -131,7 +131,7 @@ def finetune_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", type=Path, required=True, metavar="MODEL", help=help_)
     _add_out(parser)
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
-    add("--epochs", type=positive, metavar="N", help="another number than the recipe's")
+    add("--epochs", type=positive, metavar="N", help="epochs (default: the recipe's)")
     devices.add_arguments(parser)
 
 
@@ -192,7 +192,9 @@ def nlu_table_arguments(parser: argparse.ArgumentParser) -> None:
     add("--kinds", type=kinds, default=_KINDS, metavar="KIND,...", help=help_)
     help_ = "seeds of fine-tuning; of a causal model, of its training (default: %(default)s)"
     add("--seeds", type=seeds, default="1,2,3", metavar="N,...", help=help_)
-    add("--epochs", type=positive, metavar="N", help="of fine-tuning, not the recipe's")
+    add(
+        "--epochs", type=positive, metavar="N", help="epochs of fine-tuning (default: recipe's)"
+    )
     add("--no-table", action="store_true", help="train and score only, as a SLURM job does")
     _add_pretraining(parser)
     slurm.add_table_arguments(parser)

@@ -26,9 +26,9 @@ _UPDATES = 3000
 def quickstart_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart``."""
     add = parser.add_argument
-    help_ = "folder of it all (default: %(default)s)"
+    help_ = "folder for data, runs and table (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/quickstart"), help=help_)
-    help_ = f"kinds to compare, or all (default: %(default)s; there are: {', '.join(KINDS)})"
+    help_ = f"kinds to compare, of {', '.join(KINDS)}, or all (default: %(default)s)"
     add("--attention", type=kinds, default="mha,mhe_mul", metavar="KIND,...", help=help_)
     add("--seed", type=seed, default=1, metavar="N", help="random seed (default: %(default)s)")
     help_ = "updates of each training (default: %(default)s)"
@@ -66,7 +66,7 @@ def quickstart(args: argparse.Namespace) -> None:
 def quickstart_lm_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe quickstart-lm``."""
     add = parser.add_argument
-    help_ = "folder of it all (default: %(default)s)"
+    help_ = "folder for data, runs and table (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/quickstart-lm"), help=help_)
     help_ = "updates of pre-training (default: %(default)s: minutes on two cores)"
     add("--updates", type=positive, default=500, metavar="N", help=help_)

@@ -59,11 +59,11 @@ def train_arguments(parser: argparse.ArgumentParser) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that ``run-table``, ``train`` and the studies share."""
     add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="DATA", help="a prepared data folder")
-    add("--out", type=Path, required=True, metavar="RUNS", help="the folder of run folders")
+    add("--data", type=Path, required=True, metavar="DATA", help="prepared data folder")
+    add("--out", type=Path, required=True, metavar="RUNS", help="folder for the run folders")
     either = parser.add_mutually_exclusive_group().add_argument
-    either("--updates", type=positive, metavar="N", help="updates, instead of the recipe's")
-    help_ = "this share of the recipe's updates: a rehearsal"
+    either("--updates", type=positive, metavar="N", help="updates (default: the recipe's)")
+    help_ = "share of the recipe's updates, for a rehearsal"
     either("--fraction", type=_share, metavar="F", help=help_)
     help_ = "tokens of an update, on all devices together"
     add("--batch-tokens", type=positive, metavar="N", help=help_)

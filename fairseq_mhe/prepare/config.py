@@ -129,7 +129,7 @@ class Splits:
         type=at_least(3),
         metavar="N",
     )
-    out: Path = option(None, "folder to make", type=Path, required=True, metavar="DATA")
+    out: Path = option(None, "new data folder", type=Path, required=True, metavar="DATA")
 
     def texts(self) -> dict[str, Sequence[Path]]:
         """Split -> its texts, if any is named."""
@@ -184,7 +184,7 @@ class PrepareConfig(PairOptions, Splits):
     punctuation: bool = option(
         False, "write quotes, dashes and spaces around punctuation in one way, for the model"
     )
-    lowercase: bool = option(False, "everything in small letters")
+    lowercase: bool = option(False, "write everything in small letters")
 
     @property
     def langs(self) -> tuple[str, str]:

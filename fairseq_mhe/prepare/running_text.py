@@ -45,7 +45,7 @@ class TextOptions(SubwordOptions):
         type=at_least(8),
         metavar="N",
     )
-    lowercase: bool = option(False, "everything in small letters")
+    lowercase: bool = option(False, "write everything in small letters")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--processes", type=positive, metavar="N", help=help_)
     parser.add_argument("--cpu", action="store_true", help="do not use a GPU")
     help_ = (
-        "numbers of the training; auto: bf16 where it is fast on this machine (GPUs, else fp16 "
+        "precision of training; auto: bf16 where it is fast on this machine (GPUs, else fp16 "
         "there; CPUs with AVX512-BF16 or AMX), else float32"
     )
     choices = ("auto", "float32", "bf16", "fp16")

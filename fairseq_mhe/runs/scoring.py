@@ -140,9 +140,9 @@ def tokeniser_in(signature: str) -> str:
 def add_tokeniser(parser: ArgumentParser) -> None:
     """The option for what BLEU is counted of."""
     help_ = (
-        "of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; char for "
+        "tokeniser of BLEU (default: by the target language's script: zh, ja-mecab, ko-mecab; "
     )
-    help_ += "Thai, Lao, Khmer, Burmese and Tibetan; else 13a)"
+    help_ += "char for Thai, Lao, Khmer, Burmese and Tibetan; else 13a)"
     parser.add_argument("--bleu-tokenizer", choices=TOKENISERS, help=help_)
 
 

@@ -26,7 +26,7 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("SLURM")
     add = group.add_mutually_exclusive_group().add_argument
     add("--slurm", action="store_true", help="submit an array of jobs, one a cell, and return")
-    help_ = "train nothing: the table of what is finished"
+    help_ = "train nothing; make the table of the finished runs"
     add("--finished-only", action="store_true", help=help_)
     add = group.add_argument
     help_ = "time limit of a job in hours (default: 24)"

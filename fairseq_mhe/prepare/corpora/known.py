@@ -15,7 +15,7 @@ from fairseq_mhe.prepare.parallel_text import prepare
 
 def default_out(default: str) -> Any:
     """The field of the folder to make."""
-    return option(Path(default), "folder to make", type=Path, metavar="DATA")
+    return option(Path(default), "new data folder", type=Path, metavar="DATA")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ class Multi30k(Downloads, PairCorpus):
     vocab_size: int = vocabulary(10000)
     max_ratio: float | None = None
     punctuation: bool = True
-    lowercase: bool = option(False, "everything in small letters")
+    lowercase: bool = option(False, "write everything in small letters")
 
     def prepare(self) -> Path:
         """Make the data folder, or what of it is missing; raises UserError as `make`."""
