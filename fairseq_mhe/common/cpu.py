@@ -38,7 +38,7 @@ def _tunes(*own_choice: str) -> bool:
 def with_huge_pages() -> dict[str, str]:
     """Variables for a training's process to start with: as `keep_freed_memory`, in 2 MiB pages.
 
-    glibc 2.35 and newer asks Linux for such pages if told so when the process starts.
+    glibc 2.35 and newer asks Linux for such pages if this is set when the process starts.
     """
     if not _tunes(*OWN_TUNING):
         return {}

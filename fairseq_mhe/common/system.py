@@ -43,13 +43,13 @@ def require(package: str, distribution: str = "") -> None:
 @functools.cache  # a table asks for each of its runs, and each time files are searched
 def installed(packages: tuple[str, ...]) -> dict[str, str]:
     """The versions of those packages that are installed."""
-    found = {}
+    numbers = {}
     for package in packages:
         try:
-            found[package] = metadata.version(package)
+            numbers[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return numbers
 
 
 def versions() -> dict[str, str]:
