@@ -24,21 +24,15 @@ from typing import Any, NamedTuple
 
 WHEEL_SHA256 = "7ca5fbde9dea879ac7723949fc84347aac5182e6309c357b2e4973fd391b00f7"
 LICENCE_MEMBER = "homeassistant-2026.11.0.dist-info/licenses/LICENSE.md"
-PACKAGE = Path(__file__).resolve().parents[2] / "fairseq_mhe"
-CORPUS = PACKAGE / "prepare" / "corpora" / "home-assistant"
+CORPUS = Path(__file__).parents[2] / "fairseq_mhe" / "prepare" / "corpora" / "home-assistant"
 
 MAX_WORDS = 40
-SIMILAR_LENGTHS = (
-    2.2  # ratio of characters + 10 on each side, so that short labels may differ more
-)
+SIMILAR_LENGTHS = 2.2  # ratio of characters + 10: short labels may differ more
 MIN_HELD_OUT_WORDS = 3  # shorter labels have no context: "Open" is Öffnen, Offen or Geöffnet
 MAX_COPIED_SHARE = 0.75  # of the longer side's words
-# One huge integration would otherwise be most of a held-out split: MQTT alone would give half of
-# the test pairs.
-MAX_HELD_OUT_FAMILY = 150
-# Shares of the other families, taken by the hash of their names; chosen so that about 1,000 pairs
-# are left in each.
-HELD_OUT_SHARE = {"test": 0.12, "valid": 0.08}
+MAX_HELD_OUT_FAMILY = 150  # MQTT alone would give half of the test pairs
+# Shares of the other families, by the hash of their names: about 1,000 pairs are left in each.
+TEST_SHARE, VALID_SHARE = 0.12, 0.08
 
 LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
 EMPHASIS = re.compile(r"(\*\*|\*)(?=\S)(.+?)(?<=\S)\1")
@@ -172,11 +166,9 @@ def split_of(name: str, size: int) -> str:
     if size > MAX_HELD_OUT_FAMILY:
         return "train"
     point = int(hashlib.sha256(name.encode()).hexdigest()[:8], 16) / 2**32
-    for split, share in HELD_OUT_SHARE.items():
-        if point < share:
-            return split
-        point -= share
-    return "train"
+    if point < TEST_SHARE:
+        return "test"
+    return "valid" if point < TEST_SHARE + VALID_SHARE else "train"
 
 
 def one_translation_each(pairs: Iterable[Pair]) -> list[Pair]:
@@ -216,9 +208,9 @@ def split(pairs: Iterable[Pair], counts: Counter[str]) -> dict[str, list[Pair]]:
         families[pair.integration.split("_")[0]].append(pair)
     groups: dict[str, list[Pair]] = {"train": [], "valid": [], "test": []}
     for name, members in families.items():
-        groups[split_of(name, len(members))] += members
-    for name, group in groups.items():
-        counts[f"{name} pairs before de-duplication"] = len(group)
+        place = split_of(name, len(members))
+        groups[place] += members
+        counts[f"{place} pairs before de-duplication"] += len(members)
     train = one_translation_each(groups["train"])
     valid = held_out(groups["valid"], train, "valid", counts)
     test = held_out(groups["test"], [*train, *valid], "test", counts)
