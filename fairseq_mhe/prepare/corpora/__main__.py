@@ -1,4 +1,4 @@
-"""``python -m fairseq_mhe.prepare.corpora NAME OPTION...``: what the scripts of data-prep/ run."""
+"""What the scripts of data-prep/ run: a corpus, or a task of understanding, as a data folder."""
 
 import argparse
 import sys
@@ -35,14 +35,14 @@ SUITES = ("glue", "superglue", "squad")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command of a corpus, whose messages begin with the name of its script."""
     parser = Parser(prog="python -m fairseq_mhe.prepare.corpora", description=__doc__)
-    commands = parser.add_subparsers(dest="name", required=True, metavar="NAME")
+    commands = parser.add_subparsers(dest="name", required=True)
     for name, (options, prepare) in CORPORA.items():
         command = commands.add_parser(name, prog=f"{name}.sh", description=options.__doc__)
         add_options(command, options)
         command.set_defaults(run=partial(_run, options, prepare))
     for suite in SUITES:
-        text = understanding.__doc__
-        command = commands.add_parser(suite, prog=f"{suite}.sh", description=text)
+        about = understanding.__doc__
+        command = commands.add_parser(suite, prog=f"{suite}.sh", description=about)
         understanding.add_arguments(command, suite)
         command.set_defaults(run=understanding.run)
     args = parser.parse_args(argv)
