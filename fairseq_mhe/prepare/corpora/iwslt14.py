@@ -17,7 +17,7 @@ TEST = tuple(
     for name in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 )
 _LINES = {"train": 160_239, "valid": 7283, "test": 6750}
-# Its checksum is not published: that of the download is recorded, and counts of lines are compared.
+# Its checksum is not published: counts of lines are compared.
 _ARCHIVE = RemoteFile("http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz")
 _NO_TEXT = ("<url>", "<talkid>", "<keywords>")
 _MARKS = re.compile(r"</?(?:title|description)>")

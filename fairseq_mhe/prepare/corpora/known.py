@@ -46,7 +46,9 @@ class Downloads:
         def unpack_downloads(work: Path) -> Counts:
             paths = download(files, self.original / "archives", self.mirror)
             action(paths, work)
-            return {path.name: sha256(path) for path in paths}
+            # Where no checksum is published, that of the download is recorded.
+            pairs = zip(files, paths, strict=True)
+            return {file.name: file.sha256 or sha256(path) for file, path in pairs}
 
         checksums = {file.name: file.sha256 for file in files}
         with open_manifest(self.original, DOWNLOADED, {}) as manifest:
