@@ -14,7 +14,7 @@ from fairseq_mhe.prepare.corpora.home_assistant import HomeAssistant, prepare_la
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import open_task
-from fairseq_mhe.report.translation_table import QUICKSTART, show_table
+from fairseq_mhe.report.translation_table import FILES, show_table
 from fairseq_mhe.runs import devices
 from fairseq_mhe.runs.recipes import recipe
 from fairseq_mhe.runs.translation import plan_jobs
@@ -58,9 +58,9 @@ def quickstart(args: argparse.Namespace) -> None:
     title += f"{args.updates:,} updates"
     if args.limit or args.updates != _UPDATES:
         title += ", a trial and no result"
-    table.tabulate(title, QUICKSTART)
+    table.tabulate(title)
     show_table(out, title)
-    say(", ".join(str(out / name) for name in QUICKSTART.files))
+    say(", ".join(str(out / name) for name in FILES))
 
 
 def quickstart_lm_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from fairseq_mhe.experiments.evaluate import add_scoring, check_subset, show
 from fairseq_mhe.models.architectures import ROWS
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import gather
-from fairseq_mhe.report.translation_table import PAPER, Preset, write_table
+from fairseq_mhe.report.translation_table import PAPER_FILES, write_table
 from fairseq_mhe.runs import devices, slurm, translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.job import Job
@@ -142,7 +142,7 @@ class TableRun:
 
         train_and_score(self.jobs, device, self.scored, score, after)
 
-    def tabulate(self, title: str, preset: Preset) -> None:
+    def tabulate(self, title: str, paper: bool = False) -> None:
         """Write the table of what is finished.
 
         Raises:
@@ -154,7 +154,7 @@ class TableRun:
             raise UserError(
                 f"no cell of {self.out} is finished yet: there is nothing to tabulate"
             )
-        write_table(gather(finished, self.subset), self.out, title, preset, waiting)
+        write_table(gather(finished, self.subset), self.out, title, paper, waiting)
 
 
 def _open(
@@ -216,11 +216,11 @@ def run_table(args: argparse.Namespace) -> None:
         say(f"{len(waiting)} of {len(table.jobs)} cells to do, {where}")
         for chosen in recipes:
             say(_overview(chosen, device.workers))
-        table.work(device, after=lambda: table.tabulate(title, PAPER))
+        table.work(device, after=lambda: table.tabulate(title, paper=True))
     else:
-        table.tabulate(title, PAPER)
+        table.tabulate(title, paper=True)
     print((table.out / "table.md").read_text(encoding="utf-8"), end="")
-    say(", ".join(str(table.out / name) for name in PAPER.files))
+    say(", ".join(str(table.out / name) for name in PAPER_FILES))
 
 
 def _words(job: Job, args: argparse.Namespace) -> list[str]:

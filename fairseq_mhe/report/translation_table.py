@@ -1,14 +1,13 @@
-"""``fairseq-mhe table``: finished runs as a table, JSON, a picture and sample translations."""
+"""``fairseq-mhe table``: finished runs as a table, JSON and a picture."""
 
 import argparse
-import random
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fairseq_mhe.common.errors import one_line
-from fairseq_mhe.common.files import read_json, write_text
+from fairseq_mhe.common.files import read_json
 from fairseq_mhe.common.tables import Column, align, column
 from fairseq_mhe.report import plots
 from fairseq_mhe.report.results import (
@@ -25,8 +24,9 @@ from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Block, Row, Table, filled
 from fairseq_mhe.runs.scoring import RESAMPLES, bleu4_line
 
-#: Sample translations shown, and the seed that draws them.
-_SAMPLES, _SAMPLES_SEED = 10, 1
+#: What is written; with the paper's numbers in LaTeX and CSV, too.
+FILES = ("table.md", "table.json", "picture.png")
+PAPER_FILES = ("table.md", "table.tex", "table.csv", "table.json", "picture.png")
 
 
 def _compared(heading: str, show: Callable[[Row], str]) -> Column:
@@ -109,51 +109,34 @@ def _paper_blocks(rows: Sequence[Row]) -> list[Block]:
     return [Block(filled(columns, rows), rows) for columns in (_PAPER, _MORE)]
 
 
-@dataclass(frozen=True)
-class Preset:
-    """One way to show results; ``paper``: with the paper's numbers, and as LaTeX and CSV too."""
-
-    blocks: Callable[[Sequence[Row]], list[Block]]
-    files: tuple[str, ...]
-    paper: bool
-
-
-_FILES = ("table.md", "table.json", "picture.png", "samples.md")
-QUICKSTART = Preset(_quickstart_blocks, _FILES, paper=False)
-_PAPER_FILES = ("table.md", "table.tex", "table.csv", *_FILES[1:])
-PAPER = Preset(_paper_blocks, _PAPER_FILES, paper=True)
-_PRESETS = {"quickstart": QUICKSTART, "paper": PAPER}
-
-
 def write_table(
     cells: Sequence[Cell],
     output: Path,
     title: str,
-    preset: Preset = QUICKSTART,
+    paper: bool = False,
     unfinished: Sequence[str] = (),
 ) -> None:
-    """Write the preset's files into ``output``; the table names the ``unfinished`` runs."""
-    title, summaries = one_line(title), summarise(cells, preset.paper)
-    notes = notes_below(cells, summaries, preset.paper)
+    """Write ``FILES`` into ``output``, or ``PAPER_FILES``; the notes name ``unfinished`` runs."""
+    title, summaries = one_line(title), summarise(cells, paper)
+    notes = notes_below(cells, summaries, paper)
     if unfinished:
         notes.append(f"Not finished, and left out: {', '.join(unfinished)}.")
     seeds = sorted({str(seed) for summary in summaries for seed in summary["seeds"]})
     heading = f"{title}; {'seeds' if len(seeds) > 1 else 'seed'} {', '.join(seeds)}"
-    if preset.paper and len({cell.row for cell in cells}) > 1:
+    if paper and len({cell.row for cell in cells}) > 1:
         plots.plot_rows(summaries, output / "picture.png", heading)
     else:
         curves = {label(cell, cells): cell.results[0].metrics for cell in cells}
         plots.plot(summaries, curves, output / "picture.png", heading)
-    write_text(output / "samples.md", _samples(cells, title))
-    table = Table(title, preset.blocks(summaries), notes)
-    if preset.paper:
+    table = Table(title, (_paper_blocks if paper else _quickstart_blocks)(summaries), notes)
+    if paper:
         table.write_for_papers(output / "table.tex", summaries)
     table.write(output / "table.md", summaries)
 
 
-def show_table(output: Path, title: str, preset: Preset = QUICKSTART) -> None:
-    """Print a table; the quickstart's has a column for each kind on a terminal, so that it fits."""
-    if preset.paper or not sys.stdout.isatty():
+def show_table(output: Path, title: str, paper: bool = False) -> None:
+    """Print a table; on a terminal the quickstart's has a column for each kind, so that it fits."""
+    if paper or not sys.stdout.isatty():
         print((output / "table.md").read_text(encoding="utf-8"), end="")
         return
     summaries = read_json(output / "table.json")
@@ -261,35 +244,20 @@ def _other_training(of_row: Sequence[Cell], cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-def _samples(cells: Sequence[Cell], title: str) -> str:
-    """Translations of some sentences, drawn at random."""
-    texts = cells[0].results[0].texts
-    count = len(texts["sources"])
-    drawn = random.Random(_SAMPLES_SEED).sample(range(count), min(_SAMPLES, count))  # noqa: S311
-    lines = [f"# {title}: sample translations", ""]
-    lines += [f"Drawn at random (seed {_SAMPLES_SEED}), not chosen.", ""]
-    for index in sorted(drawn):
-        lines += [f"## Line {index + 1}", "", f"- source: {texts['sources'][index]}"]
-        lines.append(f"- reference: {texts['references'][index]}")
-        for cell in cells:
-            lines.append(f"- {label(cell, cells)}: {cell.hypotheses[0][index] or '(nothing)'}")
-        lines.append("")
-    return "\n".join(lines)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe table``."""
     add = parser.add_argument
     add("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
-    add("--out", type=Path, required=True, help=f"folder for {', '.join(QUICKSTART.files)}")
+    add("--out", type=Path, required=True, help=f"folder for {', '.join(FILES)}")
+    columns: dict[str, Any] = {"choices": ("quickstart", "paper"), "default": "quickstart"}
     help_ = "paper: the paper's table with its numbers, as run-table's (default: %(default)s)"
-    add("--columns", choices=_PRESETS, default="quickstart", help=help_)
+    add("--columns", **columns, help=help_)
     add("--subset", default="test", help="the data set that was scored (default: %(default)s)")
     add("--title", default="Kinds of attention", help="heading (default: %(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the table and print it."""
-    preset = _PRESETS[args.columns]
-    write_table(gather(args.runs, args.subset), args.out, args.title, preset)
-    show_table(args.out, args.title, preset)
+    paper = args.columns == "paper"
+    write_table(gather(args.runs, args.subset), args.out, args.title, paper)
+    show_table(args.out, args.title, paper)

@@ -20,7 +20,7 @@ from fairseq_mhe import cli
 from fairseq_mhe.checkpoints.checkpoint import updates_made
 from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.prepare.text import read_lines
-from fairseq_mhe.report.translation_table import QUICKSTART
+from fairseq_mhe.report.translation_table import FILES
 from tests.fixtures.processes import kill
 from tests.fixtures.trained import (
     QUICKSTART_UPDATES,
@@ -40,7 +40,7 @@ def test_it_ends_in_the_table(finished: Finished) -> None:
     out = finished.out
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == (out / "table.md").read_text()
-    assert all((out / name).stat().st_size > 0 for name in QUICKSTART.files)
+    assert all((out / name).stat().st_size > 0 for name in FILES)
     rows = {row["attention"]: row for row in json.loads((out / "table.json").read_text())}
     assert tuple(rows) == KINDS
     mha, mhe = rows["mha"], rows["mhe_mul"]

@@ -22,7 +22,7 @@ from fairseq_mhe.experiments.table import _title
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import LEAST_BASELINE
-from fairseq_mhe.report.translation_table import PAPER
+from fairseq_mhe.report.translation_table import PAPER_FILES
 from fairseq_mhe.runs.recipes import recipe
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
@@ -52,7 +52,7 @@ def cells(out: Path) -> list[dict[str, Any]]:
 
 def test_it_ends_in_the_table(table: Path) -> None:
     assert (table.parent / "table.stdout").read_text() == (table / "table.md").read_text()
-    assert all((table / name).stat().st_size > 0 for name in PAPER.files)
+    assert all((table / name).stat().st_size > 0 for name in PAPER_FILES)
     found = {(cell["row"], cell["attention"]): cell for cell in cells(table)}
     assert set(found) == {(row, kind) for row in TABLE_ROWS for kind in KINDS}
     mha, mhe = found["small", "mha"], found["small", "mhe_mul"]

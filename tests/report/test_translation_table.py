@@ -21,7 +21,7 @@ from fairseq_mhe.common.files import write_json, write_text
 from fairseq_mhe.prepare.text import read_lines
 from fairseq_mhe.report import plots, significance
 from fairseq_mhe.report.results import gather, summarise
-from fairseq_mhe.report.translation_table import PAPER, QUICKSTART, notes_below, write_table
+from fairseq_mhe.report.translation_table import FILES, PAPER_FILES, notes_below, write_table
 from fairseq_mhe.runs import comet
 from fairseq_mhe.runs.job import Job
 from tests.fixtures.runs import REFERENCES
@@ -154,11 +154,11 @@ def test_columns_that_say_nothing_are_left_out(make_run: MakeRun, tmp_path: Path
         names = headings((tmp_path / "table.md").read_text())
         assert there <= names
         assert not absent & names
-    write_table(gather([one.folder]), tmp_path, "One", PAPER)
+    write_table(gather([one.folder]), tmp_path, "One", paper=True)
     absent = {"paper", "COMET", "sd of seeds", "tokenised BLEU", "PRR 95%"}
     assert not absent & headings((tmp_path / "table.md").read_text())
     write_json(one.subset("test") / comet.FILE, {"score": 0.8, "model": comet.MODEL})
-    write_table(gather([one.folder]), tmp_path, "One", PAPER)
+    write_table(gather([one.folder]), tmp_path, "One", paper=True)
     text = (tmp_path / "table.md").read_text()
     assert "COMET" in headings(text)
     assert f"COMET: {comet.MODEL}, " in text
@@ -191,7 +191,7 @@ def test_the_quickstarts_files_and_picture(
     assert cli.main([*line, "--title", r"A title of $\foo$"]) == 0
     text = (tmp_path / "out" / "table.md").read_text()
     assert capsys.readouterr().out == text
-    assert {path.name for path in (tmp_path / "out").iterdir()} == set(QUICKSTART.files)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(FILES)
     assert before == {path: path.stat().st_mtime_ns for path in before}
     rows = [line for line in text.split("\n") if line.startswith("|")]
     assert text.startswith("# A title of $\\foo$\n")
@@ -210,29 +210,15 @@ def test_the_quickstarts_files_and_picture(
     assert re.search(r"\| attention parameters +\| +4,000 \| +1,500 \|", shown), "it fits"
 
 
-def test_ten_samples_show_every_kind(make_run: MakeRun, tmp_path: Path) -> None:
-    folders = [make_run("mha", 21).folder, make_run("mhe_mul", 0).folder]
-    write_table(gather(folders), tmp_path, "A title")
-    samples = (tmp_path / "samples.md").read_text()
-    numbers = [int(number) for number in re.findall(r"^## Line (\d+)$", samples, re.MULTILINE)]
-    assert len(numbers) == len(set(numbers)) == 10
-    for number in numbers:
-        right = REFERENCES[number - 1]
-        block = f"- source: {right}\n- reference: {right}\n"
-        block += f"- mha: Etwas anderes {number - 1}.\n- mhe_mul: {right}\n"
-        assert block in samples
-
-
 def test_every_format_and_the_picture_of_several_rows(
     make_run: MakeRun, tmp_path: Path
 ) -> None:
     """A title and a note of two lines are one."""
     models = itertools.product(("base", "12h"), (("mha", 2), ("mhe_mul", 5)))
     cells = gather(make_run(*cell, row=row).folder for row, cell in models)
-    write_table(
-        cells, tmp_path / "out", "A title,\n1% & more", PAPER, ["big-mha\n\\input{run}"]
-    )
-    assert {path.name for path in (tmp_path / "out").iterdir()} == set(PAPER.files)
+    unfinished = ["big-mha\n\\input{run}"]
+    write_table(cells, tmp_path / "out", "A title,\n1% & more", True, unfinished)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(PAPER_FILES)
 
     def text(end: str) -> str:
         return (tmp_path / "out" / f"table.{end}").read_text()
