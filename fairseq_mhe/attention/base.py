@@ -18,9 +18,6 @@ IncrementalState = dict[Any, Any]
 #: fairseq's gain for projections that are stored apart but would be one matrix of three times the
 #: height.
 PACKED_GAIN = 2**-0.5
-#: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head
-#: embeddings.
-PARAM_GROUP = "head_embeddings"
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,6 @@ class Option:
         return value
 
 
-_HEAD_DIM = Option(
-    "attention_head_dim", int, None, "width of a head (default: embedding dimension / heads)"
-)
-
-
 def shared_projection_init(default: str) -> Option:
     """The option of kinds whose projections serve several heads: how large weights begin."""
     return Option(
@@ -81,15 +73,8 @@ class Attention(nn.Module):
     ``head_dim``, Hk and Hv kept key and value heads (``key_heads``, ``value_heads``) of widths dk
     and dv (``key_head_dim``, ``value_head_dim``; both d unless a kind says otherwise).
 
-    A kind derives from this class. It makes its parameters in :meth:`build` and overrides these
-    hooks where plain projections (see :meth:`project`) do not do:
-
-    - ``queries(x)``: (T, B, C) -> (B, H, T, dk), carrying whatever the kind folds into the query
-      (one head where all would be equal), or (B, H, T, j dk) for a key and j - 1 `neighbours`;
-    - ``keys_values(key, value)``: (S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv),
-      exactly what is cached;
-    - ``merge(heads, row_sums)``: (B, H, T, dv) -> (T, B, C), per-head output change, concatenation
-      and W_O.
+    A kind makes its parameters in :meth:`build`, and overrides :meth:`queries`,
+    :meth:`keys_values` and :meth:`merge` where plain projections (see :meth:`project`) do not do.
 
     Args:
         embed_dim, num_heads: C and H.
@@ -105,15 +90,21 @@ class Attention(nn.Module):
         ValueError: sizes that do not fit, or an option that the kind would ignore.
     """
 
-    OPTIONS: tuple[Option, ...] = (_HEAD_DIM,)
+    OPTIONS: tuple[Option, ...] = (
+        Option(
+            "attention_head_dim",
+            int,
+            None,
+            "width of a head (default: embedding dimension / heads)",
+        ),
+    )
     #: Why the kind cannot be written out as ordinary heads, if it cannot.
     no_heads: str | None = None
     #: The weights of its written-out heads are a linear function of its own.
     linear_heads = True
     #: It has head embeddings, which ``--optimizer adam_mhe`` treats apart.
     head_embeddings = False
-    #: ``queries`` is linear, by ``query_weight``, and ``keys_values`` is ``k_proj`` and ``v_proj``;
-    #: what else a kind computes in training on a GPU is its ``apart``.
+    #: In training on a GPU `projected` takes the place of ``queries`` and ``keys_values``.
     projects_together = False
     #: Keys and values are one and the same tensor, cached once.
     keys_are_values = False
@@ -153,7 +144,8 @@ class Attention(nn.Module):
             )
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout is a probability, not {dropout}")
-        self.kind = kind
+        self.kind, self.bias, self.dropout = kind, bias, dropout
+        self.dropout_in_inference = False
         self.embed_dim = embed_dim
         self.num_heads = self.query_heads = self.key_heads = self.value_heads = num_heads
         self.kdim = embed_dim if kdim is None else kdim
@@ -163,9 +155,6 @@ class Attention(nn.Module):
                 f"{kind} makes keys and values of one input: kdim {self.kdim} and vdim "
                 f"{self.vdim} differ"
             )
-        self.dropout = dropout
-        self.dropout_in_inference = False
-        self.bias = bias
         self.self_attention = self_attention
         self.encoder_decoder_attention = encoder_decoder_attention
         for option in self.OPTIONS:
@@ -182,16 +171,21 @@ class Attention(nn.Module):
         self.scaling = self.score_scale = self.head_dim**-0.5
         self.build()
 
+    # What a kind overrides.
+
     def build(self) -> None:
         """Make the parameters: of :class:`Attention` itself, a projection a head, as fairseq's."""
         self.project(self.num_heads, kept=self.num_heads)
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, H, T, dk)."""
+        """(T, B, C) -> (B, H, T, dk), with whatever the kind folds into the query.
+
+        One head does where all would be equal; (B, H, T, j dk) reads a key with its neighbours.
+        """
         return split_heads(self.q_proj(x), self.query_heads)
 
     def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv)."""
+        """(S, B, kdim), (S, B, vdim) -> (B, Hk, S, dk), (B, Hv, S, dv): what is cached."""
         keys = split_heads(self.k_proj(key), self.key_heads)
         return keys, split_heads(self.v_proj(value), self.value_heads)
 
@@ -199,26 +193,32 @@ class Attention(nn.Module):
         """(B, H, T, dv) -> (T, B, C); ``row_sums`` (B, H, T, 1) is None where all rows sum to 1."""
         return self.out_proj(join_heads(heads))
 
-    def query_weight(self) -> tuple[Tensor, Tensor | None]:
-        """Weight (H d, C) and bias (H d,) of all that `queries` does, where that is linear."""
-        return self.q_proj.weight, self.q_proj.bias
-
-    def apart(
-        self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None
+    def projected(
+        self, query: Tensor, memory: Tensor, padding: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Heads of equal widths from projections, for torch's fused kernels: training on a GPU.
+        """(T, B, C), (S, B, kdim), padding (B, S) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
 
-        Args:
-            q: (B, H or 1, T, d).
-            k, v: (B, Hk, S, d), (B, Hv, S, d).
-            padding: (B, S), true where a key is padding.
+        By one product for each input, for torch's fused kernels: on a GPU a small model's training
+        takes as long as its kernels take to start.
         """
+        own = self.query_weight()
+        shared = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
+        if memory is query:
+            products = _one_product(query, [own, *shared])
+        else:
+            products = [linear(query, *own), *_one_product(memory, shared)]
+        q, k, v = (split_heads(x, x.size(2) // self.head_dim) for x in products)
         return q, k, v
+
+    def query_weight(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (H d, C) and bias (H d,) of all that `queries` does, for `projected`."""
+        return self.q_proj.weight, self.q_proj.bias
 
     @classmethod
     def fold_together(cls, sublayers: Sequence[Any]) -> None:
-        """Called before a forward pass in training on a GPU, with all sublayers of this kind in a
-        stack: what depends on weights alone may be done for all at once.
+        """Do at once what depends on the weights of all ``sublayers`` of a stack alone.
+
+        Called before a forward pass in training on a GPU.
         """
 
     def written_out(self) -> WrittenOut:
@@ -233,11 +233,7 @@ class Attention(nn.Module):
             )
         return WrittenOut.of_projections(self)
 
-    @property
-    def cached_values(self) -> int:
-        """Numbers cached for one position: Hk dk + Hv dv, or Hk dk where keys are the values."""
-        keys = self.key_heads * self.key_head_dim
-        return keys if self.keys_are_values else keys + self.value_heads * self.value_head_dim
+    # What kinds are built of.
 
     def project(self, queries: int, kept: int) -> None:
         """Make fairseq's four projections, of ``queries`` heads and of ``kept`` keys and values."""
@@ -247,26 +243,6 @@ class Attention(nn.Module):
         self.q_proj = self.input_linear(self.embed_dim, queries * self.head_dim)
         self.out_proj = self.output_linear()
 
-    def gain(self, width: int) -> float:
-        """The gain with which a projection from inputs of ``width`` starts."""
-        if self.shared_projection_init == "head":
-            d, n = self.head_dim, self.num_heads
-            # As large as the weights of one head in MHA, whose projection is n times as high.
-            return PACKED_GAIN * ((width + d) / (width + n * d)) ** 0.5
-        packed = self.kdim == self.vdim == self.embed_dim
-        if self.shared_projection_init is not None:
-            packed = self.shared_projection_init == "packed"
-        return PACKED_GAIN if packed else 1.0
-
-    def kept(self, compute: Callable[[], Tensor]) -> Tensor:
-        """``compute()``, which depends on weights alone: in generation it is computed once."""
-        if self._kept is None:
-            return compute()
-        name = compute.__name__
-        if name not in self._kept:
-            self._kept[name] = compute().detach()
-        return self._kept[name]
-
     def linear(
         self, in_features: int, out_features: int, gain: float = 1.0, bias: bool | None = None
     ) -> nn.Linear:
@@ -274,6 +250,15 @@ class Attention(nn.Module):
         layer = nn.Linear(in_features, out_features, self.bias if bias is None else bias)
         nn.init.xavier_uniform_(layer.weight, gain=gain)
         return layer
+
+    def gain(self, width: int) -> float:
+        """The gain with which a projection from inputs of ``width`` begins."""
+        init, d, n = self.shared_projection_init, self.head_dim, self.num_heads
+        if init == "head":
+            # As large as the weights of one head in MHA, whose projection is n times as high.
+            return PACKED_GAIN * ((width + d) / (width + n * d)) ** 0.5
+        stock = init is None and self.kdim == self.vdim == self.embed_dim
+        return PACKED_GAIN if stock or init == "packed" else 1.0
 
     def input_linear(self, in_features: int, out_features: int) -> nn.Linear:
         """A projection of the input, with the kind's gain."""
@@ -285,6 +270,23 @@ class Attention(nn.Module):
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
         return layer
+
+    def kept(self, compute: Callable[[], Tensor]) -> Tensor:
+        """``compute()``, which depends on weights alone: in generation it is computed once."""
+        if self._kept is None:
+            return compute()
+        name = compute.__name__
+        if name not in self._kept:
+            self._kept[name] = compute().detach()
+        return self._kept[name]
+
+    @property
+    def cached_values(self) -> int:
+        """Numbers cached for one position: Hk dk + Hv dv, or Hk dk where keys are the values."""
+        keys = self.key_heads * self.key_head_dim
+        return keys if self.keys_are_values else keys + self.value_heads * self.value_head_dim
+
+    # What fairseq calls.
 
     def forward(
         self,
@@ -317,12 +319,16 @@ class Attention(nn.Module):
         """
         if self.projects_together and incremental_state is None and trains_on_gpu(query):
             memory = query if key is None or self.self_attention else key
-            projected = self._projected_together(query, memory)
-            q, k, v = self.apart(*projected, key_padding_mask)
+            q, k, v = self.projected(query, memory, key_padding_mask)
         else:
-            k, v, key_padding_mask = self._keys_values_and_padding(
-                query, key, value, key_padding_mask, incremental_state, static_kv
-            )
+            cache = self._get_input_buffer(incremental_state)
+            if cache is None or not (static_kv and cache.filled):
+                k, v = self._new_keys_values(query, key, value)
+                if cache is not None:
+                    cache.append(k, v, key_padding_mask)
+            if cache is not None:
+                cache.beam = query.size(1) // cache.key.size(0)
+                k, v, key_padding_mask = cache.key, cache.value, cache.padding
             q = self.queries(query)
         dropout = self.dropout if self.training or self.dropout_in_inference else 0.0
         heads, weights, row_sums = attend(
@@ -341,58 +347,27 @@ class Attention(nn.Module):
             weights = weights if need_head_weights else weights.mean(dim=0)  # (B, T, S)
         return self.merge(heads, row_sums), weights
 
-    def _projected_together(
-        self, query: Tensor, memory: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(T, B, C), (S, B, kdim) -> (B, H, T, d), (B, Hk, S, d), (B, Hv, S, d).
-
-        By one product for each input: on a GPU a small model's training takes as long as its
-        kernels take to start.
-        """
-        own = self.query_weight()
-        shared = [(layer.weight, layer.bias) for layer in (self.k_proj, self.v_proj)]
-        if memory is query:
-            products = _one_product(query, [own, *shared])
-        else:
-            products = [linear(query, *own), *_one_product(memory, shared)]
-        q, k, v = (split_heads(x, x.size(2) // self.head_dim) for x in products)
-        return q, k, v
-
-    def _keys_values_and_padding(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        key_padding_mask: Tensor | None,
-        incremental_state: IncrementalState | None,
-        static_kv: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The keys (B', Hk, S, dk), values (B', Hv, S, dv) and padding (B', S), cached ones too."""
-        cache = self._get_input_buffer(incremental_state)
-        if cache is None or not (static_kv and cache.filled):
-            if self.self_attention:
-                key = value = query
-            if key is None:
-                raise ValueError("attention was called without keys and has none cached")
-            if self.encoder_decoder_attention or value is None:
-                value = key
-            k, v = self.keys_values(key, value)
-            if cache is None:
-                return k, v, key_padding_mask
-            cache.append(k, v, key_padding_mask)
-        cache.beam = query.size(1) // cache.key.size(0)
-        return cache.key, cache.value, cache.padding
+    def _new_keys_values(
+        self, query: Tensor, key: Tensor | None, value: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Inputs of `forward` -> (B', Hk, S, dk), (B', Hv, S, dv)."""
+        if self.self_attention:
+            key = value = query
+        if key is None:
+            raise ValueError("attention was called without keys and has none cached")
+        if self.encoder_decoder_attention or value is None:
+            value = key
+        return self.keys_values(key, value)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Called by fairseq before generation: what depends on weights alone is computed once more.
 
-        Attention weights are still dropped with --retain-dropout, as by fairseq's attention: where
-        it is one of --retain-dropout-modules, by its name, or none are named.
+        Attention weights are still dropped with --retain-dropout, as by fairseq's attention.
         """
         self._kept = {}
-        modules = kwargs.get("retain_dropout_modules")
-        named = modules is None or "MultiheadAttention" in modules
-        self.dropout_in_inference = bool(kwargs.get("retain_dropout")) and named
+        modules = kwargs.get("retain_dropout_modules") or ("MultiheadAttention",)
+        retained = bool(kwargs.get("retain_dropout"))
+        self.dropout_in_inference = retained and "MultiheadAttention" in modules
 
     @torch.no_grad()
     def reorder_incremental_state(

@@ -82,30 +82,24 @@ class CollaborativeAttention(Attention):
         shared = self.k_proj(key)  # (S, B, D)
         if self.content_proj is not None:
             shared = torch.cat((shared, self.content_proj(key)), dim=-1)  # (S, B, D + n)
-        return shared.transpose(0, 1).unsqueeze(1), split_heads(
-            self.v_proj(value), self.num_heads
-        )
+        keys = shared.transpose(0, 1).unsqueeze(1)
+        return keys, split_heads(self.v_proj(value), self.num_heads)
 
     def written_out(self) -> WrittenOut:
         """m_i in the query; the content term v_i is one more key channel, which a constant query
         reads.
-
-        Channels that a head mixes with 0 are left out, so that keys are as wide as the head that
-        uses most.
         """
-        used = int(self.mixing.ne(0).sum(dim=1).max())
-        order = (
-            self.mixing.detach().abs().argsort(dim=1, descending=True)[:, :used]
-        )  # (n, used)
-        mixing = self.mixing.detach().double().gather(1, order)
-        query = self.q_proj.weight.detach().double()[order] * mixing.unsqueeze(
-            2
-        )  # (n, used, C)
-        key = self.k_proj.weight.detach().double()[order]  # (n, used, M)
+        mixing, query, key = (
+            weight.detach().double()
+            for weight in (self.mixing, self.q_proj.weight, self.k_proj.weight)
+        )
+        query = query * mixing.unsqueeze(2)  # (n, D, C)
+        key = key.expand(self.num_heads, -1, -1)  # (n, D, M)
         query_bias = query.new_zeros(query.shape[:2])
         if self.content_proj is not None:
             content = self.content_proj.weight.detach().double()  # (n, M)
-            query, query_bias = with_rows(query, used + 1), with_rows(query_bias, used + 1)
+            width = query.size(1) + 1
+            query, query_bias = with_rows(query, width), with_rows(query_bias, width)
             query_bias[:, -1] = 1 / self.scaling
             key = torch.cat((key, content.unsqueeze(1)), dim=1)
         unbiased = key.new_zeros(key.shape[:2])

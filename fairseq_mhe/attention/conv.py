@@ -39,28 +39,26 @@ class MHAConv(Attention):
         """The projections, and the filters: random signs, so that heads differ, of norm 1."""
         heads = 1 if self.one_projection else self.num_heads
         self.project(heads, kept=heads)
-        ones = torch.randint(
-            0, 2, (self.num_heads, TAPS, self.head_dim)
-        )  # (n, 3, d), each 0 or 1
+        ones = torch.randint(0, 2, (self.num_heads, TAPS, self.head_dim))  # (n, 3, d), 0 or 1
         # In place: without memory ("meta"), a new tensor's product imports half of torch first.
         signs = ones.to(torch.get_default_dtype()).mul_(2).sub_(1)
         self.taps = nn.Parameter(signs.mul_(TAPS**-0.5))  # (n, 3, d), e_ij
 
     def queries(self, x: Tensor) -> Tensor:
-        """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap, for `neighbours`."""
+        """(T, B, C) -> (B, n, T, 3 d): each head's query times each tap."""
         projected = split_heads(self.q_proj(x), self.query_heads)  # (B, 1 or n, T, d)
         return (projected.unsqueeze(3) * self.taps.unsqueeze(1)).flatten(3)
 
-    def apart(
-        self, q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None
+    def projected(
+        self, query: Tensor, memory: Tensor, padding: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, 1 or n, T, d), (B, 1 or n, S, d) twice -> n heads each, with keys filtered."""
+        """n heads each, with keys filtered."""
+        q, k, v = super().projected(query, memory, padding)  # 1 or n heads each
         if padding is not None:
             k = k.masked_fill(padding.bool()[:, None, :, None], 0.0)
         together = pad(k, (0, 0, TAPS - 1, 0)).unfold(2, TAPS, 1)  # (B, 1 or n, S, d, 3)
-        taps = (
-            self.taps.flip(1).transpose(1, 2).unsqueeze(1)
-        )  # (n, 1, d, 3), the own key's last
+        # (n, 1, d, 3), the own key's last
+        taps = self.taps.flip(1).transpose(1, 2).unsqueeze(1)
         k = (together * taps).sum(dim=4)  # (B, n, S, d)
         return q.expand(-1, self.num_heads, -1, -1), k, v.expand(-1, self.num_heads, -1, -1)
 

@@ -1,7 +1,6 @@
 """The attention product itself, by torch's fused kernels or by separate steps."""
 
 import functools
-import os
 from typing import Any
 
 import torch
@@ -10,8 +9,6 @@ from torch.backends import cuda
 from torch.nn import functional as F
 
 from fairseq_mhe.attention.cache import version
-from fairseq_mhe.attention.dropout import drop
-from fairseq_mhe.attention.neighbours import added_up, parts_after_each_other, side_by_side
 
 # B sentences, N query rows (B times the beam), H heads, Hk and Hv kept key and value heads, T
 # queries, S keys.
@@ -24,6 +21,8 @@ _LONG = 512
 _FLASH_WIDTH = 256
 #: Strides of this many numbers spare the memory-efficient kernel a copy of its mask.
 _MASK_STRIDE = 16
+#: Values that `drop` can tell apart.
+_LEVELS = 2**16
 
 
 class CausalMask:
@@ -40,9 +39,8 @@ class CausalMask:
     @functools.cached_property
     def hidden(self) -> Tensor:
         """(T, T), true where a query must not look."""
-        return torch.ones(self.length, self.length, dtype=torch.bool, device=self.device).triu(
-            1
-        )
+        shape = self.length, self.length
+        return torch.ones(shape, dtype=torch.bool, device=self.device).triu(1)
 
     def hides_padding(self, key_padding_mask: Tensor) -> bool:
         """True if padding (B, S) is only on the right, so that the causal mask already hides it.
@@ -81,7 +79,8 @@ def attend(
 
     Args:
         query: (N, H, T, dk), the hypotheses of a sentence next to each other; or (N, H, T, j * dk),
-            which reads keys with their `neighbours`.
+            with a part for each of j keys: the one at a place, the one before it, and so on. Before
+            a sentence begins, and at padding, keys are 0.
         key: (B, Hk, S, dk), value: (B, Hv, S, dv); Hk and Hv divide H, B divides N.
         scale: factor on the scores.
         key_padding_mask: (B, S), true where a key is padding.
@@ -94,13 +93,12 @@ def attend(
         heads (N, H, T, dv), the weights or None, the row sums or None.
     """
     if query.size(3) > key.size(3) and query.size(2) > 1:
-        key = side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
+        key = _side_by_side(key, query.size(3) // key.size(3), key_padding_mask)
     if not (need_weights or need_row_sums) and _fusible(query, key, value, dropout):
         heads = _attend_fused(query, key, value, scale, key_padding_mask, attn_mask, dropout)
         return heads[..., : value.size(3)], None, None
-    weights = softmax(
-        masked_scores(query, key, scale, key_padding_mask, attn_mask)
-    )  # (N, H, T, S)
+    scores = masked_scores(query, key, scale, key_padding_mask, attn_mask)
+    weights = softmax(scores)  # (N, H, T, S)
     dropped = drop(weights, dropout) if dropout else weights
     heads = torch.matmul(_fold(dropped, *value.shape[:2]), value)  # (B, Hv, R, dv)
     row_sums = dropped.sum(dim=-1, keepdim=True) if need_row_sums else None
@@ -137,6 +135,7 @@ def _attend_fused(
     dropout: float,
 ) -> Tensor:
     """:func:`attend` by torch's fused kernels: heads (N, H, T, dv), or wider by padding."""
+    options: dict[str, Any] = {"dropout_p": dropout, "scale": scale}
     if value.size(3) < key.size(3):
         value = F.pad(value, (0, key.size(3) - value.size(3)))
     key = key.expand(-1, value.size(1), -1, -1)  # (B, Hv, S, dk), without a copy
@@ -147,23 +146,15 @@ def _attend_fused(
             key_padding_mask = None
         causal = key_padding_mask is None
     if causal and (not grouped or _flash_groups_heads(query)):
-        return _torch_kernel(
-            query,
-            key,
-            value,
-            dropout_p=dropout,
-            is_causal=True,
-            scale=scale,
-            enable_gqa=grouped,
-        )
+        options |= {"is_causal": True, "enable_gqa": grouped}
+        return _torch_kernel(query, key, value, **options)
     if kept == 1 and query.is_cuda and torch.is_grad_enabled() and len(query) == sentences:
         # To add up the gradients of expanded keys takes fewer kernels than to copy queries.
         kept = query.size(1)
         key, value = (x.expand(-1, kept, -1, -1) for x in (key, value))
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk), R = N / B * H / Hk * T
     mask = _fused_mask(folded, query.size(2), key_padding_mask, attn_mask)
-    heads = _torch_kernel(folded, key, value, attn_mask=mask, dropout_p=dropout, scale=scale)
-    return _unfold(heads, query.shape)
+    return _unfold(_torch_kernel(folded, key, value, attn_mask=mask, **options), query.shape)
 
 
 def _flash_groups_heads(query: Tensor) -> bool:
@@ -176,17 +167,16 @@ def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> 
     """torch's choice of a fused kernel; on CUDA flash or memory-efficient attention.
 
     cuDNN's kernel, which torch prefers on new GPUs, plans for every new shape of a batch, and
-    nearly all are new: an update on an H200 took ten times as long (docs/gpu.md). The environment
-    variable FAIRSEQ_MHE_CUDNN=1 allows it.
+    nearly all are new: an update on an H200 took ten times as long (docs/gpu.md).
     """
-    if not query.is_cuda or os.environ.get("FAIRSEQ_MHE_CUDNN") == "1":
-        return F.scaled_dot_product_attention(query, key, value, **options)
     allowed = cuda.cudnn_sdp_enabled()
-    cuda.enable_cudnn_sdp(False)
+    if query.is_cuda:
+        cuda.enable_cudnn_sdp(False)
     try:
         return F.scaled_dot_product_attention(query, key, value, **options)
     finally:
-        cuda.enable_cudnn_sdp(allowed)
+        if query.is_cuda:
+            cuda.enable_cudnn_sdp(allowed)
 
 
 def masked_scores(
@@ -197,22 +187,48 @@ def masked_scores(
     attn_mask: Mask | None,
 ) -> Tensor:
     """query (N, H, T, dk or j * dk), key (B, Hk, S, dk) -> (N, H, T, S)."""
-    sentences, kept, keys, width = key.shape
+    sentences, kept, _, width = key.shape
     together = query.size(3) // width
-    if together > 1:
-        query = parts_after_each_other(query, width)  # (N, H, j * T, dk)
+    if together > 1:  # the parts of queries after each other: (N, H, j * T, dk)
+        query = query.unflatten(3, (-1, width)).transpose(2, 3).flatten(2, 3)
     folded = _fold(query, sentences, kept)  # (B, Hk, R, dk)
     folded = folded if scale == 1 else folded * scale
     scores = _unfold(torch.matmul(folded, key.transpose(-2, -1)), query.shape)  # (N, H, T, S)
     if together > 1:
-        scores = added_up(scores, together, key_padding_mask)
+        scores = _added_up(scores, together, key_padding_mask)
     if attn_mask is not None:
         scores = scores + as_additive(attn_mask, scores.dtype)
     if key_padding_mask is not None:
-        by_sentence = scores.unflatten(0, (sentences, -1))  # (B, N / B, H, T, S)
-        hidden = key_padding_mask.bool().view(sentences, 1, 1, 1, keys)
-        scores = by_sentence.masked_fill(hidden, float("-inf")).flatten(0, 1)
+        scores = _fill(scores, key_padding_mask, float("-inf"))
     return scores
+
+
+def _fill(scores: Tensor, padding: Tensor, number: float) -> Tensor:
+    """(N, H, T, S) with a number where a key is padding (B, S); B divides N."""
+    by_sentence = scores.unflatten(0, (len(padding), -1))  # (B, N / B, H, T, S)
+    return by_sentence.masked_fill(padding.bool()[:, None, None, None], number).flatten(0, 1)
+
+
+def _side_by_side(key: Tensor, count: int, padding: Tensor | None) -> Tensor:
+    """(B, Hk, S, d) -> (B, Hk, S, count * d): each key with those before it; padding (B, S)."""
+    if padding is not None:
+        key = key.masked_fill(padding.bool()[:, None, :, None], 0.0)
+    length = key.size(2)
+    return torch.cat([F.pad(key, (0, 0, j, 0))[:, :, :length] for j in range(count)], dim=3)
+
+
+def _added_up(scores: Tensor, count: int, padding: Tensor | None) -> Tensor:
+    """(N, H, count * T, S) of parts of queries -> (N, H, T, S): a key's with those before it.
+
+    For the few queries of a step this is less than keys side by side would copy.
+    """
+    if padding is not None:
+        scores = _fill(scores, padding, 0.0)
+    length = scores.size(3)
+    total, *others = scores.unflatten(2, (count, -1)).unbind(2)  # (N, H, T, S) each
+    for j, part in enumerate(others, 1):
+        total = total + F.pad(part, (j, 0))[..., :length]
+    return total
 
 
 def softmax(scores: Tensor) -> Tensor:
@@ -226,6 +242,23 @@ def softmax(scores: Tensor) -> Tensor:
         scores = F.pad(scores, (0, _VECTOR - keys), value=float("-inf"))
     weights = scores.softmax(dim=-1, dtype=torch.promote_types(dtype, torch.float32))
     return weights[..., :keys].to(dtype)
+
+
+def drop(x: Tensor, p: float) -> Tensor:
+    """Values of x (any shape), each 0 with probability p, the others scaled by 1 / (1 - p).
+
+    In bfloat16 on a CPU p is rounded to a 65,536th, one at least, and masks are drawn four values
+    at a time: torch draws a number of 64 bits for every value, which takes four to five times as
+    long (torch 2.13; a sixth of a small model's training).
+    """
+    if x.dtype != torch.bfloat16 or x.device.type != "cpu":
+        return F.dropout(x, p)
+    kept = min(round(_LEVELS * (1 - p)), _LEVELS - 1)
+    drawn = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    mask = drawn.view(torch.int16)[: x.numel()].view(x.shape)
+    # In place, and by the 16 bits that the scale has in bfloat16: half the time of conversions.
+    scale = torch.tensor(_LEVELS / max(1, kept), dtype=torch.bfloat16).view(torch.int16)
+    return x * mask.lt_(kept - _LEVELS // 2).mul_(scale).view(torch.bfloat16)
 
 
 def _fold(x: Tensor, sentences: int, kept: int) -> Tensor:
@@ -246,9 +279,8 @@ def _unfold(x: Tensor, shape: torch.Size) -> Tensor:
     rows, heads, length = shape[:3]
     sentences, kept, _, width = x.shape
     if rows > sentences and kept > 1:
-        x = x.unflatten(2, (rows // sentences, -1)).transpose(
-            1, 2
-        )  # (B, beam, K, group * T, e)
+        # (B, beam, K, group * T, e)
+        x = x.unflatten(2, (rows // sentences, -1)).transpose(1, 2)
     return x.reshape(rows, heads, length, width)
 
 

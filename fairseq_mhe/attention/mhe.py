@@ -19,15 +19,32 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from fairseq_mhe.attention.base import (
-    PARAM_GROUP,
-    Attention,
-    Option,
-    join_heads,
-    shared_projection_init,
-)
-from fairseq_mhe.attention.scaled_linear import ScaledLinear
+from fairseq_mhe.attention.base import Attention, Option, join_heads, shared_projection_init
 from fairseq_mhe.attention.written_out import WrittenOut
+
+#: fairseq's attribute of parameters that an optimizer treats apart, and its value at the head
+#: embeddings.
+PARAM_GROUP = "head_embeddings"
+
+
+class ScaledLinear(nn.Linear):
+    """A linear layer for generation, with the factors of its inputs in its weight.
+
+    Its parameters are those of the layer that it replaces.
+    """
+
+    product: Tensor  # (out, in)
+
+    def __init__(self, layer: nn.Linear, factors: Tensor) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = layer.in_features, layer.out_features
+        self.weight, self.bias = layer.weight, layer.bias
+        product = layer.weight.detach() * factors.detach()
+        self.register_buffer("product", product, persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        return linear(x, self.product, self.bias)
 
 
 class _HeadEmbeddingAttention(Attention):
@@ -117,23 +134,24 @@ class MHEMul(_HeadEmbeddingAttention):
     @classmethod
     def fold_together(cls, sublayers: Sequence["MHEMul"]) -> None:
         """Fold the factors of L sublayers into weights, for one forward pass, by few kernels."""
+
+        def stacked(name: str) -> Tensor:
+            return torch.stack([one.get_parameter(name) for one in sublayers])
+
+        names = ("query_embedding", "key_embedding", "value_embedding")
         offset = sublayers[0].head_embedding_offset
-        query, key, value = (
-            offset + torch.stack([one.get_parameter(f"{name}_embedding") for one in sublayers])
-            for name in ("query", "key", "value")
-        )  # (L, n, d) each
+        query, key, value = (offset + stacked(name) for name in names)  # (L, n, d) each
         factors = query * key
-        weights = torch.stack([one.q_proj.weight for one in sublayers])  # (L, d, C)
-        weights = (weights.unsqueeze(1) * factors.unsqueeze(3)).flatten(1, 2)  # (L, n d, C)
-        outputs = torch.stack([one.out_proj.weight for one in sublayers])  # (L, C, n d)
-        outputs = outputs * value.flatten(1).unsqueeze(1)
+        weights = stacked("q_proj.weight").unsqueeze(1)  # (L, 1, d, C)
+        weights = (weights * factors.unsqueeze(3)).flatten(1, 2)  # (L, n d, C)
+        outputs = stacked("out_proj.weight") * value.flatten(1).unsqueeze(1)  # (L, C, n d)
         biases: Sequence[Tensor | None] = [None] * len(sublayers)
         if sublayers[0].bias:
-            bias = torch.stack([one.q_proj.bias for one in sublayers])  # (L, d)
-            biases = (bias.unsqueeze(1) * factors).flatten(1).unbind()
-        for one, *folded in zip(
-            sublayers, weights.unbind(), biases, outputs.unbind(), strict=True
-        ):
+            biases = (
+                (stacked("q_proj.bias").unsqueeze(1) * factors).flatten(1).unbind()
+            )  # (n d,)
+        each = zip(weights.unbind(), biases, outputs.unbind(), strict=True)
+        for one, folded in zip(sublayers, each, strict=True):
             one._folded = folded
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:
@@ -162,8 +180,9 @@ class MHEMul(_HeadEmbeddingAttention):
         heads = super().written_out()
         embeddings = (self.query_embedding, self.key_embedding, self.value_embedding)
         of_query, of_key, of_value = (
-            self.head_embedding_offset + e.detach().double() for e in embeddings
-        )  # (n, d)
+            self.head_embedding_offset + e.detach().double()  # (n, d)
+            for e in embeddings
+        )
         of_scores = of_query * of_key
         return replace(
             heads,
@@ -196,9 +215,8 @@ class MHEAdd(_HeadEmbeddingAttention):
         The sum is 1, but for weights that dropout took away.
         """
         shift = self.value_embedding.unsqueeze(1)  # (n, 1, d)
-        return self.out_proj(
-            join_heads(heads + (shift if row_sums is None else row_sums * shift))
-        )
+        shift = shift if row_sums is None else row_sums * shift
+        return self.out_proj(join_heads(heads + shift))
 
     def written_out(self) -> WrittenOut:
         """e^Q and e^V are biases of a head; e^K changes nothing."""

@@ -50,40 +50,16 @@ class WrittenOut:
         return cls.of(a, query, key, projected(a.v_proj, a.num_heads, a.value_heads))
 
     @property
-    def count(self) -> int:
-        """How many heads."""
-        return self.query.size(0)
-
-    @property
     def biased(self) -> bool:
         """Whether any bias is not zero."""
         biases = (self.query_bias, self.key_bias, self.value_bias, self.output_bias)
         return any(bool(bias.any()) for bias in biases)
 
-    def scores(self) -> Tensor:
-        """(n, C, M): the bilinear form of each head's scores, scale included, biases not."""
-        return self.scale * self.query.transpose(1, 2) @ self.key
-
-    def content(self) -> Tensor:
-        """(n, M): what a head's query bias adds to the score of a key's input, scale included."""
-        return self.scale * (self.query_bias.unsqueeze(1) @ self.key).squeeze(1)
-
-    def outputs(self) -> Tensor:
-        """(n, C, M): the linear map of each head from the memory to the output, without biases."""
-        return self.output @ self.value
-
-    def constant(self) -> Tensor:
-        """(C,): what is added whatever the input: value biases through the output, and its own."""
-        return (self.output @ self.value_bias.unsqueeze(2)).sum(dim=0).squeeze(
-            1
-        ) + self.output_bias
-
     def scaled(self, scale: float) -> Self:
         """The same heads with another factor on the scores, made up for in the queries."""
         factor = self.scale / scale
-        return replace(
-            self, query=self.query * factor, query_bias=self.query_bias * factor, scale=scale
-        )
+        query, query_bias = self.query * factor, self.query_bias * factor
+        return replace(self, query=query, query_bias=query_bias, scale=scale)
 
     def of_width(self, width: int) -> Self:
         """The same heads, filled up to ``width`` by zeros and scaled by width ** -0.5.
@@ -131,7 +107,5 @@ def with_rows(x: Tensor, width: int) -> Tensor:
 
 def _bias(layer: nn.Linear) -> Tensor:
     """(out,), zeros where there is none."""
-    weight = layer.weight.detach().double()
-    return (
-        weight.new_zeros(weight.size(0)) if layer.bias is None else layer.bias.detach().double()
-    )
+    bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
+    return bias.double()

@@ -45,7 +45,10 @@ class Problem:
             mean = pad(inputs.query.mean, (0, 1), value=1.0)  # (X,)
             moments = pad(inputs.query.covariance, (0, 1, 0, 1)) + mean.outer(mean)  # (X, X)
         self.scores = query.transpose(1, 2) @ self.heads.key  # (n, X, M), without the scale
-        self.outputs = self.heads.outputs()  # (n, C, M)
+        self.outputs = heads.output @ heads.value  # (n, C, M), without biases
+        # (C,), what heads add whatever the input: value biases through the output, and its own.
+        values = heads.output @ heads.value_bias.unsqueeze(2)  # (n, C, 1)
+        self.constant = values.sum(dim=0).squeeze(1) + heads.output_bias
         self.of_query = root(moments)  # (X, X) twice
         self.of_memory = root(inputs.memory.covariance)  # (M, M): softmax ignores the mean
         # Where a bias can make up for the mean, only what varies counts in the output.
@@ -78,9 +81,9 @@ class Problem:
 
     def lost_constant(self, value: Tensor, output: Tensor) -> Tensor:
         """(C,): the heads' constants, and what the approximation misses at the memory's mean."""
-        each = value.repeat_interleave(self.heads.count // len(value), dim=0)  # (n, d, M)
+        each = value.repeat_interleave(len(self.outputs) // len(value), dim=0)  # (n, d, M)
         missed = (self.outputs - output @ each).sum(dim=0) @ self.inputs.memory.mean
-        return missed + self.heads.constant()
+        return missed + self.constant
 
     def decompose(self, forms: Tensor, dimensions: int, rank: int) -> Components:
         """As `cp.decompose`; its components stay known."""
@@ -137,7 +140,7 @@ def fit_mhe_conv(p: Problem) -> Parameters:
 def fit_mhe_add(p: Problem) -> Parameters:
     """The heads' mean score of x, and a shift a head: the score of a key whatever the query."""
     heads = p.heads
-    n, width = heads.count, heads.query.size(2)  # width: C
+    n, _, width = heads.query.shape  # width: C
     mean = p.inputs.query.mean  # (C,)
     half, inverse = root(p.inputs.query.covariance)
     varying = p.scores[:, :width].mean(dim=0)  # (C, M)
@@ -169,7 +172,8 @@ def fit_collaborative(p: Problem) -> Parameters:
     heads = p.heads
     query_root, query_inverse = root(p.inputs.query.second)
     key_root, key_inverse = p.of_memory
-    forms = query_root @ heads.scores() / heads.scale @ key_root  # (n, C, M)
+    scores = heads.scale * heads.query.transpose(1, 2) @ heads.key  # (n, C, M), without biases
+    forms = query_root @ scores / heads.scale @ key_root
     rank = min(heads.key.size(1), *forms.shape[1:])
     components = p.decompose(forms, p.new.collaborative_dim, rank)
     parameters = {
@@ -180,10 +184,11 @@ def fit_collaborative(p: Problem) -> Parameters:
         "out_proj.weight": heads.output.transpose(0, 1).flatten(1),
     }
     if p.bias:
+        content = heads.scale * (heads.query_bias.unsqueeze(1) @ heads.key)  # (n, 1, M)
         parameters |= {
             "v_proj.bias": heads.value_bias.flatten(),
             "out_proj.bias": heads.output_bias,
-            "content_proj.weight": heads.content(),  # (n, M)
+            "content_proj.weight": content.squeeze(1),
         }
     return parameters
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.attention.base import PARAM_GROUP
+from fairseq_mhe.attention.mhe import PARAM_GROUP
 from fairseq_mhe.common.errors import ErrorExit
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairseq_mhe.attention.scaled_linear import ScaledLinear
+from fairseq_mhe.attention.mhe import ScaledLinear
 from fairseq_mhe.common.cpu import has_fast_bf16
 
 #: Numbers in a weight from which packing pays. (Measured with torch 2.13 on 2 cores of an AMD EPYC,

@@ -7,7 +7,7 @@ from fairseq.modules import FairseqDropout, gelu
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from fairseq_mhe.attention.dropout import drop
+from fairseq_mhe.attention.kernel import drop
 
 
 def quick_gelu(x: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ def hidden(x: Tensor, y: Tensor, padding: Tensor | None, causal: bool) -> Tensor
         *(
             (p, m)
             for p in ("encoder", "decoder")
-            for m in ("none", "causal", "boolean", "float")
+            for m in ("none", "causal", "boolean", "uint8", "float")
         ),
     ],
 )

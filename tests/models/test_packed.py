@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fairseq_mhe.attention.scaled_linear import ScaledLinear
+from fairseq_mhe.attention.mhe import ScaledLinear
 from fairseq_mhe.models import packed
 from fairseq_mhe.models.packed import (
     WORTH_PACKING,
