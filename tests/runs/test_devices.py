@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import io
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,34 +39,56 @@ def ask(*words: str, models: int = 1) -> Device:
 
 
 @pytest.fixture
-def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(devices, "cores", lambda: 16)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """Sets how many GPUs and cores there are."""
+
+    def has(gpus: int, cores: int) -> None:
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+        monkeypatch.setattr(devices, "cores", lambda: cores)
+
+    for name in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    return has
 
 
-@pytest.fixture(autouse=True)
-def no_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's cores decide."""
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-
-
-@pytest.fixture
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr(devices, "cores", lambda: 4)
-
-
-@pytest.mark.usefixtures("no_gpu")
 @pytest.mark.parametrize(
-    ("models", "cores", "expected"),
-    [(2, 2, (2, 1)), (2, 8, (2, 4)), (1, 2, (1, 2)), (9, 4, (4, 1)), (2, 64, (2, 8))],
+    ("gpus", "cores", "models", "words", "expected"),
+    [
+        (0, 2, 2, "", Device(False, 2, 1)),
+        (0, 8, 2, "", Device(False, 2, 4)),
+        (0, 2, 1, "", Device(False, 1, 2)),
+        (0, 4, 9, "", Device(False, 4, 1)),
+        (0, 64, 2, "", Device(False, 2, 8)),
+        (0, 4, 1, "--processes 2", Device(False, 1, 2, workers=2)),
+        (4, 16, 7, "", Device(True, 4, 4)),
+        (4, 16, 2, "", Device(True, 2, 8)),
+        (4, 16, 7, "--gpus 2", Device(True, 2, 4, workers=2)),
+        (4, 16, 1, "--cpu", Device(False, 1, 8)),
+    ],
 )
-def test_models_train_side_by_side_on_the_cores(
-    monkeypatch: pytest.MonkeyPatch, models: int, cores: int, expected: tuple[int, int]
+def test_models_train_side_by_side_on_what_is_there(
+    machine: Callable[[int, int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    gpus: int,
+    cores: int,
+    models: int,
+    words: str,
+    expected: Device,
 ) -> None:
-    monkeypatch.setattr(devices, "cores", lambda: cores)
-    assert ask(models=models) == Device(False, *expected)
+    machine(gpus, cores)
+    device = ask(*words.split(), models=models)
+    assert device == expected
+    assert device.flags() == ([] if device.gpu else ["--cpu"])
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert ask(*words.split(), models=models).threads == 3, "the user's number is obeyed"
+
+
+def test_what_is_not_there_is_refused(machine: Callable[[int, int], None]) -> None:
+    machine(0, 4)
+    with pytest.raises(UserError, match="leave one of them out"):
+        ask("--gpus", "1", "--cpu")
+    with pytest.raises(UserError, match=r"--gpus 2 was asked for, but torch sees 0 here"):
+        ask("--gpus", "2")
 
 
 @pytest.mark.parametrize(
@@ -92,55 +115,19 @@ def test_auto_is_the_precision_that_is_fast_here(
     assert devices.precision(args) == "float32"
 
 
-@pytest.mark.usefixtures("no_gpu")
-def test_without_a_gpu() -> None:
-    assert ask("--processes", "2") == Device(False, 1, 2, workers=2)
-    assert ask("--processes", "2", "--cpu").flags() == ["--cpu"]
-    with pytest.raises(UserError, match="leave one of them out"):
-        ask("--gpus", "1", "--cpu")
-
-
-@pytest.mark.usefixtures("no_gpu")
-def test_the_users_number_of_threads_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert ask(models=2) == Device(False, 2, 3)
-    assert ask("--processes", "2").threads == 3
-    with pytest.raises(UserError, match=r"--gpus 2 was asked for, but torch sees 0 here"):
-        ask("--gpus", "2")
-
-
-@pytest.mark.usefixtures("four_gpus")
-def test_every_gpu_gets_a_model_of_its_own() -> None:
-    device = ask(models=7)
-    assert (device.slots, device.workers) == (4, 1)
-    assert device.flags() == []
-    assert [device.environment(slot) for slot in (0, 3)] == [
-        {"CUDA_VISIBLE_DEVICES": "0"},
-        {"CUDA_VISIBLE_DEVICES": "3"},
-    ]
-    assert ask(models=1).environment(0) == {}
-    assert ask(models=2).slots == 2
-    on_cpu = ask("--cpu", models=1)
-    assert on_cpu == Device(False, 1, 8)
-    assert on_cpu.environment(0) == with_huge_pages()
-
-
-@pytest.mark.usefixtures("four_gpus")
-def test_several_gpus_a_model_and_the_users_own_choice_of_them(
-    monkeypatch: pytest.MonkeyPatch,
+def test_models_side_by_side_have_gpus_of_their_own(
+    machine: Callable[[int, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    machine(4, 16)
+    assert ask(models=7).environment(3) == {"CUDA_VISIBLE_DEVICES": "3"}
+    assert ask(models=1).environment(0) == {}
+    assert ask("--cpu").environment(0) == with_huge_pages()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b,GPU-c,GPU-d")
     device = ask("--gpus", "2", models=7)
-    assert (device.slots, device.workers) == (2, 2)
     assert device.environment(1) == {"CUDA_VISIBLE_DEVICES": "GPU-c,GPU-d"}
     words = device.rank_flags(rank=1, port=1234)
-    assert words[words.index("--distributed-backend") :] == [
-        "--distributed-backend",
-        "nccl",
-        "--device-id",
-        "1",
-        "--load-checkpoint-on-all-dp-ranks",
-    ]
+    nccl = ["nccl", "--device-id", "1", "--load-checkpoint-on-all-dp-ranks"]
+    assert words[words.index("--distributed-backend") + 1 :] == nccl
     assert "tcp://127.0.0.1:1234" in words
 
 
