@@ -25,11 +25,11 @@ train             experiments.table         train a row of the paper's table wit
 run-table         experiments.table         train and score rows x kinds x seeds: the table
 table             report.translation_table  make the table and the picture from run folders
 translate         deploy.translate          translate plain text with a trained model
-evaluate          experiments.evaluate      translate and score with a trained run
-score             experiments.evaluate      score detokenised translations with sacreBLEU
+evaluate          experiments.table         translate and score with a trained run
+score             experiments.table         score detokenised translations with sacreBLEU
 recipe            runs.recipes              print the fairseq-train command line of a recipe
 run-jobs          runs.slurm                do one job of a table that --slurm submitted
-keep              runs.kept                 copy finished runs without models, enough for tables
+keep              runs.job                  copy finished runs without models, enough for tables
 quickstart-lm     experiments.quickstart    quickstart for language models
 pretrain          experiments.language      train a language model on running text
 finetune          experiments.language      fine-tune a masked language model on a task

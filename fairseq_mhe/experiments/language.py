@@ -25,11 +25,17 @@ from fairseq_mhe.report.language_table import perplexity_block, perplexity_of, t
 from fairseq_mhe.report.plots import plot_perplexity, plot_tasks
 from fairseq_mhe.report.table import Table
 from fairseq_mhe.runs import devices, slurm
-from fairseq_mhe.runs.finetuning import describe, plan_finetuning, trained_on
 from fairseq_mhe.runs.job import Job, plan_job, read_job, settings_of
 from fairseq_mhe.runs.recipes import FOLDER, recipe
 from fairseq_mhe.runs.train import train_and_score
-from fairseq_mhe.runs.understanding import commonest_score, nats_of, score_task
+from fairseq_mhe.runs.understanding import (
+    commonest_score,
+    describe,
+    nats_of,
+    plan_finetuning,
+    score_task,
+    trained_on,
+)
 
 #: The architectures that have a recipe.
 _KNOWN = [arch for arch in language_archs() if (FOLDER / f"{arch}.yaml").is_file()]

@@ -1,18 +1,33 @@
-"""One training and its folder: config.json says what made it, the other files are its results."""
+"""One training and its folder: config.json says what made it, the other files are its results.
 
+``fairseq-mhe keep`` copies finished ones without their checkpoints, small enough to be published.
+"""
+
+import argparse
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.common.files import FOLDER_VERSION, check_folder_version, read_json, write_json
+from fairseq_mhe.common.files import (
+    FOLDER_VERSION,
+    check_folder_version,
+    new_folder,
+    output_folder,
+    read_json,
+    write_json,
+)
+from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import versions
 from fairseq_mhe.models.options import PLACES
 from fairseq_mhe.runs.decoding import Decoding
 from fairseq_mhe.runs.recipes import Training
-from fairseq_mhe.runs.resuming import LAST
+
+#: What fairseq calls the newest checkpoint.
+LAST = "checkpoint_last.pt"
 
 
 def _place(*names: str) -> Any:
@@ -174,3 +189,26 @@ def read_job(folder: Path) -> Job:
     config = read_json(folder / "config.json")
     check_folder_version(folder, config, "choose another --out and train again")
     return Job(folder, config)
+
+
+def keep_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe keep``."""
+    add = parser.add_argument
+    add("runs", type=Path, nargs="+", metavar="RUN", help="finished run folders")
+    help_ = "folder that gets a copy of each run without its checkpoints"
+    add("--out", type=Path, required=True, metavar="FOLDER", help=help_)
+
+
+def keep(args: argparse.Namespace) -> None:
+    """Copy the runs, and none of them where one has no scores."""
+    for folder in args.runs:
+        job = read_job(folder)
+        if not job.scores.exists() and not any(folder.glob("*/scores.json")):
+            raise job.unfinished("scores")
+    out = output_folder(args.out)
+    without = shutil.ignore_patterns("*.pt", "checkpoints", ".*")  # hidden: locks
+    for folder in args.runs:
+        target = out / folder.resolve().name
+        with new_folder(target) as copy:
+            shutil.copytree(folder, copy, ignore=without)
+        say(str(target))

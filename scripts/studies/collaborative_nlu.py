@@ -21,9 +21,8 @@ from fairseq_mhe.prepare.manifest import TEXT
 from fairseq_mhe.prepare.task_folder import TaskFolder, open_tasks
 from fairseq_mhe.report.table import Block, Table, over_seeds
 from fairseq_mhe.runs import devices
-from fairseq_mhe.runs.finetuning import describe
 from fairseq_mhe.runs.job import Job, read_job
-from fairseq_mhe.runs.understanding import score_task
+from fairseq_mhe.runs.understanding import describe, score_task
 from studies.report import write
 from studies.study import make_start
 from studies.variants import add_decomposition, decomposition

@@ -20,14 +20,12 @@ from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.convert.compare import open_material
 from fairseq_mhe.experiments import table
-from fairseq_mhe.experiments.evaluate import check_subset, evaluate
-from fairseq_mhe.experiments.table import TableRun
+from fairseq_mhe.experiments.table import TableRun, check_subset, evaluate_job
 from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.report.results import Cell, read_result
 from fairseq_mhe.runs import devices, translation
-from fairseq_mhe.runs.job import Job, plan_job, settings_of
+from fairseq_mhe.runs.job import LAST, Job, plan_job, settings_of
 from fairseq_mhe.runs.recipes import Recipe, Training
-from fairseq_mhe.runs.resuming import LAST
 from studies.report import report
 from studies.variants import MHA, REFERENCE, Start, Study, Variant
 
@@ -202,4 +200,6 @@ class Jobs:
                     with atomic_path(job.model) as temporary:
                         shutil.copyfile(job.place("start"), temporary)
                     translation.count(job)
-                    evaluate(job, self.data, self.args.subset, devices.single(self.args.cpu))
+                    evaluate_job(
+                        job, self.data, self.args.subset, devices.single(self.args.cpu)
+                    )

@@ -17,9 +17,8 @@ from fairseq_mhe.prepare.corpora.home_assistant import read_corpus
 from fairseq_mhe.prepare.task_folder import open_task, prepare_task
 from fairseq_mhe.prepare.tasks import CANDIDATES, TASKS
 from fairseq_mhe.runs import slurm
-from fairseq_mhe.runs.finetuning import plan_finetuning
 from fairseq_mhe.runs.squad import squad_scores
-from fairseq_mhe.runs.understanding import commonest_score
+from fairseq_mhe.runs.understanding import commonest_score, plan_finetuning
 from studies.__main__ import main as study
 from tests.checkpoints.test_language_checkpoints import make_checkpoint
 from tests.fixtures.language import small_text

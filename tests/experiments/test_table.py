@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.experiments import evaluate, table
+from fairseq_mhe.experiments import table
 from fairseq_mhe.prepare.data_folder import DataFolder
 from fairseq_mhe.runs.recipes import FOLDER, Recipe, recipe
 
@@ -77,5 +77,5 @@ def test_a_tokeniser_that_is_missing_is_told_before_anything_is_trained(
     (tmp_path / "raw" / "test.en").touch()
     data = DataFolder(tmp_path, ("en", "ja"))
     with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
-        evaluate.check_subset(data, "test")
-    evaluate.check_subset(data, "test", "char")
+        table.check_subset(data, "test")
+    table.check_subset(data, "test", "char")

@@ -24,9 +24,8 @@ from fairseq_mhe.common.progress import Board
 from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.runs import devices, translation
 from fairseq_mhe.runs.devices import Device, asked_for
-from fairseq_mhe.runs.job import Job
+from fairseq_mhe.runs.job import LAST, Job
 from fairseq_mhe.runs.recipes import recipe
-from fairseq_mhe.runs.resuming import LAST
 from fairseq_mhe.runs.train import train as train_all
 
 ONE, TWO = Device(False, 1, 1), Device(False, 1, 1, workers=2)

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.runs.resuming import DAMAGED, LAST, restore
+from fairseq_mhe.runs.job import LAST
+from fairseq_mhe.runs.train import DAMAGED, restore
 
 
 def save(folder: Path, name: str, updates: int) -> Path:
