@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -28,14 +28,8 @@ _COSTS = {
 }
 
 
-class Mark(NamedTuple):
-    """A value of a series with its error bars; ``place``: a category, or a cost."""
-
-    series: str
-    place: Any
-    value: float
-    below: float = 0.0
-    above: float = 0.0
+#: A series, its costs, its value, and half of its error bar.
+_Point = tuple[str, Row, float, float]
 
 
 def plot(summaries: Sequence[Row], curves: Mapping[str, Row], path: Path, title: str) -> None:
@@ -49,10 +43,10 @@ def plot(summaries: Sequence[Row], curves: Mapping[str, Row], path: Path, title:
         updates, losses = np.reshape(metrics["valid"], (-1, 2)).T
         left.plot(updates, losses, label=name, **look(index))
     name_axes(left, "Learning curves", "updates", "validation loss (bits per subword)")
-    rows = []
+    points: list[_Point] = []
     for name, summary in zip(curves, summaries, strict=True):
-        rows.append((name, summary, summary["bleu"], summary["bleu_confidence"]))
-    _draw_at_costs(panels, rows, "BLEU (bars: 95% bootstrap)")
+        points.append((name, summary, summary["bleu"], summary["bleu_confidence"]))
+    _draw_at_costs(panels, points, "BLEU (bars: 95% bootstrap)")
     save(figure, path, legend=left)
 
 
@@ -62,92 +56,78 @@ def plot_perplexity(rows: Sequence[Row], path: Path, title: str) -> None:
     ``rows``: of `language_table.perplexity_block`.
     """
     figure = new_figure(title)
-    panels, of_kinds = figure.subplots(1, 2), []
+    panels = figure.subplots(1, 2)
+    points: list[_Point] = []
     for row in rows:
         bar = deviation(row["nats"]) or 0.0
-        of_kinds.append((row["attention"], row, statistics.mean(row["nats"]), bar))
-    _draw_at_costs(panels, of_kinds, "nats per subword (bars: standard deviation)")
+        points.append((row["attention"], row, statistics.mean(row["nats"]), bar))
+    _draw_at_costs(panels, points, "nats per subword (bars: standard deviation)")
     save(figure, path, legend=panels[0])
 
 
-def _draw_at_costs(
-    panels: Iterable[Axes], rows: Sequence[tuple[str, Row, float, float]], name: str
-) -> None:
-    """Draw values over each cost from 0; those at one cost stand side by side.
-
-    ``rows``: series, its costs, its value, and half of its error bar.
-    """
+def _draw_at_costs(panels: Iterable[Axes], points: Sequence[_Point], name: str) -> None:
+    """Draw values over each cost from 0; those at one cost stand side by side."""
     for axes, (cost, (label, unit)) in zip(panels, _COSTS.items(), strict=True):
-        step = _APART * max(costs[cost] / unit for _, costs, _, _ in rows)
+        step = _APART * max(costs[cost] / unit for _, costs, _, _ in points)
         taken: list[float] = []
-        for index, (series, costs, value, bar) in enumerate(rows):
+        for index, (series, costs, value, bar) in enumerate(points):
             place = costs[cost] / unit
             while any(abs(place - other) < step for other in taken):
                 place += step
             taken.append(place)
-            _draw(axes, Mark(series, place, value, bar, bar), index)
+            _draw(axes, series, [place], [value], [bar], index)
         axes.set_xlim(0, 1.15 * max(taken))
         name_axes(axes, "Quality", label, name)
 
 
 def plot_rows(summaries: Sequence[Row], path: Path, title: str) -> None:
-    """Write a picture of several rows: BLEU and PRR of each cell."""
-    bleus, shares = [], []
+    """Write a picture of several rows: BLEU of each cell."""
+    scores: dict[str, dict[str, tuple[float, float]]] = {}
     for summary in summaries:
-        kind, row, bar = summary["attention"], summary["row"], summary["bleu_confidence"]
-        bleus.append(Mark(kind, row, summary["bleu"], bar, bar))
-        if summary["p_value"] is not None:
-            prr = summary["prr"]
-            below = max(0.0, prr - summary["prr_low"])
-            above = max(0.0, summary["prr_high"] - prr)
-            shares.append(Mark(kind, row, prr, below, above))
-    _plot_scores_and_shares(path, title, bleus, shares, "bars: 95% bootstrap")
+        of_kind = scores.setdefault(summary["attention"], {})
+        of_kind[summary["row"]] = (summary["bleu"], summary["bleu_confidence"])
+    _plot_categories(scores, path, title, "BLEU (bars: 95% bootstrap)")
 
 
 def plot_tasks(
     scores: Mapping[str, Mapping[str, Sequence[float]]], path: Path, title: str
 ) -> None:
-    """Write a picture of language models: scores of tasks, and in percent of mha's.
-
-    ``scores``: kind -> task -> scores of the seeds.
-    """
-    marks, shares = [], []
-    for kind, of_kind in scores.items():
-        for task, values in of_kind.items():
-            mean, bar = statistics.mean(values), deviation(values) or 0.0
-            marks.append(Mark(kind, task, mean, bar, bar))
-            base = statistics.mean(scores["mha"][task]) if "mha" in scores else 0.0
-            if kind != "mha" and base > 0:  # a correlation of chance is 0
-                bar = 100 * bar / base
-                shares.append(Mark(kind, task, 100 * mean / base, bar, bar))
-    _plot_scores_and_shares(path, title, marks, shares, "bars: standard deviation of seeds")
+    """Write a picture of language models; ``scores``: kind -> task -> scores of the seeds."""
+    with_bars: dict[str, dict[str, tuple[float, float]]] = {}
+    for kind, tasks in scores.items():
+        with_bars[kind] = {}
+        for task, values in tasks.items():
+            with_bars[kind][task] = (statistics.mean(values), deviation(values) or 0.0)
+    _plot_categories(with_bars, path, title, "score (bars: standard deviation of seeds)")
 
 
-def _plot_scores_and_shares(
-    path: Path, title: str, scores: Sequence[Mark], shares: Sequence[Mark], bars: str
+def _plot_categories(
+    scores: Mapping[str, Mapping[str, tuple[float, float]]], path: Path, title: str, name: str
 ) -> None:
-    """Scores on the left, and on the right the same in percent of MHA's."""
+    """Scores of each category with their bars, the series side by side."""
     figure = new_figure(title)
-    left, right = figure.subplots(1, 2)
-    series = list(dict.fromkeys(mark.series for mark in scores))
-    categories = list(dict.fromkeys(mark.place for mark in scores))
-    for axes, marks in ((left, scores), (right, shares)):
-        for mark in marks:
-            index = series.index(mark.series)
-            beside = 0.6 * ((index + 0.5) / len(series) - 0.5)
-            _draw(axes, mark._replace(place=categories.index(mark.place) + beside), index)
-        axes.set_xticks(range(len(categories)), categories)
-        axes.set_xlim(-0.5, len(categories) - 0.5)
-    right.axhline(100, color="#BBBBBB", linewidth=2, zorder=0)
-    name_axes(left, "Score", "", f"score ({bars})")
-    name_axes(right, "Score in percent of MHA's", "", f"PRR, % ({bars})")
-    save(figure, path, legend=left)
+    axes = figure.subplots()
+    categories = list(dict.fromkeys(each for of_one in scores.values() for each in of_one))
+    for index, (series, of_one) in enumerate(scores.items()):
+        beside = 0.6 * ((index + 0.5) / len(scores) - 0.5)
+        places = [categories.index(category) + beside for category in of_one]
+        values, bars = zip(*of_one.values(), strict=True)
+        _draw(axes, series, places, values, bars, index)
+    axes.set_xticks(range(len(categories)), categories)
+    name_axes(axes, "", "", name)
+    save(figure, path, legend=axes)
 
 
-def _draw(axes: Axes, mark: Mark, index: int) -> None:
-    bars = [[mark.below], [mark.above]]
+def _draw(
+    axes: Axes,
+    series: str,
+    places: Sequence[float],
+    values: Sequence[float],
+    bars: Sequence[float],
+    index: int,
+) -> None:
     style = {**look(index), "linestyle": "none", "markersize": 9, "capsize": 4}
-    axes.errorbar([mark.place], [mark.value], yerr=bars, label=mark.series, **style)
+    axes.errorbar(places, values, yerr=bars, label=series, **style)
 
 
 def look(index: int) -> dict[str, Any]:
@@ -176,9 +156,7 @@ def name_axes(axes: Axes, title: str, x: str, y: str) -> None:
 def save(figure: Figure, path: Path, legend: Axes | None = None) -> None:
     """Write a PNG file; ``legend``: the panel whose series are named beside all panels."""
     if legend:
-        handles, names = legend.get_legend_handles_labels()
-        unique = dict(zip(names, handles, strict=True))
         style: dict[str, Any] = {"loc": "outside right center", "frameon": False}
-        figure.legend(list(unique.values()), list(unique), fontsize=12, **style)
+        figure.legend(*legend.get_legend_handles_labels(), fontsize=12, **style)
     with atomic_path(path) as temporary:
         figure.savefig(temporary, dpi=DPI, format="png")
