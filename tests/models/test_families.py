@@ -1,0 +1,221 @@
+"""Rows, architectures and options: published sizes, the same model by every way, clear refusals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq import options
+from fairseq.dataclass.initialize import add_defaults
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import build_model
+from fairseq.modules import FairseqDropout
+from omegaconf import OmegaConf
+
+import fairseq_mhe
+from fairseq_mhe.common.arguments import as_words
+from fairseq_mhe.common.errors import ErrorExit
+from fairseq_mhe.models.architectures import ROWS, SMALL_ROWS
+from fairseq_mhe.models.build import VOCABULARY, build, build_on_meta, without_memory
+from fairseq_mhe.models.counting import attention_parameters
+from fairseq_mhe.models.families import FAMILIES, TRANSLATION, make_task, training_options
+from fairseq_mhe.report.published import TRANSLATION as PUBLISHED
+from tests.fixtures.processes import fairseq
+
+# N = encoder + decoder layers, d_m, n, d, dropout, MHA and MHE counts (Xue & Aletras 2023, machine
+# translation table; counts to the last digit follow from the formulas).
+TABLE = {
+    "base": (12, 512, 8, 64, 0.1, 18_874_368, 6_515_712),
+    "16x32": (12, 512, 16, 32, 0.1, 18_874_368, 5_630_976),
+    "4x128": (12, 512, 4, 128, 0.1, 18_874_368, 8_285_184),
+    "4l": (8, 512, 8, 64, 0.1, 12_582_912, 4_343_808),
+    "8l": (16, 512, 8, 64, 0.1, 25_165_824, 8_687_616),
+    "12h": (12, 768, 12, 64, 0.15, 42_467_328, 13_312_512),
+    "big": (12, 1024, 16, 64, 0.3, 75_497_472, 22_468_608),
+}
+#: A data folder that is not there: whoever looked for it would fail in another way.
+NO_DATA = "/no such folder/bin"
+
+
+def parse(*words: str) -> Any:
+    """What fairseq-train does before it touches data."""
+    return options.parse_args_and_arch(options.get_training_parser(), [NO_DATA, *words])
+
+
+@pytest.mark.parametrize("row", TABLE)
+def test_row_has_the_published_size_and_counts(row: str) -> None:
+    layers, embed_dim, heads, head_dim, dropout, mha, mhe = TABLE[row]
+    model = build_on_meta(row, "mha")
+    assert len(model.encoder.layers) + len(model.decoder.layers) == layers
+    attention = model.decoder.layers[0].encoder_attn
+    shape = (attention.embed_dim, attention.num_heads, attention.head_dim)
+    assert shape == (embed_dim, heads, head_dim)
+    assert model.encoder.dropout_module.p == dropout
+    assert model.decoder.layers[0].fc1.out_features == 4 * embed_dim
+    assert attention_parameters(model) == mha
+    for kind in ("mhe_mul", "mhe_add"):
+        assert attention_parameters(build_on_meta(row, kind)) == mhe
+    assert f"{mha / 1e6:.2f}" == PUBLISHED[row]["mha"].parameters
+    assert f"{mhe / 1e6:.2f}" == PUBLISHED[row]["mhe_mul"].parameters
+
+
+#: Each family's first row, and one with other values that fairseq's architectures set.
+ARCHS = [
+    ("transformer_mhe", "transformer_mhe_tiny"),
+    ("roberta_mhe", "roberta_mhe_small"),
+    ("transformer_lm_mhe", "transformer_lm_mhe_wiki103"),
+]
+
+
+@pytest.mark.parametrize(
+    ("family", "arch"),
+    [(family, arch) for family, archs in zip(FAMILIES, ARCHS, strict=True) for arch in archs],
+)
+def test_hydra_and_the_command_line_build_the_same_model(family: Any, arch: str) -> None:
+    parsed = convert_namespace_to_omegaconf(parse("--arch", arch))
+    written = OmegaConf.create({"model": {"_name": arch, "attention": "mhe_mul"}})
+    add_defaults(written)
+    task = family.task(90_000)  # more words than the cut-offs of wiki103
+    with without_memory():
+        models = [task.build_model(cfg.model) for cfg in (parsed, written)]
+    shapes = [{name: x.shape for name, x in each.named_parameters()} for each in models]
+    assert shapes[0] == shapes[1]
+    drops = [{m.p for m in each.modules() if isinstance(m, FairseqDropout)} for each in models]
+    assert drops[0] == drops[1]
+
+
+def test_an_option_that_the_model_does_not_have_is_refused() -> None:
+    wrong = OmegaConf.create({"_name": TRANSLATION.arch("tiny"), "atention": "mha"})
+    with pytest.raises(ErrorExit, match="has no option atention"):
+        make_task(50).build_model(wrong)
+
+
+def test_iwslt_is_fairseqs_transformer_iwslt_de_en() -> None:
+    """The same parameters by name and shape, and the same norms after sublayers."""
+    ours = build_on_meta("iwslt", "mha", attention_bias=True)
+    args = parse("--arch", "transformer_iwslt_de_en", "--share-all-embeddings")
+    with without_memory():
+        theirs = build_model(args, make_task(VOCABULARY))
+    shapes = [{name: x.shape for name, x in m.named_parameters()} for m in (ours, theirs)]
+    assert shapes[0] == shapes[1]
+    layers = ([*model.encoder.layers, *model.decoder.layers] for model in (ours, theirs))
+    for mine, its in zip(*layers, strict=True):
+        assert mine.self_attn.num_heads == its.self_attn.num_heads == 4
+        assert mine.normalize_before is its.normalize_before is False
+    assert ours.encoder.dropout_module.p == 0.3
+
+
+def test_without_memory_all_shapes_are_the_same_and_later_models_have_their_positions() -> None:
+    given = {"attention": "mhe_mul", "share_all_embeddings": True}
+    without = build_on_meta("tiny", "mhe_mul", 100)
+    real = build({"arch": TRANSLATION.arch("tiny"), **given}, make_task(100))
+    assert without.encoder.embed_positions.weights.is_meta
+    shapes = []
+    for model in (without, real):
+        sides = {"encoder": model.encoder, "decoder": model.decoder}
+        positions = {name: side.embed_positions.weights for name, side in sides.items()}
+        shapes.append({k: x.shape for k, x in {**model.state_dict(), **positions}.items()})
+    assert shapes[0] == shapes[1]
+    first = real.encoder.embed_positions.weights[2:, 0]  # row 1 is of padding
+    torch.testing.assert_close(first, torch.arange(2.0, 2 + len(first)).sin())
+
+
+@pytest.mark.parametrize("row", [*ROWS, *SMALL_ROWS])
+def test_a_row_is_known_by_its_sizes(row: str) -> None:
+    assert TRANSLATION.nearest_row(TRANSLATION.rows[row].options()) == (row, {})
+
+
+CAUSAL = ("transformer_lm_mhe_tiny", "language_modeling")
+
+
+@pytest.mark.parametrize(
+    ("arch", "task", "different"),
+    [
+        ("transformer_mhe_base", "translation", {}),
+        # A row's that is pre-norm, but post-norm.
+        (
+            "transformer_mhe_tiny",
+            "translation",
+            {"encoder_normalize_before": False, "decoder_normalize_before": False},
+        ),
+        (
+            "transformer_mhe_base",
+            "translation",
+            {"encoder_layers": 4, "attention": "collaborative", "collaborative_dim": 64},
+        ),
+        (
+            "transformer_mhe_base",
+            "translation",
+            {"attention": "mhe_mul", "head_embedding_offset": 0.0, "attention_bias": True}
+            | {"adaptive_softmax_cutoff": [10, 20], "max_source_positions": 40},
+        ),
+        (*CAUSAL, {"decoder_input_dim": 32, "scale_heads": True}),
+        (*CAUSAL, {"adaptive_input": True, "adaptive_input_cutoff": "5,9"}),
+        ("roberta_mhe_tiny", "masked_lm", {"untie_weights_roberta": True}),
+    ],
+)
+def test_the_flags_of_a_model_build_the_same_one(
+    arch: str, task: str, different: dict[str, Any]
+) -> None:
+    line = ("--task", task, "--criterion", "cross_entropy")
+    wanted = {**vars(parse("--arch", arch, "--attention", "mqa", *line)), **different}
+    built = vars(parse(*as_words(training_options(wanted)), *line))
+    wanted |= {"arch": built["arch"], "dropout": built["dropout"]}  # which are no sizes
+    assert {name for name in wanted if built[name] != wanted[name]} == set()
+
+
+BAD = [
+    ("--attention gqa --attention-kv-heads 3", "kv_heads 3 does not divide num_heads 8"),
+    ("--cross-attention gqa --attention-kv-heads -2", "kv_heads must be positive, not -2"),
+    (
+        "--attention mha --decoder-attention skv --collaborative-dim 8",
+        "--collaborative-dim has no effect on --attention mha/skv: leave it out, or choose one of: "
+        "collaborative",
+    ),
+    (
+        "--cross-attention el --encoder-embed-dim 256",
+        "num_heads 8 x head_dim 64 = 512 must equal",
+    ),
+    (
+        "--attention mhe",
+        "unknown attention 'mhe'; choose one of: mha, mhe_mul, mhe_add, sha, mqa",
+    ),
+    ("--attention skv --encoder-attention-heads 7", "embed_dim 512 is not divisible by"),
+    ("--attention mqa --attention-head-dim 0", "head_dim must be positive, not 0"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), BAD)
+def test_bad_options_stop_the_parser_in_one_line(words: str, message: str) -> None:
+    with pytest.raises(SystemExit) as caught:
+        parse("--arch", "transformer_mhe_base", *words.split())
+    assert str(caught.value).startswith("fairseq-mhe: error: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--attention gqa --attention-kv-heads 8",
+        "--attention mha --cross-attention gqa --attention-kv-heads 1",
+        "--attention collaborative --collaborative-dim 1",
+        "--attention el --encoder-embed-dim 256 --cross-attention skv",
+    ],
+)
+def test_options_at_their_limits_are_accepted(words: str) -> None:
+    parse("--arch", "transformer_mhe_base", *words.split())
+
+
+def test_fairseq_train_itself() -> None:
+    """The real command: one line, a failing exit status, nothing about the data, no traceback."""
+    words, message = BAD[0]
+    user_dir = str(Path(fairseq_mhe.__file__).parent)
+    line = ["--user-dir", user_dir, "--arch", "transformer_mhe_base", *words.split()]
+    done = fairseq("train", NO_DATA, *line)
+    assert done.returncode != 0
+    assert done.stderr.strip().startswith(f"fairseq-mhe: error: {message}")
+    assert done.stderr.count("\n") == 1
+    assert NO_DATA not in done.stdout
