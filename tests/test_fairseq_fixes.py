@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 import pickle
 import re
 import subprocess
@@ -32,6 +31,7 @@ from fairseq_mhe.common.checkpoint_files import read_checkpoint
 from fairseq_mhe.common.errors import ErrorExit
 from fairseq_mhe.models.build import build
 from fairseq_mhe.models.families import make_task
+from tests.checkpoints.test_reading import Malicious
 
 
 @pytest.mark.parametrize("fixed_shapes", [None, np.array([[2, 10], [3, 20]])])
@@ -57,23 +57,13 @@ def test_no_sentence_is_lost(
         )
 
 
-class Payload:
-    """Unpickling it would run a command."""
-
-    def __init__(self, trace: Path) -> None:
-        self.trace = trace
-
-    def __reduce__(self):
-        return os.system, (f"touch '{self.trace}'",)
-
-
 def test_foreign_pickles_are_refused_in_one_line(tmp_path: Path) -> None:
-    path, trace = tmp_path / "bad.pt", tmp_path / "ran"
-    torch.save({"model": {}, "cfg": None, "payload": Payload(trace)}, path)
+    path, proof = tmp_path / "bad.pt", tmp_path / "ran"
+    torch.save({"model": {}, "cfg": None, "payload": Malicious(proof)}, path)
     with pytest.raises(SystemExit, match=r"bad.pt holds pickled objects other than") as caught:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert "\n" not in str(caught.value)
-    assert not trace.exists()
+    assert not proof.exists()
 
 
 def test_damaged_binary_data_and_dictionaries_are_named(tmp_path: Path) -> None:
@@ -107,48 +97,32 @@ def test_a_checkpoint_at_an_epochs_end_has_its_number(
 ) -> None:
     """fairseq's function with a trainer that only notes names, with the fix and without."""
     with_fix = checkpoint_utils.save_checkpoint
-    names = []
+    saved: list[list[str]] = []
     for save in (with_fix, with_fix.__wrapped__):
-        cfg = OmegaConf.structured(
-            CheckpointConfig(save_dir=str(tmp_path), save_interval_updates=10)
-        )
-        cfg.no_epoch_checkpoints = True
+        options = {"save_dir": str(tmp_path), "save_interval_updates": 10}
+        cfg = OmegaConf.structured(CheckpointConfig(no_epoch_checkpoints=True, **options))
         trainer, iterator = MagicMock(checkpoint_suffix="", data_parallel_rank=0), MagicMock()
         trainer.get_num_updates.return_value = updates
-        trainer.save_checkpoint.side_effect = _touch
+        trainer.save_checkpoint.side_effect = lambda path, *_: Path(path).touch() or path
         iterator.epoch, iterator.end_of_epoch.return_value = 3, ends
         save(cfg, trainer, iterator, None)
-        names.append({path.name for path in tmp_path.iterdir()} - {"checkpoint_best.pt"})
         first = Path(trainer.save_checkpoint.call_args_list[0].args[0]).name
-        if save is with_fix:
-            number = f"checkpoint_3_{updates}.pt"
-            assert (number in names[0]) == (first == number) == numbered, (
-                "a kill may leave the first"
-            )
+        saved.append([first, *(path.name for path in tmp_path.iterdir())])
         for path in tmp_path.iterdir():
             path.unlink()
-    assert "checkpoint_last.pt" in names[0]
-    assert not ends or names[1] == {"checkpoint_last.pt"}, (
-        "fairseq numbers checkpoints at an epoch's end now: remove this fix"
-    )
-
-
-def _touch(filename: str, *_: object) -> str:
-    Path(filename).touch()
-    return filename
+    number = f"checkpoint_3_{updates}.pt"
+    assert (number in saved[0]) == numbered
+    assert (saved[0][0] == number) == numbered, "a kill may leave the first"
+    assert "checkpoint_last.pt" in saved[0]
+    if ends:
+        assert number not in saved[1], "fairseq numbers checkpoints itself now: remove the fix"
 
 
 def bf16_trainer() -> Trainer:
     """Of a small model."""
-    words = ["data", "--arch", "transformer_mhe_tiny", "--optimizer", "adam", "--lr", "0.01"]
-    words += [
-        "--share-all-embeddings",
-        "--bf16",
-        "--cpu",
-        "--required-batch-size-multiple",
-        "1",
-    ]
-    args = options.parse_args_and_arch(options.get_training_parser(), words)
+    words = "data --arch transformer_mhe_tiny --optimizer adam --lr 0.01 --bf16 --cpu"
+    words += " --share-all-embeddings --required-batch-size-multiple 1"
+    args = options.parse_args_and_arch(options.get_training_parser(), words.split())
     cfg, task = convert_namespace_to_omegaconf(args), make_task(20)
     model = build(cfg.model, task, seed=3)
     return Trainer(cfg, task, model, CrossEntropyCriterion(task, sentence_avg=False))

@@ -15,21 +15,10 @@ from tests.fixtures.processes import fairseq
 
 USER_DIR = str(Path(fairseq_mhe.__file__).parent)
 SENTENCES = 13  # no multiple of 8, fairseq's --required-batch-size-multiple
-WORDS = [
-    "a",
-    "rose",
-    "is",
-    "red",
-    "and",
-    "the",
-    "sky",
-    "was",
-    "blue",
-    "over",
-    "our",
-    "old",
-    "town",
-]
+WORDS = (
+    *("a", "rose", "is", "red", "and", "the", "sky"),
+    *("was", "blue", "over", "our", "old", "town"),
+)
 
 
 def run(command: str, *words: str, check: bool = True, **options: Any) -> Any:

@@ -68,27 +68,12 @@ def test_kernels_that_an_update_starts(
     Stock fairseq starts 3,774; before attention, masks, factors and optimizer were joined, `mha`
     started 1,463 and `mhe_mul` 2,021; `mhe_conv` with wider keys 1,209.
     """
-    words = [
-        "no-data",
-        "--arch",
-        "transformer_mhe_base",
-        "--attention",
-        kind,
-        "--bf16",
-        "--cpu",
-    ]
-    words += [
-        "--optimizer",
-        "adam_fused",
-        "--lr",
-        "0.1",
-        "--clip-norm",
-        "1",
-        "--dropout",
-        "0.1",
-    ]
-    words += ["--criterion", "label_smoothed_cross_entropy", "--label-smoothing", "0.1"]
-    cfg = configuration_of((*words, "--share-all-embeddings"))
+    words = (
+        f"no-data --arch transformer_mhe_base --attention {kind} --share-all-embeddings --bf16 "
+        "--cpu --optimizer adam_fused --lr 0.1 --clip-norm 1 --dropout 0.1 "
+        "--criterion label_smoothed_cross_entropy --label-smoothing 0.1"
+    )
+    cfg = configuration_of(tuple(words.split()))
     task, model = build(cfg, 1000)
     criterion = task.build_criterion(cfg.criterion)
     # fairseq's positions read a shape from memory, which fake tensors have not.

@@ -18,6 +18,7 @@ from tests.fixtures.language import LM, ROBERTA, make_language_model, sentences
 
 PADDING = 1
 TASK = SimpleNamespace(target_dictionary=SimpleNamespace(pad=lambda: PADDING))
+BOTH = (LabelSmoothedCrossEntropyByRows, LabelSmoothedCrossEntropyCriterion)
 
 
 class Model:
@@ -38,25 +39,18 @@ class Model:
         return sample["target"]
 
 
-def losses(
-    criterion: type[LabelSmoothedCrossEntropyCriterion],
-    logits: Tensor,
-    target: Tensor,
-    **more: Any,
-) -> tuple[Tensor, Tensor, Tensor]:
+def losses(criterion: Any, logits: Tensor, target: Tensor, **more: Any) -> list[Tensor]:
     """Loss, loss without smoothing, and the gradient of three times the first."""
     leaf = logits.clone().requires_grad_()
     made = criterion(TASK, sentence_avg=False, label_smoothing=0.1, **more)
-    found, plain = made.compute_loss(Model(), (leaf, None), {"target": target})
-    (3 * found).backward()
-    assert leaf.grad is not None
-    return found.detach(), plain.detach(), leaf.grad
+    smoothed, plain = made.compute_loss(Model(), (leaf, None), {"target": target})
+    (3 * smoothed).backward()
+    return [smoothed.detach(), plain.detach(), leaf.grad]
 
 
 @pytest.fixture
 def batch() -> tuple[Tensor, Tensor]:
     """Logits (B, T, V) in bfloat16 and targets (B, T), some of them padding."""
-    torch.manual_seed(1)
     target = torch.randint(2, 23, (5, 7))
     target[2, 4:] = target[4, 1:] = PADDING
     return 4 * torch.randn(5, 7, 23).bfloat16(), target
@@ -67,30 +61,25 @@ def test_it_is_fairseqs(
     batch: tuple[Tensor, Tensor], values: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loss, "_VALUES", values)
-    ours = losses(LabelSmoothedCrossEntropyByRows, *batch)
-    theirs = losses(LabelSmoothedCrossEntropyCriterion, *batch)
-    for mine, its in zip(ours[:2], theirs[:2], strict=True):
-        torch.testing.assert_close(mine, its, rtol=1e-6, atol=0)
+    ours, theirs = (losses(criterion, *batch) for criterion in BOTH)
+    torch.testing.assert_close(ours[:2], theirs[:2], rtol=1e-6, atol=0)
     # The gradient is bfloat16's, in which fairseq rounds once and we twice.
     torch.testing.assert_close(ours[2], theirs[2], rtol=2**-7, atol=1e-6)
     assert ours[2][4, 1:].count_nonzero() == 0, "padding teaches nothing"
 
 
-def test_a_word_whose_probability_is_zero_in_float32_still_has_a_loss() -> None:
+def test_words_whose_probability_is_zero_have_torchs_loss(batch: tuple[Tensor, Tensor]) -> None:
     logits = torch.tensor([[[0.0, 0.0, 300.0, -200.0]]]).bfloat16()
     ours = losses(LabelSmoothedCrossEntropyByRows, logits, torch.tensor([[3]]))
     assert ours[1] == 500
-
-
-def test_a_word_that_cannot_be_is_torchs_loss(batch: tuple[Tensor, Tensor]) -> None:
     logits, target = batch
     logits[..., 0] = -torch.inf
     leaves = [logits.clone().requires_grad_() for _ in range(2)]
     flat = leaves[0].flatten(0, 1).float(), target.flatten()
     expected = functional.cross_entropy(*flat, ignore_index=PADDING, reduction="sum")
-    found = loss._losses(leaves[1], target, 0.0, PADDING)[0]
-    torch.testing.assert_close(found, expected)
-    (expected + found).backward()
+    ours = loss._losses(leaves[1], target, 0.0, PADDING)[0]
+    torch.testing.assert_close(ours, expected)
+    (expected + ours).backward()
     torch.testing.assert_close(leaves[1].grad, leaves[0].grad)
 
 
@@ -98,16 +87,16 @@ def test_a_word_that_cannot_be_is_torchs_loss(batch: tuple[Tensor, Tensor]) -> N
 def test_the_gradient_takes_the_place_of_logits_that_nothing_reads_again(
     batch: tuple[Tensor, Tensor], report_accuracy: bool
 ) -> None:
-    found = []
-    for criterion in (LabelSmoothedCrossEntropyByRows, LabelSmoothedCrossEntropyCriterion):
+    correct = []
+    for criterion in BOTH:
         logits = batch[0].requires_grad_() * 1.0  # a product's, as a model's are
         made = criterion(TASK, False, 0.1, report_accuracy=report_accuracy)
         sample = {"net_input": {}, "target": batch[1], "ntokens": 28}
         _, _, logged = made(Model(logits), sample)
-        found.append((logged.get("n_correct"), logged.get("total")))
+        correct.append((logged.get("n_correct"), logged.get("total")))
         unchanged = torch.equal(logits, batch[0])
         assert unchanged == (report_accuracy or criterion is LabelSmoothedCrossEntropyCriterion)
-    assert found[0] == found[1]
+    assert correct[0] == correct[1]
 
 
 def test_in_float32_it_is_fairseqs_code(
@@ -115,53 +104,47 @@ def test_in_float32_it_is_fairseqs_code(
 ) -> None:
     monkeypatch.delattr(loss, "_SmoothedLoss")
     for more in ({}, {"ignore_prefix_size": 2}):
-        ours, theirs = (
-            losses(criterion, batch[0].float(), batch[1], **more)
-            for criterion in (
-                LabelSmoothedCrossEntropyByRows,
-                LabelSmoothedCrossEntropyCriterion,
-            )
-        )
-        assert all(torch.equal(mine, its) for mine, its in zip(ours, theirs, strict=True))
+        ours, theirs = (losses(kind, batch[0].float(), batch[1], **more) for kind in BOTH)
+        assert all(map(torch.equal, ours, theirs))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-@pytest.mark.parametrize(("arch", "name"), [(ROBERTA, "masked_lm"), (LM, "cross_entropy")])
+@pytest.mark.parametrize(
+    ("arch", "name", "options"),
+    [
+        (ROBERTA[0], "masked_lm", {"cfg": SimpleNamespace(tpu=False)}),
+        (LM[0], "cross_entropy", {"sentence_avg": False}),
+    ],
+)
 def test_a_language_models_is_fairseqs(
-    arch: tuple[str, str, str], name: str, dtype: torch.dtype
+    arch: str, name: str, options: dict[str, Any], dtype: torch.dtype
 ) -> None:
-    model = make_language_model(arch[0]).to(dtype)
-    tokens = sentences()
+    model, tokens = make_language_model(arch).to(dtype), sentences()
     target = tokens.roll(-1, 1)
     if name == "masked_lm":
         target[torch.arange(tokens.numel()).view_as(tokens) % 3 > 0] = PADDING
-    sample = {
-        "net_input": {"src_tokens": tokens},
-        "target": target,
-        "ntokens": 7,
-        "nsentences": 5,
-    }
-    found = []
+    sample = {"net_input": {"src_tokens": tokens}, "target": target}
+    sample |= {"ntokens": 7, "nsentences": 5}
+    results = []
     for precision in ("float32", "bf16"):
         criterion = CRITERION_REGISTRY[criterion_for(precision, name)]
         assert criterion.__name__.endswith("ByRows") == (precision == "bf16")
-        given = {"cfg": SimpleNamespace(tpu=False)} if name == "masked_lm" else {}
-        made = criterion(task=TASK, **(given or {"sentence_avg": False}))
         model.zero_grad()
-        total, size, logged = made(model, sample)
+        total, size, logged = criterion(task=TASK, **options)(model, sample)
         total.backward()
         gradients = [p.grad.float() for p in model.parameters() if p.grad is not None]
-        found.append((total.detach(), size, logged, gradients))
-    theirs, ours = found
-    torch.testing.assert_close(ours[0].float(), theirs[0].float(), rtol=2e-6, atol=0)
+        results.append((total.detach().float(), size, logged, gradients))
+    theirs, ours = results
+    torch.testing.assert_close(ours[0], theirs[0], rtol=2e-6, atol=0)
     assert ours[1] == theirs[1]
     assert ours[2].keys() == theirs[2].keys()
     assert float(ours[2]["loss"]) == pytest.approx(float(theirs[2]["loss"]), rel=2e-6)
     # The gradient of logits is rounded to bfloat16 twice by us, once by fairseq.
-    exact = {"rtol": 0, "atol": 0}
     near = {"rtol": 2**-6, "atol": 2**-7 * max(g.abs().max().item() for g in theirs[3])}
-    for mine, its in zip(ours[3], theirs[3], strict=True):
-        torch.testing.assert_close(mine, its, **(exact if dtype == torch.float32 else near))
+    exact = {"rtol": 0, "atol": 0}
+    torch.testing.assert_close(
+        ours[3], theirs[3], **(exact if dtype == torch.float32 else near)
+    )
 
 
 def test_a_batch_without_a_masked_word_has_a_loss() -> None:

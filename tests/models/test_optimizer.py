@@ -4,6 +4,7 @@ in every precision, and they resume.
 
 from __future__ import annotations
 
+import copy
 import functools
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from fairseq import optim, options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from omegaconf import DictConfig
-from torch import nn
+from torch import Tensor, nn
 
 from tests.fixtures.models import make_model
 
@@ -35,7 +36,7 @@ def step(model: nn.Module, cfg: DictConfig) -> Any:
     return optimizer
 
 
-def trained(optimizer: Any, model: nn.Module, updates: range) -> list[torch.Tensor]:
+def trained(optimizer: Any, model: nn.Module, updates: range) -> list[Tensor]:
     """The parameters after updates with gradients that depend on the number of the update alone,
     and the norms of these.
     """
@@ -67,7 +68,7 @@ def built(cfg: DictConfig, model: nn.Module) -> Any:
 PRECISIONS: dict[str, tuple[list[str], torch.dtype]] = {
     "float32": ([], torch.float32),
     "bf16": (["--bf16", "--cpu"], torch.bfloat16),
-    "fp16": (["--fp16", "--fp16-no-flatten-grads"], torch.float16),
+    "fp16": (["--fp16"], torch.float16),
     "fp16, flat": (["--fp16"], torch.float16),
 }
 
@@ -85,60 +86,53 @@ def test_the_fused_one_is_fairseqs_and_goes_on_from_its_checkpoint(
     """
     more, dtype = PRECISIONS[precision]
     monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
-    found = []
+    results = []
     for names in (("adam", "adam"), ("adam_fused", "adam_fused"), ("adam", "adam_fused")):
         model, saved = make_model(attention="mhe_mul").to(dtype), None
         for name, updates in zip(names, (range(3), range(3, 6)), strict=True):
-            cfg = configuration(
-                name, "--weight-decay", "0.1", "--adam-betas", "(0.9, 0.98)", *more
-            )
+            usual = ("--weight-decay", "0.1", "--adam-betas", "(0.9, 0.98)")
+            cfg = copy.deepcopy(configuration(name, *usual, *more))
+            cfg.common.fp16_no_flatten_grads = precision != "fp16, flat"
             with monkeypatch.context() as patch:
                 ours = gpu and name == "adam_fused"
-                patch.setattr(torch.Tensor, "is_cuda", property(lambda self, is_=ours: is_))
+                patch.setattr(Tensor, "is_cuda", property(lambda self, is_=ours: is_))
                 optimizer = built(cfg, model)
                 if saved:
                     optimizer.load_state_dict(saved)
                 values = trained(optimizer, model, updates)
             saved = optimizer.state_dict()
-        found.append(values)
-    start = list(make_model(attention="mhe_mul").parameters())
+        results.append(values)
     tolerance = {"rtol": 2 * torch.finfo(dtype).eps, "atol": 1e-4}
     if dtype == torch.float32:
         tolerance = {"rtol": 1e-5, "atol": 1e-6}
-    for theirs, fused, went_on, first in zip(*found, start, strict=False):
-        assert (theirs - first).abs().max() > 0.01
-        torch.testing.assert_close(fused, theirs, **tolerance)
-        torch.testing.assert_close(went_on, theirs, **tolerance)
-    for theirs, fused in zip(*(values[-3:] for values in found[:2]), strict=True):  # the norms
-        torch.testing.assert_close(fused, theirs, rtol=1e-5, atol=0)
+    theirs, fused, went_on = results
+    for first, after in zip(make_model(attention="mhe_mul").parameters(), theirs, strict=False):
+        assert (after - first).abs().max() > 0.01
+    parameters, norms = slice(None, -3), slice(-3, None)
+    torch.testing.assert_close(fused[parameters], theirs[parameters], **tolerance)
+    torch.testing.assert_close(went_on[parameters], theirs[parameters], **tolerance)
+    torch.testing.assert_close(fused[norms], theirs[norms], rtol=1e-5, atol=0)
 
 
 def test_only_head_embeddings_decay_by_their_own_rate() -> None:
     start, plain, ours = (make_model(attention="mhe_mul") for _ in range(3))  # of the same seed
     step(plain, configuration("adam", "--weight-decay", "0.5"))
-    optimizer = step(
-        ours,
-        configuration(
-            "adam_mhe", "--weight-decay", "0.5", "--head-embedding-weight-decay", "2"
-        ),
-    )
+    rates = ("--weight-decay", "0.5", "--head-embedding-weight-decay", "2")
+    optimizer = step(ours, configuration("adam_mhe", *rates))
     before, without = dict(start.named_parameters()), dict(plain.named_parameters())
-    found = 0
+    embeddings = 0
     for name, value in ours.named_parameters():
+        expected, tolerance = without[name], 0.0
         if name.endswith(NAMES):
-            found += 1
-            # Adam's own step is the same; the decay is lr * rate * weight, 2 instead of 0.5 of
-            # them.
-            expected = without[name] - 0.01 * (2 - 0.5) * before[name]
-            torch.testing.assert_close(value, expected, rtol=0, atol=1e-7)
-        else:
-            torch.testing.assert_close(value, without[name], rtol=0, atol=0)
-    assert found == 3 * 6
+            embeddings += 1
+            # Adam's own step is the same; the decay is lr * rate * weight, 2 instead of 0.5.
+            expected, tolerance = expected - 0.01 * (2 - 0.5) * before[name], 1e-7
+        torch.testing.assert_close(value, expected, rtol=0, atol=tolerance)
+    assert embeddings == 3 * 6
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 2.0]
 
 
 def test_without_head_embeddings_it_is_refused() -> None:
-    with pytest.raises(
-        SystemExit, match="adam_mhe finds no head embeddings: take mhe_mul or mhe_add"
-    ):
+    message = "adam_mhe finds no head embeddings: take mhe_mul or mhe_add"
+    with pytest.raises(SystemExit, match=message):
         step(make_model(attention="mha"), configuration("adam_mhe"))

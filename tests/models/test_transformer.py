@@ -119,17 +119,11 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return call
 
     methods = (
-        "__bool__",
-        "__int__",
-        "__float__",
-        "__index__",
-        "item",
-        "tolist",
-        "equal",
-        "cpu",
+        *("__bool__", "__int__", "__float__", "__index__", "item", "tolist"),
+        *("equal", "cpu", "numpy", "nonzero", "allclose", "masked_select"),
     )
     for owner, names in (
-        (torch.Tensor, (*methods, "numpy", "nonzero", "allclose", "masked_select")),
+        (torch.Tensor, methods),
         (torch, ("equal", "allclose", "nonzero", "masked_select")),
     ):
         for name in names:
