@@ -98,20 +98,27 @@ def test_kernels_that_an_update_starts(
 
 @every_kind
 def test_decoding_asks_no_more_than_it_must(kind: str, dtype: str) -> None:
-    model = model_of(kind)
+    """Two models, as in an ensemble: all layers of both ask together how a search went on."""
+    models = [model_of(kind), model_of(kind)]
     answers = {DECODER: True, ORDER: [0, 0, 3, 2, 5, 5]}
     with fake_cuda(answers) as watch, torch.no_grad():
-        moved(model, DTYPES[dtype])
-        source, lengths_of = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
-        state: dict[str, Any] = {}
-        memory = model.encoder(source, lengths_of)
-        memory = model.encoder.reorder_encoder_out(memory, empty(B * BEAM, dtype=torch.long))
+        source, lengths = empty(B, S, dtype=torch.long), empty(B, dtype=torch.long)
+        first = empty(B * BEAM, dtype=torch.long)
+        states: list[dict[str, Any]] = [{}, {}]
+        memories = []
+        for model in models:
+            moved(model, DTYPES[dtype])
+            memory = model.encoder(source, lengths)
+            memories.append(model.encoder.reorder_encoder_out(memory, first))
         for step in (1, 2):
             watch.asked.clear()
             prefix = empty(B * BEAM, step, dtype=torch.long)
-            scores = model.decoder(prefix, encoder_out=memory, incremental_state=state)[0]
-            assert (scores.shape[:2], scores.dtype) == ((B * BEAM, 1), DTYPES[dtype])
             order = empty(B * BEAM, dtype=torch.long)
-            model.decoder.reorder_incremental_state_scripting(state, order)
-            memory = model.encoder.reorder_encoder_out(memory, order)
-            assert watch.asked == {DECODER: 1, ORDER: 1}
+            for i, model in enumerate(models):
+                inputs = {"encoder_out": memories[i], "incremental_state": states[i]}
+                scores = model.decoder(prefix, **inputs)[0]
+                assert (scores.shape[:2], scores.dtype) == ((B * BEAM, 1), DTYPES[dtype])
+            for i, model in enumerate(models):
+                model.decoder.reorder_incremental_state_scripting(states[i], order)
+                memories[i] = model.encoder.reorder_encoder_out(memories[i], order)
+            assert watch.asked == {DECODER: 2, ORDER: 1}
