@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# API pages from the docstrings of all modules, made by pdoc without a network: runs/api/index.html, or in -o DIR.
+# API pages from the docstrings of all modules, by pdoc without a network: runs/api/index.html, or in -o DIR.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 set_up fairseq,docs "$@"

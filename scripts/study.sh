@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a study: collaborative-curve, collaborative-nlu, uptrain, serving, gap-study, equal-budget or precision-study.
-# Stopped at any moment, the same command goes on from there. Run folders of run_table.sh in --out are taken.
+# Runs a study: gap-study, equal-budget, precision-study, uptrain, collaborative-curve, collaborative-nlu or serving.
+# Finished work is skipped, run_table.sh's run folders in --out too; after a stop the same command resumes.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 export PYTHONPATH="$repository/scripts${PYTHONPATH:+:$PYTHONPATH}"
