@@ -72,42 +72,8 @@ def between(least: float, most: float) -> Callable[[str], float]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubwordOptions:
-    """The options of subwords, which every corpus has."""
-
-    subword: str = option(
-        "",
-        "kind of subwords (default: bpe; without a tokeniser, for languages without spaces, and "
-        "for running text: sentencepiece)",
-        choices=SUBWORDS,
-    )
-    vocab_size: int = vocabulary(32000)
-    workers: int = option(
-        cores(), "processes; the result is the same", type=positive, metavar="N"
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairOptions(SubwordOptions):
-    """The options that every parallel corpus has; `checked` fills in empty ones."""
-
-    tokenizer: str = option(
-        "",
-        "word tokeniser before the subwords (default: moses for bpe; none for sentencepiece, and "
-        "for languages that Moses' rules do not serve)",
-        choices=TOKENIZERS,
-    )
-    max_dropped: float = option(
-        50.0,
-        "refuse if cleaning drops more than X%% of a text's pairs",
-        type=between(0, 100),
-        metavar="X",
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Splits:
-    """Train, valid and test text, of which the latter may be held out of train."""
+class TextOptions:
+    """The options that all text has; valid and test may be held out of train."""
 
     train: Sequence[Path] = option(
         (),
@@ -130,6 +96,17 @@ class Splits:
         metavar="N",
     )
     out: Path = option(None, "new data folder", type=Path, required=True, metavar="DATA")
+    subword: str = option(
+        "",
+        "kind of subwords (default: bpe; without a tokeniser, for languages without spaces, and "
+        "for running text: sentencepiece)",
+        choices=SUBWORDS,
+    )
+    vocab_size: int = vocabulary(32000)
+    lowercase: bool = option(False, "write everything in small letters")
+    workers: int = option(
+        cores(), "processes; the result is the same", type=positive, metavar="N"
+    )
 
     def texts(self) -> dict[str, Sequence[Path]]:
         """Split -> its texts, if any is named."""
@@ -160,7 +137,7 @@ class Splits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrepareConfig(PairOptions, Splits):
+class PrepareConfig(TextOptions):
     """What to prepare, and how.
 
     ``max_ratio`` None: any, as in valid and test. ``punctuation`` changes the model's text only,
@@ -169,6 +146,18 @@ class PrepareConfig(PairOptions, Splits):
 
     source_lang: str = option("", "source language, as en", required=True, metavar="LANG")
     target_lang: str = option("", "target language, as de", required=True, metavar="LANG")
+    tokenizer: str = option(
+        "",
+        "word tokeniser before the subwords (default: moses for bpe; none for sentencepiece, and "
+        "for languages that Moses' rules do not serve)",
+        choices=TOKENIZERS,
+    )
+    max_dropped: float = option(
+        50.0,
+        "refuse if cleaning drops more than X%% of a text's pairs",
+        type=between(0, 100),
+        metavar="X",
+    )
     max_tokens: int = option(
         250,
         "drop pairs with a side of more than N tokens (without tokens: 8 N characters)",
@@ -184,7 +173,6 @@ class PrepareConfig(PairOptions, Splits):
     punctuation: bool = option(
         False, "write quotes, dashes and spaces around punctuation in one way, for the model"
     )
-    lowercase: bool = option(False, "write everything in small letters")
 
     @property
     def langs(self) -> tuple[str, str]:

@@ -57,7 +57,7 @@ def prepare(config: PrepareConfig, source: Mapping[str, Any] | None = None) -> P
     with open_manifest(config.out, PARALLEL, facts, config.workers) as manifest:
         counts = _clean(manifest, config, files)
         texts = pair_texts(config.langs, config.model_folder)
-        make_subwords(manifest, config, texts, _dictionaries(config.langs))
+        make_subwords(manifest, config, texts)
         manifest.complete(lines={split: count["kept"] for split, count in counts.items()})
     for split, count in counts.items():
         dropped = _dropped_percent(count)
@@ -75,10 +75,6 @@ def pair_texts(langs: tuple[str, str], folder: str) -> dict[str, str]:
         for lang in langs
         for split in SPLITS
     }
-
-
-def _dictionaries(langs: tuple[str, str]) -> list[str]:
-    return [f"dict.{lang}.txt" for lang in langs]
 
 
 def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
@@ -289,6 +285,6 @@ def prepare_segmented(
     facts = text_facts(langs, "bpe", ESCAPED, source, lowercase=lowercase)
     with open_manifest(out, PARALLEL, facts, cores()) as manifest:
         lines = manifest.run("segment", made_from, action)
-        make_binary(manifest, pair_texts(langs, "subword"), _dictionaries(langs))
+        make_binary(manifest, pair_texts(langs, "subword"))
         manifest.complete(lines=lines)
     return out

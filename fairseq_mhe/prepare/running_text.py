@@ -13,14 +13,7 @@ from fairseq_mhe.common.arguments import at_least
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
-from fairseq_mhe.prepare.config import (
-    SPLITS,
-    Splits,
-    SubwordOptions,
-    check_outside,
-    option,
-    vocabulary,
-)
+from fairseq_mhe.prepare.config import SPLITS, TextOptions, check_outside, option, vocabulary
 from fairseq_mhe.prepare.manifest import TEXT, Counts, open_manifest
 from fairseq_mhe.prepare.steps import make_subwords, text_facts
 from fairseq_mhe.prepare.text import count_lines, existing_text, read_lines
@@ -33,8 +26,8 @@ _TITLE = re.compile(r" ?= [^=].* = ?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(SubwordOptions):
-    """The options that every corpus of running text has."""
+class TextConfig(TextOptions):
+    """What to prepare, and how: UTF-8 text with a paragraph a line; documents are held out."""
 
     vocab_size: int = vocabulary(8000)
     block: int = option(
@@ -45,13 +38,6 @@ class TextOptions(SubwordOptions):
         type=at_least(8),
         metavar="N",
     )
-    lowercase: bool = option(False, "write everything in small letters")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextConfig(TextOptions, Splits):
-    """What to prepare, and how: UTF-8 text with a paragraph a line; documents are held out."""
-
     lang: str = option("en", "the language, as en", metavar="LANG")
     documents: str = EMPTY_LINES
 
@@ -82,7 +68,7 @@ def prepare_text(config: TextConfig, source: Mapping[str, Any] | None = None) ->
         counts = manifest.run("clean", made_from, partial(_clean, config))
         texts = {split: f"raw/{split}.txt" for split in SPLITS}
         # A block has a beginning and an end beside its subwords.
-        make_subwords(manifest, config, texts, ["dict.txt"], most=config.block - 2)
+        make_subwords(manifest, config, texts, most=config.block - 2)
         manifest.complete(lines={split: count["kept"] for split, count in counts.items()})
     for split, count in counts.items():
         say(f"{split}: {count['documents']:,} documents, {count['kept']:,} paragraphs")

@@ -17,7 +17,7 @@ import numpy as np
 import fairseq_mhe
 from fairseq_mhe.common.files import write_text
 from fairseq_mhe.prepare import subword
-from fairseq_mhe.prepare.config import SubwordOptions
+from fairseq_mhe.prepare.config import TextOptions
 from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
@@ -53,29 +53,23 @@ def text_facts(
 
 
 def make_subwords(
-    manifest: Manifest,
-    options: SubwordOptions,
-    texts: Mapping[str, str],
-    dictionaries: Iterable[str],
-    most: int | None = None,
+    manifest: Manifest, options: TextOptions, texts: Mapping[str, str], most: int | None = None
 ) -> None:
     """Learn subwords of the clean train texts, segment all texts, and make them binary.
 
     ``texts``: fairseq's name of each text -> its clean file in the data folder (raw/train.en);
-    ``dictionaries``: names of the dictionary's files; ``most``: subwords of a line, longer ones are
-    split.
+    ``most``: subwords of a line, longer ones are split.
     """
     model = _learn(manifest, options, _train(texts.values()))
     _segment(manifest, model, list(texts.values()), most)
-    segmented = {name: f"subword/{Path(text).name}" for name, text in texts.items()}
-    make_binary(manifest, segmented, dictionaries)
+    make_binary(manifest, {name: f"subword/{Path(text).name}" for name, text in texts.items()})
 
 
 def _train(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if Path(text).stem == "train"]
 
 
-def _learn(manifest: Manifest, options: SubwordOptions, train: list[str]) -> SubwordModel:
+def _learn(manifest: Manifest, options: TextOptions, train: list[str]) -> SubwordModel:
     """The subword model of the train texts: subword/."""
     kind, size = options.subword, options.vocab_size
     name = f"subword/{MODEL_NAMES[kind]}"
@@ -119,13 +113,11 @@ def _segment(
     manifest.run("segment", {"inputs": inputs, "model": model.checksum, "most": most}, action)
 
 
-def make_binary(
-    manifest: Manifest, texts: Mapping[str, str], dictionaries: Iterable[str]
-) -> None:
+def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
     """The step from subword/ to bin/.
 
-    ``texts``: fairseq's name of each text -> its file in subwords (subword/train.en);
-    ``dictionaries``: names of the dictionary's files; its words are those of the train texts.
+    ``texts``: fairseq's name of each text -> its file in subwords (subword/train.en). The one
+    dictionary has the words of the train texts, and a file for each language.
     """
 
     def action(work: Path) -> Counts:
@@ -138,7 +130,7 @@ def make_binary(
         for word, count in subword.count_words(train, manifest.workers).items():
             dictionary.add_symbol(word, count)
         dictionary.finalize()
-        for name in dictionaries:
+        for name in {".".join(("dict", *name.split(".")[2:], "txt")) for name in texts}:
             dictionary.save(str(work / "bin" / name))
         log = f"{len(dictionary)} types\n"
         for name, text in texts.items():

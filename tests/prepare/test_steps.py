@@ -36,7 +36,7 @@ def binarised(data: Path, texts: dict[str, str], workers: int = 1) -> Path:
 
     with open_manifest(data, "parallel", {}, workers) as manifest:
         manifest.run("segment", {}, write)
-        make_binary(manifest, pair_texts(LANGS, "subword"), ["dict.en.txt", "dict.de.txt"])
+        make_binary(manifest, pair_texts(LANGS, "subword"))
     return data / "bin"
 
 
