@@ -40,10 +40,10 @@ def test_an_unknown_option_is_answered_by_the_subcommand(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        cli.main(["params", "--seting", "bert-base"])
+        cli.main(["params", "--jsn", "base"])
     error = capsys.readouterr().err
     assert error.startswith("usage: fairseq-mhe params ")
-    assert "unrecognized arguments: --seting bert-base; did you mean --setting?" in error
+    assert "unrecognized arguments: --jsn base; did you mean --json?" in error
 
 
 def test_a_run_folder_stands_for_its_model_and_its_data(tmp_path: Path) -> None:

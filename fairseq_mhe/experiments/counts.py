@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fairseq_mhe.attention import KINDS, Attention
+from fairseq_mhe.attention import KINDS
 from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.tables import column
-from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS, Row
+from fairseq_mhe.models.architectures import ROBERTA_ROWS, ROWS, SMALL_ROWS
 from fairseq_mhe.models.build import VOCABULARY, build_on_meta, without_memory
 from fairseq_mhe.models.counting import (
     Cost,
@@ -20,19 +20,18 @@ from fairseq_mhe.models.counting import (
 )
 from fairseq_mhe.models.families import TRANSLATION, language_archs
 from fairseq_mhe.models.options import PLACES, build_place, kinds, size_options
-from fairseq_mhe.report.published import BERT_BASE, SCORES, TASKS, peop, prr, published
+from fairseq_mhe.report.published import BERT_BASE, published
 from fairseq_mhe.report.table import Block, Table
 
-#: The sizes of the paper's pre-trained language models, which have an encoder alone.
-SETTINGS = {"bert-base": ROBERTA_ROWS["base"]}
-_KIND = column("attention", "attention")
-_COUNT = column("attention parameters", "parameters", ",")
-_PUBLISHED = column("published (M)", "published")
+#: The paper's: of translation, and of pre-trained language models, which have an encoder alone.
+_SIZES = {**ROWS, **SMALL_ROWS, "bert-base": ROBERTA_ROWS["base"]}
 _ROWS = (
     column("row", "row"),
-    *(_KIND, _COUNT, _PUBLISHED),
-    column("KV bytes/target token", "decoder", ","),
-    column("/source token", "cross", ","),
+    column("attention", "attention"),
+    column("attention parameters", "parameters", ","),
+    column("published (M)", "published"),
+    column("KV bytes/target token", "decoder", ",", "-"),
+    column("/source token", "cross", ",", "-"),
 )
 _PARTS = (
     column("part", "part"),
@@ -44,84 +43,35 @@ _PARTS = (
 
 def params_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``fairseq-mhe params``."""
-    add = parser.add_argument
-    add("--json", action="store_true", help="print attention parameters as JSON, for programs")
-    help_ = "count the attention of the paper's pre-trained models, and recompute PRR and PEoP"
-    add("--setting", choices=list(SETTINGS), help=help_)
+    help_ = "print attention parameters as JSON, for programs"
+    parser.add_argument("--json", action="store_true", help=help_)
 
 
 def params(args: argparse.Namespace) -> None:
-    """Print the table, or attention parameters as JSON: {row or setting: {kind: parameters}}."""
-    rows = {args.setting: SETTINGS[args.setting]} if args.setting else {**ROWS, **SMALL_ROWS}
-    counts = {name: _attention_parameters(size) for name, size in rows.items()}
+    """Print the table, or attention parameters as JSON: {row: {kind: parameters}}."""
+    rows = [_row(row, kind) for row in _SIZES for kind in KINDS]
     if args.json:
+        counts: dict[str, dict[str, int]] = {row: {} for row in _SIZES}
+        for each in rows:
+            counts[each["row"]][each["attention"]] = each["parameters"]
         print(json.dumps(counts, indent=2))
-    elif args.setting:
-        print(_setting_table(args.setting, counts[args.setting]).markdown(), end="")
-    else:
-        blocks = [Block(_ROWS, [_row(row, kind, counts) for row in rows for kind in KINDS])]
-        notes = ["cache in float32; all of a model: fairseq-mhe cost"]
-        print(Table("Attention without biases", blocks, notes).markdown(), end="")
+        return
+    notes = ["cache in float32; all of a model: fairseq-mhe cost"]
+    print(Table("Attention without biases", [Block(_ROWS, rows)], notes).markdown(), end="")
 
 
-def _sublayer(size: Row, kind: str, place: str) -> Attention:
-    """A sublayer of a row's models, without memory; all layers have the same."""
+def _row(row: str, kind: str) -> dict[str, Any]:
+    """Parameters of a row's attention, and bytes of cache at the places that have one."""
+    size, paper = _SIZES[row], published(row, kind)
+    line: dict[str, Any] = {"row": row, "attention": kind, "parameters": 0}
     options = argparse.Namespace(**size.options(), attention=kind)
-    with without_memory():
-        return build_place(options, place)
-
-
-def _attention_parameters(size: Row) -> dict[str, int]:
-    """Kind -> parameters of all attention sublayers of a row's model."""
-    places = PLACES if len(size.sides) == 2 else size.sides
-    counts = {}
-    for kind in KINDS:
-        of_layer = sum(total_parameters(_sublayer(size, kind, place)) for place in places)
-        counts[kind] = size.layers * of_layer
-    return counts
-
-
-def _row(row: str, kind: str, counts: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """A line of the table: parameters, and bytes of cache at the places that have one."""
-    size, paper = {**ROWS, **SMALL_ROWS}[row], published(row, kind)
-    line = {"row": row, "attention": kind, "parameters": counts[row][kind]}
-    for place in ("decoder", "cross"):
-        line[place] = 4 * size.layers * _sublayer(size, kind, place).cached_values
-    return {**line, "published": paper and paper.parameters}
-
-
-def _setting_table(setting: str, counts: Mapping[str, int]) -> Table:
-    """The parameters of a setting's attention, and the paper's figures of merit from them."""
-    size = SETTINGS[setting]
-    sizes = f"{size.layers} sublayers, width {size.embed_dim}, {size.heads} heads"
-    rows = []
-    for kind, count in counts.items():
-        line = {"attention": kind, "parameters": count, "published": BERT_BASE.get(kind)}
-        rows.append({**line, "sublayer": count // size.layers})
-    columns = _KIND, column("a sublayer", "sublayer", ","), _COUNT, _PUBLISHED
-    merits = []
-    for kind in SCORES:
-        merits.append(
-            {"attention": kind, **{task: _merit(kind, counts, task) for task in TASKS}}
-        )
-    of_tasks = _KIND, *(column(task, task) for task in TASKS)
-    notes = [
-        f"{kind}: {option.name} {getattr(_sublayer(size, kind, 'encoder'), option.name)}"
-        for option, kinds_of_option in size_options().values()
-        for kind in kinds_of_option
-    ]
-    notes.append("Scores are published to one decimal, so MHE's PEoP is known to about 0.5.")
-    heading = "PRR / PEoP, from the published scores and these parameters"
-    blocks = [Block(columns, rows), Block(of_tasks, merits, heading)]
-    return Table(f"{setting}: {sizes}, no biases", blocks, notes)
-
-
-def _merit(kind: str, counts: Mapping[str, int], task: str) -> str:
-    """PRR and PEoP, which sha itself has none of."""
-    index = TASKS.index(task)
-    score, sha, mha = (SCORES[name][index] for name in (kind, "sha", "mha"))
-    gain = "-" if kind == "sha" else f"{peop(score, sha, counts[kind], counts['sha']):.2f}"
-    return f"{prr(score, mha):.1f} / {gain}"
+    for place in PLACES if len(size.sides) == 2 else size.sides:
+        with without_memory():  # all layers have the same
+            sublayer = build_place(options, place)
+        line["parameters"] += size.layers * total_parameters(sublayer)
+        line[place] = 4 * size.layers * sublayer.cached_values
+    printed = BERT_BASE.get(kind) if row == "bert-base" else paper and paper.parameters
+    return {**line, "published": printed}
 
 
 def cost_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,12 +29,9 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
     help_ = "train nothing; make the table of the finished runs"
     add("--finished-only", action="store_true", help=help_)
     add = group.add_argument
-    help_ = "time limit of a job in hours (default: 24)"
-    add("--slurm-hours", type=float, metavar="H", help=help_)
-    add("--slurm-cpus", type=positive, metavar="N", help="cores of a job (default: 8)")
     help_ = "most jobs at a time (default: 256)"
     add("--slurm-parallel", type=positive, metavar="N", help=help_)
-    help_ = "further options of sbatch: partition=gpu, account=mine, constraint=a100"
+    help_ = "options of sbatch: partition=gpu, time=12:00:00 (24 hours), cpus-per-task=4 (8)"
     add("--slurm-option", action="append", default=[], metavar="NAME=VALUE", help=help_)
 
 
@@ -44,8 +41,7 @@ def asked_for(args: argparse.Namespace) -> bool:
     Raises:
         UserError: only --slurm-... options are given: the table would be trained here.
     """
-    how = args.slurm_hours or args.slurm_cpus or args.slurm_parallel or args.slurm_option
-    if how and not (args.slurm or args.finished_only):
+    if (args.slurm_parallel or args.slurm_option) and not (args.slurm or args.finished_only):
         raise UserError(
             "--slurm-... options say how jobs are submitted: give --slurm too, or leave them out"
         )
@@ -85,8 +81,8 @@ def _options(numbers: range, folder: Path, args: argparse.Namespace) -> list[str
     options = {
         "array": f"{numbers[0]}-{numbers[-1]}%{args.slurm_parallel or 256}",
         "output": folder / "%A_%a.log",
-        "time": max(1, round(60 * (args.slurm_hours or 24))),
-        "cpus-per-task": args.slurm_cpus or 8,
+        "time": "24:00:00",
+        "cpus-per-task": 8,
     }
     if not (args.cpu or args.processes):
         options["gpus-per-node"] = args.gpus or 1

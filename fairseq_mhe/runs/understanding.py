@@ -42,19 +42,17 @@ _BASE = {
     "squad1": (3e-05, 48, 2, 0.01),
     "squad2": (3e-05, 48, 2, 0.01),
     "record": (2e-05, 16, 2, 0.1),
+    "others": (2e-05, 16, 10, 0.1),
 }
-_BASE_OTHERS = (2e-05, 16, 10, 0.1)
 #: Our own, for the small rows: larger steps, and fewer passes over what is large.
-_SMALL, _SMALL_ON_LARGE = (0.0003, 32, 10, 0.1), (0.0003, 32, 3, 0.1)
 _LARGE = ("sst2", "qqp", "mnli", "qnli", "record", "squad1", "squad2")
+_SMALL = {**dict.fromkeys(_LARGE, (0.0003, 32, 3, 0.1)), "others": (0.0003, 32, 10, 0.1)}
 
 
 def _recipe(row: str, task: str, examples: int, epochs: int | None) -> dict[str, Any]:
     """fairseq-train's options of a model's row for a task; warm-up over 6% of the updates."""
-    if row == "base":
-        lr, batch, usual, weight_decay = _BASE.get(task, _BASE_OTHERS)
-    else:
-        lr, batch, usual, weight_decay = _SMALL_ON_LARGE if task in _LARGE else _SMALL
+    recipes = _BASE if row == "base" else _SMALL
+    lr, batch, usual, weight_decay = recipes.get(task, recipes["others"])
     updates = math.ceil(examples / batch) * (epochs or usual)
     return {
         "max_update": updates,
@@ -118,8 +116,8 @@ def plan_finetuning(
     No checkpoint is read of a run folder. ``epochs``: another number than the recipe's.
 
     Raises:
-        UserError: the model is not trained to its end, is no masked language model, or has fewer
-            positions than examples may have subwords; or the folder has other settings.
+        UserError: the model is not trained to its end, is no masked language model, or has too few
+            positions; or the folder has other settings.
     """
     trained = Job(model, {})
     if not model.is_dir():
@@ -136,13 +134,13 @@ def plan_finetuning(
             f"{data.folder} has examples of up to {data.block} subwords, the model {positions} "
             f"positions: prepare the task with --block {positions}"
         )
-    recipe = _recipe(facts["row"], data.task.name, data.training, epochs)
-    options = {**facts["options"], **_options_of(data.task), **recipe}
-    training = Training({**options, "valid_subset": ",".join(data.task.subsets)})
+    row, task = facts["row"], data.task
+    recipe = _recipe(row, task.name, data.training, epochs)
+    options = {**facts["options"], **_options_of(task), **recipe}
+    training = Training({**options, "valid_subset": ",".join(task.subsets)})
     training = training.with_precision(precision)
-    own = {"task": data.task.name, "start": facts["sha256"]}
-    row, attention = facts["row"], facts["attention"]
-    settings = settings_of(row, attention, seed, training, trained_on(data), **own)
+    own = {"task": task.name, "start": facts["sha256"]}
+    settings = settings_of(row, facts["attention"], seed, training, trained_on(data), **own)
     places = {"data": str(data.folder), "start": str(checkpoint.resolve())}
     return plan_job(out / run_name(model, data, seed), settings, places)
 
@@ -161,20 +159,17 @@ def _options_of(task: Task) -> dict[str, Any]:
     by_words = task.form == WORDS
     options["task"] = "sentence_prediction_of_words" if by_words else "sentence_prediction"
     options["criterion"] = "answer_span" if task.form == ANSWERS else "sentence_prediction"
-    return {**options, "classification_head_name": head_of(task.form)}
+    return {**options, "classification_head_name": _HEADS[task.form]}
 
 
+#: Heads of tasks, by what a task asks for.
+_HEADS = defaultdict(lambda: CLASS_HEAD, {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD})
 #: Subwords of an answer at most, as is usual (BERT's run_squad.py, --max_answer_length).
 _LONGEST = 30
 #: Of a window: its best answer's score, that of none, the answer's first and last subword there.
 Span = tuple[float, float, int, int]
 Batch = Mapping[str, Any]
 Labels = Sequence[str]
-
-
-def head_of(form: str) -> str:
-    """The name of the head that tasks of a form have."""
-    return {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}.get(form, CLASS_HEAD)
 
 
 class LanguageModel:
@@ -235,7 +230,7 @@ def nats_of(checkpoint: Path, data: Path, gpu: bool) -> dict[str, Any]:
 
 def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]:
     """A label or number of each example; of a candidate, how likely it is right, in logits."""
-    options = {"features_only": True, "classification_head_name": head_of(task.form)}
+    options = {"features_only": True, "classification_head_name": _HEADS[task.form]}
     parts = []
     for name, value in batch.items():
         if name.startswith("net_input"):  # one, or one for each choice

@@ -225,7 +225,7 @@ def test_our_commands_know_the_example(
     decoder = 6 * (4 * square + 2 * 512 * 13 + 2 * square + 2 * 512 * 25)
     assert report["multiply_adds"]["attention"]["per_target_token"] == decoder
     assert report["cache_bytes"]["per_target_token"] == 6 * 2 * 512 * 4
-    assert cli.main(["params", "--setting", "bert-base"]) == 0
+    assert cli.main(["params"]) == 0
     assert f"{12 * 3 * 768 * 768:,}" in capsys.readouterr().out
     assert cli.main(["inspect", str(checkpoint), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["kinds"].values()) == {NEW}

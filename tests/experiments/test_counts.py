@@ -52,28 +52,23 @@ def test_every_kind_is_counted_in_the_bert_base_setting(
     """To the printed digits, but for mha, of which the paper prints 0.01 million more than its
     formula gives.
     """
-    counts = as_json(capsys, "params --setting bert-base")["bert-base"]
+    counts = as_json(capsys, "params")["bert-base"]
     assert set(counts) == set(KINDS)
     for kind, (formula, exact) in BERT_BASE.items():
         assert counts[kind] == exact == 12 * formula(768, 12, 64), kind
     for kind, printed_count in report.BERT_BASE.items():
         within = 0.015 if kind == "mha" else 0.00501
         assert counts[kind] / 1e6 == pytest.approx(float(printed_count), abs=within)
-    rows = cells(printed(capsys, "params", "--setting", "bert-base"))
-    for row in (
-        ["mhe_mul", "739,584", "8,875,008", "8.88"],
-        ["mha", "2,359,296", "28,311,552", "28.32"],
-        ["sha", "96.7 / -", "95.2 / -", "93.1 / -", "87.8 / -"],
-        ["skv", "99.4 / 0.02", "99.1 / 0.03", "99.4 / 0.05", "98.6 / 0.09"],
-    ):
-        assert row in rows
+    rows = cells(printed(capsys, "params"))
+    assert ["bert-base", "mhe_mul", "8,875,008", "8.88", "-", "-"] in rows
+    assert ["bert-base", "gqa", "16,515,072", "", "-", "-"] in rows
 
 
 def test_rows_have_the_parameters_and_the_cache_of_whole_models(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     counts = as_json(capsys, "params")
-    assert set(counts) == {*ROWS, *SMALL_ROWS}
+    assert set(counts) == {*ROWS, *SMALL_ROWS, "bert-base"}
     assert all(set(kinds) == set(KINDS) for kinds in counts.values())
     assert (counts["base"]["mha"], counts["base"]["mhe_mul"]) == (18_874_368, 6_515_712)
     assert (counts["iwslt"]["mha"], counts["iwslt"]["mhe_mul"]) == (18_874_368, 8_285_184)
@@ -85,7 +80,7 @@ def test_rows_have_the_parameters_and_the_cache_of_whole_models(
         (row,) = (row for row in rows if row[:2] == ["4l", kind])
         assert row[2] == f"{count:,}"
         assert row[4:] == [f"{cache.per_target_token:,}", f"{cache.per_source_token:,}"]
-    assert [(row[0], row[3]) for row in rows if row[1:2] == ["mhe_mul"]] == [
+    assert [(row[0], row[3]) for row in rows if row[1:2] == ["mhe_mul"]][:-1] == [
         (row, paper.parameters if (paper := published(row, "mhe_mul")) else "")
         for row in (*ROWS, *SMALL_ROWS)
     ]

@@ -1,6 +1,4 @@
-"""``train`` and ``evaluate`` as commands: what they print, what they refuse, and that nothing is
-done twice.
-"""
+"""``train``, ``evaluate``, ``score`` and ``keep``: what they print and refuse; nothing twice."""
 
 from __future__ import annotations
 
@@ -11,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from fairseq_mhe import cli
+from fairseq_mhe.report.significance import compare
 from fairseq_mhe.runs.job import read_job
-from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot
+from fairseq_mhe.runs.scoring import score
+from tests.fixtures.trained import TABLE_SIZE, TABLE_UPDATES, snapshot, table_words
+from tests.fixtures.translations import BAD, GOOD, REFERENCES, write
 
 
 def test_a_scored_run_is_printed_and_not_scored_again(
@@ -87,3 +88,69 @@ def test_an_average_that_is_missing_is_made_again_without_training(
     assert cli.main(["train", "tiny", "mha", *words]) == 0
     assert (run / "model.pt").is_file()
     assert read_job(run).metrics.stat().st_mtime_ns == trained
+
+
+def test_the_command_prints_scores_with_their_meaning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, ref=REFERENCES, good=GOOD, bad=BAD)
+    files = ["--reference", str(tmp_path / "ref"), "--hypothesis", str(tmp_path / "bad")]
+    assert cli.main(["score", *files, "--baseline", str(tmp_path / "good")]) == 0
+    bleu, chrf, comparison = capsys.readouterr().out.splitlines()
+    assert bleu.startswith(f"BLEU {score(BAD, REFERENCES)['bleu']['score']:.2f} ± ")
+    assert "nrefs:1|case:mixed|eff:no|tok:13a" in bleu
+    assert "60 sentences" in chrf
+    assert comparison.startswith(f"PRR {compare([BAD], [GOOD], REFERENCES).prr:.1f} [")
+    assert cli.main(["score", *files, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["comparison"] is None
+
+
+NAMES = ("tiny-mha-seed1", "tiny-mhe_mul-seed1")
+
+
+def kept(table: Path, out: Path) -> int:
+    return cli.main(["keep", *(str(table / name) for name in NAMES), "--out", str(out)])
+
+
+def test_the_table_comes_out_again(
+    miniature: Path, table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = tmp_path / "kept runs"
+    assert kept(table, runs) == 0
+    # Not only --finished-only: the same command, which trains what is not done, finds it all done.
+    assert cli.main(["run-table", *table_words(miniature, runs, rows=("tiny",))]) == 0
+    assert not list(runs.rglob("*.pt"))
+    found, before = (json.loads((f / "table.json").read_text()) for f in (runs, table))
+    assert found == [cell for cell in before if cell["row"] == "tiny"]
+    for path in (table / NAMES[1] / "test").iterdir():
+        assert (runs / NAMES[1] / "test" / path.name).read_bytes() == path.read_bytes()
+
+    words = ["evaluate", str(runs / NAMES[0]), "--subset", "valid", "--cpu"]
+    assert cli.main(words) == 2
+    told = f"{runs / NAMES[0]} has no model.pt and no checkpoints to make it of"
+    assert told in capsys.readouterr().err
+    words = ["run-table", *table_words(miniature, runs, "--subset", "valid", rows=("tiny",))]
+    assert cli.main(words) == 2
+    assert told in capsys.readouterr().err
+    places = ["--data", str(miniature), "--out", str(runs), *TABLE_SIZE]
+    assert cli.main(["train", "tiny", "mha", *places]) == 2, "it is not trained again"
+    assert told in capsys.readouterr().err
+    assert (runs / NAMES[0] / "test" / "scores.json").is_file()
+    assert not list(runs.rglob("*.pt"))
+    assert kept(table, runs) == 2
+    assert f"{runs / NAMES[0]} exists: remove it, or name another" in capsys.readouterr().err
+
+
+def test_none_is_kept_where_one_cannot_be(
+    table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unfinished = tmp_path / "runs" / NAMES[0]
+    shutil.copytree(table / NAMES[0], unfinished, ignore=shutil.ignore_patterns("scores.json"))
+    out = tmp_path / "out"
+    for folder, told in (
+        (unfinished, "is not finished: it has no scores"),
+        (tmp_path, "is no run folder: it has no config.json"),
+    ):
+        assert cli.main(["keep", str(table / NAMES[1]), str(folder), "--out", str(out)]) == 2
+        assert f"{folder} {told}" in capsys.readouterr().err
+        assert not out.exists()

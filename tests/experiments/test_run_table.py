@@ -4,26 +4,21 @@ nothing twice.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.experiments.table import _title
-from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.prepare.manifest import read_manifest
 from fairseq_mhe.report.significance import LEAST_BASELINE
 from fairseq_mhe.report.translation_table import PAPER_FILES
-from fairseq_mhe.runs.recipes import recipe
 from tests.fixtures.processes import kill
 from tests.fixtures.runs import HELD_OUT
 from tests.fixtures.trained import (
@@ -66,9 +61,6 @@ def test_it_ends_in_the_table(table: Path) -> None:
     scores = json.loads((table / "small-mha-seed1" / "test" / "scores.json").read_text())
     assert scores["tokenised"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
     assert scores["sentences"] == HELD_OUT
-
-
-def test_the_batch_arithmetic_and_the_overview_are_shown(table: Path) -> None:
     screen = (table.parent / "table.stderr").read_text()
     assert "4 of 4 cells to do, on the CPU" in screen
     batch = "512 tokens an update = 256 tokens x 1 device x update-freq 2, float32"
@@ -184,19 +176,3 @@ def test_other_settings_are_refused_before_anything_is_trained(
     assert last.startswith("fairseq-mhe run-table: error: ")
     assert f"options max_update: {TABLE_UPDATES}, now 9" in last
     assert snapshot(table) == before
-
-
-def test_the_heading_says_where_it_is_no_result(miniature: Path) -> None:
-    args, data = argparse.Namespace(title="WMT14"), open_data(miniature)
-
-    def heading(**updates: int) -> str:
-        recipes = []
-        for row, count in updates.items():
-            whole = recipe(row)
-            recipes.append(replace(whole, training=whole.training.shortened(count)))
-        return _title(args, data, recipes)
-
-    assert heading(base=100_000, big=300_000) == "WMT14, 100,000 to 300,000 updates"
-    assert heading(tiny=1500) == "WMT14, 1,500 updates"
-    told = "a rehearsal with fewer updates or other batches, no result"
-    assert heading(base=1000, big=300_000) == f"WMT14, 1,000 to 300,000 updates: {told}"

@@ -3,71 +3,53 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.experiments import table
-from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs.recipes import FOLDER, Recipe, recipe
-
-GIVEN = ["--data", "d", "--out", "o"]
+from tests.fixtures.small_runs import MADE
 
 
 def chosen(row: str | None, *words: str) -> Recipe:
     parser = argparse.ArgumentParser()
     table.add_arguments(parser)
-    return table.chosen_recipe(row, parser.parse_args([*GIVEN, *words]))
+    return table.chosen_recipe(row, parser.parse_args(["--data", "d", "--out", "o", *words]))
 
 
 def float32(row: str, *words: str) -> Recipe:
     return chosen(row, "--precision", "float32", *words)
 
 
-def test_a_seed_is_taken_once_however_it_is_written() -> None:
-    assert table.seeds("1,01,2") == [1, 2]
-
-
-def test_options_change_the_recipe() -> None:
+def test_options_change_the_recipe(tmp_path: Path) -> None:
+    assert table.seeds("1,01,2") == [1, 2], "a seed is taken once however it is written"
     assert float32("12H") == recipe("12h")
     training = float32("base", "--fraction", "0.01").training
     warm_up = training.options["warmup_updates"]
     assert (training.updates, warm_up, training.interval) == (1000, 40, 10)
     assert training.batch_tokens == recipe("base").training.batch_tokens
-    assert float32("big", "--fraction", "0.5").training.updates == 150_000
     assert float32("base", "--updates", "50").training.updates == 50
     training = float32("tiny", "--batch-tokens", "4096", "--max-tokens", "2048").training
     assert (training.at_a_time, training.batch_tokens) == (2048, 4096)
-
-
-def test_a_recipes_own_precision_stays_unless_another_is_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "mine.yaml"
-    text = (FOLDER / "tiny.yaml").read_text()
+    # A recipe's own precision stays unless another is asked for.
+    path, text = tmp_path / "mine.yaml", (FOLDER / "tiny.yaml").read_text()
     path.write_text(text.replace("{user_dir", "{bf16: true, user_dir"))
     for more, expected in (([], "bf16"), (["--precision", "float32"], "float32")):
         mine = chosen(None, "--cpu", "--recipe", str(path), *more)
         assert (mine.row, mine.training.precision) == ("mine", expected)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ["--batch-tokens", "32771"],
-            "an update of 32,771 tokens in mini-batches of 256 to 4,096",
-        ),
-        (["--recipe", "nowhere.yaml"], "give a row or --recipe FILE, one of the two"),
-    ],
-)
-def test_what_cannot_be_is_refused(words: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        chosen("base", *words)
+def test_what_cannot_be_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "an update of 32,771 tokens in mini-batches of 256 to 4,096"
+    with pytest.raises(UserError, match=told):
+        chosen("base", "--batch-tokens", "32771")
+    with pytest.raises(UserError, match="give a row or --recipe FILE, one of the two"):
+        chosen("base", "--recipe", "nowhere.yaml")
 
-
-def test_a_tokeniser_that_is_missing_is_told_before_anything_is_trained(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def missing(tokenize: str) -> None:
         if "mecab" in tokenize:
             raise RuntimeError
@@ -79,3 +61,19 @@ def test_a_tokeniser_that_is_missing_is_told_before_anything_is_trained(
     with pytest.raises(UserError, match="BLEU by ja-mecab needs a dictionary: pip install"):
         table.check_subset(data, "test")
     table.check_subset(data, "test", "char")
+
+
+def test_the_heading_says_where_it_is_no_result() -> None:
+    args, data = argparse.Namespace(title="WMT14"), open_data(MADE / "data")
+
+    def heading(**updates: int) -> str:
+        recipes = []
+        for row, count in updates.items():
+            whole = recipe(row)
+            recipes.append(replace(whole, training=whole.training.shortened(count)))
+        return table._title(args, data, recipes)
+
+    assert heading(base=100_000, big=300_000) == "WMT14, 100,000 to 300,000 updates"
+    assert heading(tiny=1500) == "WMT14, 1,500 updates"
+    told = "a rehearsal with fewer updates or other batches, no result"
+    assert heading(base=1000, big=300_000) == f"WMT14, 1,000 to 300,000 updates: {told}"

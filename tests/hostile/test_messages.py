@@ -77,7 +77,7 @@ def test_no_option_names_a_private_function(name: str) -> None:
 def test_output_that_cannot_be_written_is_one_line(unbuffered: str) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "fairseq_mhe.cli", "params", "--setting", "bert-base"],
+            [sys.executable, "-m", "fairseq_mhe.cli", "params"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

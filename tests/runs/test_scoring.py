@@ -17,7 +17,6 @@ from fairseq_mhe.runs.scoring import (
     bleu4,
     bleu4_line,
     bleu_tokeniser,
-    described,
     read_aligned,
     read_translations,
     score,
@@ -102,23 +101,13 @@ def test_tokenised_bleu_is_the_older_literatures(tmp_path: Path) -> None:
             ["bash", "-c", script, name], cwd=tmp_path, check=True, capture_output=True
         )
     assert "Tage ##AT##-##AT## Plan" in (tmp_path / "ref.tok").read_text()
-    words = [
-        "-m",
-        "sacrebleu",
-        "ref.tok",
-        "-i",
-        "hyp.tok",
-        "-tok",
-        "none",
-        "-s",
-        "none",
-        "--force",
-        "-b",
-        "-w",
-        "4",
-    ]
+    line = "-m sacrebleu ref.tok -i hyp.tok -tok none -s none --force -b -w 4"
     theirs = subprocess.run(
-        [sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, *line.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found = tokenised_bleu(hypotheses, references, "de")
     assert found["score"] == pytest.approx(float(theirs.stdout), abs=1e-3)
@@ -133,14 +122,6 @@ def test_tokenised_bleu_splits_as_its_language_does() -> None:
     line = ["vers l'homme"]
     assert tokenised_bleu(line, line, "fr")["score"] == 0
     assert tokenised_bleu(line, line, "de")["score"] == 100
-
-
-def test_texts_that_cannot_be_scored_are_named(tmp_path: Path) -> None:
-    write(tmp_path, one=["1"], two=["1", "2"], none=[])
-    with pytest.raises(UserError, match=r"two has 2 lines, .*one has 1: mend it"):
-        read_aligned([tmp_path / "one", tmp_path / "two"], "mend it")
-    with pytest.raises(UserError, match="none has 0 lines"):
-        read_aligned([tmp_path / "none", tmp_path / "none"], "")
 
 
 @pytest.mark.parametrize(
@@ -170,30 +151,19 @@ def test_bleu4_is_fairseqs_own(hypotheses: list[str], references: list[str]) -> 
     assert found["brevity_penalty"] == pytest.approx(scorer.brevity(), abs=1e-6)
 
 
-def test_each_score_is_told_with_its_meaning() -> None:
-    scores = {**score(BAD, REFERENCES, "de"), "given_tokens": bleu4(BAD, REFERENCES)}
-    bleu, chrf, older, given = described(scores)
-    assert bleu == (
-        f"BLEU {scores['bleu']['score']:.2f} ± {scores['bleu']['confidence']:.2f}  "
-        f"({scores['bleu']['signature']}, 60 sentences)"
-    )
-    assert chrf.startswith(f"chrF {scores['chrf']['score']:.2f} ± ")
-    assert older.startswith("tokenised, compounds split, as in older papers: ")
-    assert given == f"on the tokens of the given text: {bleu4_line(scores['given_tokens'])}"
-    assert len(described(score(BAD, REFERENCES))) == 2
-
-
 def test_a_translated_set_is_read_in_its_texts(tmp_path: Path) -> None:
     texts = {"references": ["r"], "sources": ["s"], "hypotheses": ["h"]}
-    tokens = {"references.tokens": ["rt"], "hypotheses.tokens": ["ht"]}
-    write(tmp_path, **{f"{name}.txt": lines for name, lines in texts.items()})
-    assert read_translations(tmp_path) == texts
-    write(tmp_path, **{f"{name}.txt": lines for name, lines in tokens.items()})
-    assert read_translations(tmp_path) == {**texts, **tokens}
+    for more in ({}, {"references.tokens": ["rt"], "hypotheses.tokens": ["ht"]}):
+        texts |= more
+        write(tmp_path, **{f"{name}.txt": lines for name, lines in texts.items()})
+        assert read_translations(tmp_path) == texts
     write(tmp_path, **{"sources.txt": ["1", "2"]})
     advice = f"remove {re.escape(str(tmp_path))} and evaluate the run again"
     with pytest.raises(UserError, match=f"sources.txt has 2 lines, .*.txt has 1: {advice}"):
         read_translations(tmp_path)
+    write(tmp_path, none=[])
+    with pytest.raises(UserError, match="none has 0 lines"):
+        read_aligned([tmp_path / "none", tmp_path / "none"], "")
 
 
 def test_an_unknown_word_of_a_reference_matches_nothing() -> None:

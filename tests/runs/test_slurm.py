@@ -44,7 +44,7 @@ def test_an_array_over_the_cells_is_submitted(
     tmp_path: Path, submitted: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "the out"
-    options = "--slurm-hours 12 --slurm-cpus 4 --slurm-parallel 2 --max-tokens 512 --gpus 2"
+    options = "--slurm-parallel 2 --max-tokens 512 --gpus 2"
     options += " --slurm-option partition=long --slurm-option exclusive"
     assert submit(out, *options.split()) == 0
     words = submitted.read_text().splitlines()
@@ -53,8 +53,8 @@ def test_an_array_over_the_cells_is_submitted(
         "--parsable",
         "--array=0-3%2",
         f"--output={out}/slurm/%A_%a.log",
-        "--time=720",
-        "--cpus-per-task=4",
+        "--time=24:00:00",
+        "--cpus-per-task=8",
         "--gpus-per-node=2",
         "--partition=long",
         "--exclusive",
@@ -72,7 +72,7 @@ def test_by_default_a_job_asks_for_a_gpu_and_on_the_cpu_for_none(
     tmp_path: Path, submitted: Path
 ) -> None:
     assert submit(tmp_path / "out") == 0
-    usual = {"--array=0-3%256", "--cpus-per-task=8", "--gpus-per-node=1", "--time=1440"}
+    usual = {"--array=0-3%256", "--cpus-per-task=8", "--gpus-per-node=1", "--time=24:00:00"}
     assert usual <= set(submitted.read_text().splitlines())
     for words in (["--processes", "1"], ["--cpu"]):
         assert submit(tmp_path / "out", *words) == 0
