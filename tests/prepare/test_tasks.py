@@ -297,9 +297,15 @@ def test_folders_are_of_one_task_each(language_text: Path, tmp_path: Path) -> No
     folders = []
     for number, name in enumerate(("rte", "cola", "rte")):
         source = put_task(tmp_path / "in", name, LONG, 2)
+        if number == 2:
+            (source / "rte.train.tsv").write_text(table("rte", LONG, 3))
         out = tmp_path / f"{name}{number}"
         folders.append(prepare_task(TASKS[name], source, language_text, out, block=64))
     assert [task.task.name for task in open_tasks(folders[:2])] == ["rte", "cola"]
+    first, _, other = map(open_task, folders)
+    assert (first.training, other.training) == (2, 3)
+    assert first.fingerprint != other.fingerprint
+    assert first.scored == other.scored
     with pytest.raises(UserError, match=r"rte0 and .*rte2 are both of rte: name one of them"):
         open_tasks(folders)
     with pytest.raises(UserError, match="holds running text: name another --out"):
