@@ -1,5 +1,7 @@
 """A task's examples in subwords, none longer than a model's positions."""
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -11,11 +13,12 @@ from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.subword import NOT_LAST, WORD_START
-from fairseq_mhe.prepare.task_files import Example, read_squad, read_task
+from fairseq_mhe.prepare.task_files import Example, Question, read_squad, read_task
 from fairseq_mhe.prepare.tasks import ANSWERS, CANDIDATES, CHOICE, WORDS, Task
 from fairseq_mhe.prepare.text_processing import TextProcessing
 
 Subwords = list[str]
+NOWHERE = "0 0"  # the place of <s> as the first and last token of an answer
 
 
 @dataclass
@@ -108,9 +111,8 @@ def _windows(
 ) -> Inputs:
     """Questions with windows over their contexts: <s> question </s> </s> window </s>.
 
-    The label is the answer's first and last token, the first answer's where there are several, and
-    0 0, the place of <s>, where a window has none whole (Devlin et al. 2019, 4.3). Questions longer
-    than a sixth of the block (64 of 384) are cut.
+    The label is the first answer's first and last token, `NOWHERE` if a window has not all of it
+    (Devlin et al. 2019, 4.3). Questions longer than a sixth of the block (64 of 384) are cut.
     """
     counts = {"examples": 0, "questions": 0, "truncated": 0, "answers in no window": 0}
     inputs = Inputs([[], []], counts)
@@ -129,27 +131,31 @@ def _windows(
             words = line.split()
             asked = words[: block // 6]
             counts["truncated"] += asked != words
-            place = None
-            if question.answers:
-                answer, begin = question.answers[0]
-                place = context.covering(begin, begin + len(answer))
-            answered = False
+            labels = []
             for start, end in windows(len(context.subwords), block - 4 - len(asked), stride):
                 inputs.columns[0].append(" ".join(asked))
                 inputs.columns[1].append(" ".join(context.subwords[start:end]))
                 numbers = len(facts["questions"]), len(facts["contexts"]) - 1
                 facts["windows"].append([*numbers, start, end - start])
-                label = "0 0"
-                if place and start <= place[0] and place[1] < end:
-                    answered = True
-                    ahead = len(asked) + 3 - start  # <s>, and </s> </s>
-                    label = f"{ahead + place[0]} {ahead + place[1]}"
-                inputs.labels.append(label)
-            counts["answers in no window"] += bool(place) and not answered
+                labels.append(_place(question, context, start, end, len(asked) + 3))
+            inputs.labels += labels
+            counts["answers in no window"] += bool(question.answers) and set(labels) == {
+                NOWHERE
+            }
             facts["questions"].append(question.identity)
             facts["articles"].append(question.article)
     counts["examples"], counts["questions"] = len(inputs.labels), len(facts["questions"])
     return inputs
+
+
+def _place(question: Question, context: Aligned, start: int, end: int, ahead: int) -> str:
+    """The answer's first and last token, with ``ahead`` tokens before the window."""
+    if question.answers:
+        text, begin = question.answers[0]
+        first, last = context.covering(begin, begin + len(text))
+        if start <= first and last < end:
+            return f"{ahead + first - start} {ahead + last - start}"
+    return NOWHERE
 
 
 def windows(length: int, most: int, stride: int) -> list[tuple[int, int]]:
