@@ -40,6 +40,7 @@ def main(folder: str, safe_path: bool, words: list[str]) -> int:
         "words": words,
         "folder": os.getcwd(),
         "environment": dict(os.environ),
+        "session": os.getsid(0),
     }
     body = json.dumps(request).encode()
     server = socket.socket(socket.AF_UNIX)

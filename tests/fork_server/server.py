@@ -8,18 +8,18 @@ import atexit
 import contextlib
 import gc
 import importlib
+import itertools
 import json
 import logging
 import os
 import random
 import runpy
-import selectors
+import select
 import signal
 import socket
-import struct
 import sys
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 MODULES = (
     *("fairseq.binarizer", "fairseq.checkpoint_utils", "fairseq.data.plasma_utils"),
@@ -57,13 +57,8 @@ def load() -> None:
 def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     """A request, and the streams that came with it."""
     header, streams, _, _ = socket.recv_fds(connection, 4, 3)
-    missing, body = int.from_bytes(header, "big"), b""
-    while missing:
-        part = connection.recv(missing)
-        if not part:
-            break
-        body, missing = body + part, missing - len(part)
-    return json.loads(body), streams
+    with connection.makefile("rb") as stream:
+        return json.loads(stream.read(int.from_bytes(header, "big"))), streams
 
 
 def become(request: dict[str, Any], streams: list[int]) -> None:
@@ -93,82 +88,73 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     )
 
 
+class Running(NamedTuple):
+    """A fork: its client, what tells of its end, the session of its client."""
+
+    client: socket.socket
+    handle: int
+    session: int
+
+
 class Server:
     """Forks for every request, until the process of all tests ends."""
 
     def __init__(self, listener: socket.socket, tests: int) -> None:
-        self.listener = listener
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(listener, selectors.EVENT_READ, "new")
-        self.selector.register(os.pidfd_open(tests), selectors.EVENT_READ, "end")
-        #: Process -> its client, what tells of its end, the session of its client.
-        self.running: dict[int, tuple[socket.socket, int, int]] = {}
+        self.listener, self.tests = listener, os.pidfd_open(tests)
+        self.running: dict[int, Running] = {}
 
     def serve(self) -> bool:
         """Whether this is a fork that has become what was asked for."""
         while True:
-            ready = [key for key, _ in self.selector.select()]
+            own = [self.listener, self.tests]
+            ends = [(r.client, r.handle) for r in self.running.values()]
+            ready, _, _ = select.select([*own, *itertools.chain(*ends)], [], [])
             # Those that end come first: the next request may build on their being gone.
-            for key in sorted(ready, key=lambda key: key.data in ("new", "end")):
-                if key.data == "end":
-                    while self.running:
-                        self.ended(next(iter(self.running)), killed=True)
-                    return False
-                if key.data == "new":
-                    if self.fork():
-                        return True
-                elif key.data in self.running:
-                    process = key.data
-                    self.ended(process, killed=key.fd != self.running[process][1])
+            for process, (client, handle, _) in [*self.running.items()]:
+                if process in self.running and (client in ready or handle in ready):
+                    self.ended(process, killed=client in ready)
+            if self.tests in ready:
+                while self.running:
+                    self.ended(next(iter(self.running)), killed=True)
+                return False
+            if self.listener in ready and self.fork():
+                return True
 
     def fork(self) -> bool:
         """Whether this is the fork."""
-        connection, _ = self.listener.accept()
+        client, _ = self.listener.accept()
         try:
-            peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            session = os.getsid(struct.unpack("3i", peer)[0])
-            request, streams = receive(connection)
+            request, streams = receive(client)
         except (OSError, ValueError):  # killed before it had said what it wants
-            connection.close()
+            client.close()
             return False
         process = os.fork()
         if not process:
-            self.selector.close()
-            self.listener.close()
-            connection.close()
-            for other, handle, _ in self.running.values():
-                other.close()
-                os.close(handle)
             become(request, streams)
             return True
         for stream in streams:
             os.close(stream)
-        handle = os.pidfd_open(process)
-        self.running[process] = connection, handle, session
-        for end in (connection, handle):
-            self.selector.register(end, selectors.EVENT_READ, process)
+        self.running[process] = Running(client, os.pidfd_open(process), request["session"])
         with contextlib.suppress(OSError):  # killed meanwhile, as its connection will tell
-            connection.sendall(f"{process}\n".encode())
+            client.sendall(f"{process}\n".encode())
         return False
 
     def ended(self, process: int, killed: bool) -> None:
         """It has ended, or its client was ``killed``: then so is it, with all that it started."""
-        connection, handle, _ = self.running.pop(process)
+        client, handle, _ = self.running.pop(process)
         if killed:
             # Its group is its session, with the clients of what it started by this server.
             try:
                 os.killpg(process, signal.SIGKILL)
             except ProcessLookupError:  # so young that it has no group of its own yet
                 os.kill(process, signal.SIGKILL)
-            for other, (_, _, session) in [*self.running.items()]:
-                if session == process and other in self.running:
+            for other, running in [*self.running.items()]:
+                if running.session == process and other in self.running:
                     self.ended(other, killed=True)
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         with contextlib.suppress(OSError):
-            connection.sendall(f"{code}\n".encode())
-        for end in (connection, handle):
-            self.selector.unregister(end)
-        connection.close()
+            client.sendall(f"{code}\n".encode())
+        client.close()
         os.close(handle)
 
 
@@ -186,13 +172,12 @@ def run(words: list[str]) -> int:
             return (end.code or 0) & 0xFF
         print(end.code, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except BaseException as error:
         sys.excepthook(*sys.exc_info())
         sys.stderr.flush()
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGINT)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+        if isinstance(error, KeyboardInterrupt):
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
         return 1
     return 0
 
