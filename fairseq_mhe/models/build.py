@@ -8,9 +8,8 @@ from unittest.mock import patch
 
 import torch
 from fairseq.models import BaseFairseqModel, build_model
-from fairseq.modules import SinusoidalPositionalEmbedding
 from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
@@ -60,14 +59,8 @@ def without_memory() -> Iterator[None]:
     """
     names = [name for name in vars(nn.init) if name.endswith("_") and not name.startswith("_")]
     nothing: dict[str, Any] = {name: lambda tensor, *_, **__: tensor for name in names}
-    positions = patch.object(SinusoidalPositionalEmbedding, "get_embedding", _no_sinusoids)
-    with torch.device("meta"), patch.multiple(nn.init, **nothing), positions:
+    with torch.device("meta"), patch.multiple(nn.init, **nothing):
         yield
-
-
-def _no_sinusoids(positions: int, width: int, padding_idx: int | None = None) -> Tensor:
-    """Room for fairseq's sinusoidal embedding: (positions, width)."""
-    return torch.empty(positions, width)
 
 
 def build_on_meta(
@@ -83,10 +76,8 @@ def build_on_meta(
         options: further options of the model, by fairseq-train's names.
 
     Raises:
-        UserError: the row or kind is unknown, options do not fit it, or a vocabulary has no words.
+        UserError: the row or kind is unknown, or options do not fit it.
     """
-    if vocabulary <= 5:  # fairseq's special symbols, and <mask>
-        raise UserError(f"a vocabulary of {vocabulary} has no words: take more")
     family = language_archs().get(row, TRANSLATION)
     if family is TRANSLATION:
         sizes(row)

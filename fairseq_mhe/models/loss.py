@@ -9,7 +9,7 @@ float32 probabilities (N, V) are never whole in memory. The gradient takes the p
 from typing import Any
 
 import torch
-from fairseq.criterions import register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion, CrossEntropyCriterionConfig
 from fairseq.criterions.label_smoothed_cross_entropy import (
     LabelSmoothedCrossEntropyCriterion,
@@ -89,11 +89,10 @@ class _SmoothedLoss(torch.autograd.Function):
         return gradient if outer[0] == 1 else gradient * outer[0], None, None, None, None
 
 
-@register_criterion(
-    "label_smoothed_cross_entropy_by_rows", dataclass=LabelSmoothedCrossEntropyCriterionConfig
-)
-class LabelSmoothedCrossEntropyByRows(LabelSmoothedCrossEntropyCriterion):
-    """fairseq's, whatever is asked of it; by rows in bfloat16 on a CPU."""
+class _ByRows(FairseqCriterion):
+    """fairseq's loss, whatever is asked of it; by rows in bfloat16 on a CPU."""
+
+    eps, ignore_prefix_size, report_accuracy = 0.0, 0, False
 
     def compute_loss(
         self, model: Any, net_output: Any, sample: Any, reduce: bool = True
@@ -107,19 +106,16 @@ class LabelSmoothedCrossEntropyByRows(LabelSmoothedCrossEntropyCriterion):
         return _losses(logits, target, self.eps, self.padding_idx, replace=not read_again)
 
 
-@register_criterion("cross_entropy_by_rows", dataclass=CrossEntropyCriterionConfig)
-class CrossEntropyByRows(CrossEntropyCriterion):
-    """fairseq's, whatever is asked of it; by rows in bfloat16 on a CPU."""
+@register_criterion(
+    "label_smoothed_cross_entropy_by_rows", dataclass=LabelSmoothedCrossEntropyCriterionConfig
+)
+class LabelSmoothedCrossEntropyByRows(_ByRows, LabelSmoothedCrossEntropyCriterion):
+    """For translation."""
 
-    def compute_loss(
-        self, model: Any, net_output: Any, sample: Any, reduce: bool = True
-    ) -> tuple[Tensor, Tensor]:
-        """Called by fairseq: logits (B, T, V) first in ``net_output``; the sum twice."""
-        logits = net_output[0]
-        if not _by_rows(logits, model) or not reduce:
-            return super().compute_loss(model, net_output, sample, reduce)
-        target = model.get_targets(sample, net_output)  # (B, T)
-        return _losses(logits, target, 0.0, self.padding_idx)
+
+@register_criterion("cross_entropy_by_rows", dataclass=CrossEntropyCriterionConfig)
+class CrossEntropyByRows(_ByRows, CrossEntropyCriterion):
+    """For causal language models."""
 
 
 @register_criterion("masked_lm_by_rows", dataclass=MaskedLmConfig)
@@ -133,9 +129,7 @@ class MaskedLmByRows(MaskedLmLoss):
         masked = sample["target"].ne(self.padding_idx)  # (B, T)
         if not _by_rows(next(model.parameters()), model) or not masked.any():
             return super().forward(model, sample, reduce)
-        logits = model(**sample["net_input"], masked_tokens=masked)[
-            0
-        ]  # (N, V), the masked ones
+        logits, _ = model(**sample["net_input"], masked_tokens=masked)  # (N, V), of masked ones
         target = model.get_targets(sample, [logits])[masked]  # (N,)
         loss, nll = _losses(logits, target, 0.0, self.padding_idx)
         count = masked.int().sum()

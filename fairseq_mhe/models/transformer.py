@@ -1,4 +1,7 @@
-"""fairseq's encoder-decoder Transformer with any attention; its stacks serve all our models."""
+"""fairseq's encoder-decoder Transformer with any attention; its stacks serve all our models.
+
+fairseq's constructors call what begins with ``build_``.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,6 @@ class EncoderLayer(TransformerEncoderLayerBase):
     """fairseq's layer with our self-attention."""
 
     def build_self_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
-        """Called by fairseq's constructor."""
         return build_place(cfg, "encoder")
 
 
@@ -65,11 +67,9 @@ class DecoderLayer(TransformerDecoderLayerBase):
     def build_self_attention(
         self, embed_dim: int, cfg: TransformerConfig, **_: Any
     ) -> Attention:
-        """Called by fairseq's constructor."""
         return build_place(cfg, "decoder")
 
     def build_encoder_attention(self, embed_dim: int, cfg: TransformerConfig) -> Attention:
-        """Called by fairseq's constructor."""
         return build_place(cfg, "cross")
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
@@ -102,7 +102,6 @@ class Encoder(TransformerEncoderBase):
     """fairseq's encoder with our layers; its output is kept once a sentence, whatever the beam."""
 
     def build_encoder_layer(self, cfg: TransformerConfig) -> nn.Module:
-        """Called by fairseq's constructor."""
         return _checkpointed(EncoderLayer(cfg), cfg)
 
     def forward_scriptable(
@@ -179,7 +178,6 @@ class Decoder(TransformerDecoderBase):
     def build_decoder_layer(
         self, cfg: TransformerConfig, no_encoder_attn: bool = False
     ) -> nn.Module:
-        """Called by fairseq's constructor."""
         return _checkpointed(DecoderLayer(cfg, no_encoder_attn), cfg)
 
     def buffered_future_mask(self, tensor: Tensor) -> CausalMask:
@@ -300,10 +298,8 @@ class TransformerMHEModel(AnyKind, TransformerModelBase):
 
     @classmethod
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> Encoder:
-        """Called by fairseq's build_model."""
         return Encoder(cfg, src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> Decoder:
-        """Called by fairseq's build_model."""
         return Decoder(cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention)

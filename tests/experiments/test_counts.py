@@ -134,7 +134,6 @@ def test_the_table_says_what_it_counts(capsys: pytest.CaptureFixture[str]) -> No
         ("huge mha", "unknown row 'huge'; choose one of: base"),
         ("base mhe", "unknown attention 'mhe'; choose one of: mha"),
         ("base mha --kv-heads 2", "--attention-kv-heads has no effect on --attention mha: "),
-        ("base mha --vocab-size 2", "a vocabulary of 2 has no words"),
     ],
 )
 def test_bad_input_ends_in_one_line(
