@@ -22,7 +22,7 @@ from fairseq_mhe.report.results import (
 )
 from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Block, Row, Table, filled
-from fairseq_mhe.runs.scoring import RESAMPLES, bleu4_line
+from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: What is written; with the paper's numbers in LaTeX and CSV, too.
 FILES = ("table.md", "table.json", "picture.png")
@@ -218,7 +218,7 @@ def _notes_on_training(cells: Sequence[Cell], results: Sequence[Result]) -> list
         notes += _other_training([cell for cell in cells if cell.row == row], cells)
     for result in results:
         if given := result.scores.get("given_tokens"):
-            line = bleu4_line(given)
+            line = given["line"]
             notes.append(f"{result.run.name}, on the tokens of the given text: {line}.")
     early = []
     for result in results:

@@ -83,10 +83,9 @@ def tokenised_bleu(
 
 
 def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """BLEU of tokens as they are, as fairseq-generate counts it, and its parts.
+    """BLEU of tokens as they are, as fairseq-generate counts it; "line" has its parts.
 
-    <unk> in a reference matches nothing. The parts: the n-grams' "precisions" in percent, the
-    "brevity_penalty", "length" and "reference_length".
+    <unk> in a reference matches nothing.
     """
     references = [
         " ".join(_UNKNOWN if word == "<unk>" else word for word in line.split())
@@ -94,23 +93,8 @@ def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any
     ]
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)
     parts = bleu.corpus_score(hypotheses, [references])
-    return {
-        **_score(bleu, hypotheses, references),
-        "precisions": [round(precision, 4) for precision in parts.precisions],
-        "brevity_penalty": round(parts.bp, 6),
-        "length": parts.sys_len,
-        "reference_length": parts.ref_len,
-    }
-
-
-def bleu4_line(values: Mapping[str, Any]) -> str:
-    """The result of `bleu4` as fairseq-generate prints it."""
-    parts = "/".join(f"{precision:.1f}" for precision in values["precisions"])
-    length, reference_length = values["length"], values["reference_length"]
-    return (
-        f"BLEU4 = {values['score']:.2f}, {parts} (BP={values['brevity_penalty']:.3f}, "
-        f"ratio={length / reference_length:.3f}, syslen={length}, reflen={reference_length})"
-    )
+    line = parts.format().replace("BLEU", "BLEU4", 1)
+    return {**_score(bleu, hypotheses, references), "line": line}
 
 
 def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
@@ -187,7 +171,7 @@ def described(scores: Mapping[str, Any]) -> list[str]:
     if older := scores.get("tokenised"):
         lines.append(f"tokenised, compounds split, as in older papers: {_described(older)}")
     if given := scores.get("given_tokens"):
-        lines.append(f"on the tokens of the given text: {bleu4_line(given)}")
+        lines.append(f"on the tokens of the given text: {given['line']}")
     return lines
 
 
