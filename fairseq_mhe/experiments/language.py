@@ -177,11 +177,7 @@ def fine_tune(
 
 
 def scored(folder: Path, data: TaskFolder) -> bool:
-    """Whether a fine-tuned run has its scores, of what is scored now.
-
-    Raises:
-        UserError: it was trained on other examples.
-    """
+    """Whether a fine-tuned run has its scores; raises UserError where it is of other ``data``."""
     path = folder / "scores.json"
     if path.exists() and read_job(folder).settings["data"] != trained_on(data):
         raise UserError(f"{folder} is not of {data.folder}: give the data of its training")
@@ -245,10 +241,9 @@ def _words(kind: str, args: argparse.Namespace) -> list[str]:
 
 @dataclass(frozen=True)
 class LanguageTable:
-    """Models of an architecture, tasks and seeds, and their table in the folder of runs.
+    """Models of an architecture, their tasks (none of a causal one) and seeds, and their table.
 
-    ``tasks``: none of a causal architecture, whose table is of perplexity; ``args``: the options of
-    the command but for these.
+    ``args``: the other options of the command.
     """
 
     arch: str
@@ -271,11 +266,7 @@ class LanguageTable:
         return [plan(start.folder, task, number, self.args) for number in self.seeds]
 
     def train(self, kinds: Sequence[str]) -> None:
-        """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped.
-
-        Raises:
-            UserError: a training failed, or its folder has a run of other settings.
-        """
+        """Pre-train all kinds, then fine-tune them on all tasks; finished runs are skipped."""
         jobs = [job for kind in kinds for job in self._pretraining(kind)]
         _pretrain(jobs, self.data, self.args)
         pairs = [(kind, task) for kind in kinds for task in self.tasks]
@@ -284,21 +275,13 @@ class LanguageTable:
             fine_tune(planned, self.args)
 
     def finished(self, kind: str) -> bool:
-        """Whether all runs of a kind have their scores.
-
-        Raises:
-            UserError: a run has other settings.
-        """
+        """Whether all runs of a kind have their scores; raises UserError for other settings."""
         return all(job.scores.exists() for job in self._pretraining(kind)) and all(
             scored(job.folder, task) for task in self.tasks for job in self._tuning(kind, task)
         )
 
     def write(self, kinds: Sequence[str]) -> None:
-        """Write and print the table of the kinds that are finished, its values and its picture.
-
-        Raises:
-            UserError: none is.
-        """
+        """Write and print the table of the kinds that are finished, its values and its picture."""
         finished, out = [kind for kind in kinds if self.finished(kind)], self.args.out.resolve()
         if not finished:
             raise UserError(f"no model of {out} is finished yet: there is nothing to tabulate")

@@ -93,11 +93,7 @@ def seeds(text: str) -> list[int]:
 
 
 def chosen_recipe(row: str | None, args: argparse.Namespace) -> Recipe:
-    """A row's recipe, or that of --recipe, with what the options change.
-
-    Raises:
-        UserError: an unknown row, or a batch that cannot be made.
-    """
+    """A row's recipe, or that of --recipe, with what the options change."""
     if (row is None) == (args.recipe is None):
         raise UserError("give a row or --recipe FILE, one of the two")
     chosen = read_recipe(args.recipe) if args.recipe else recipe(row or "")
@@ -145,11 +141,7 @@ class TableRun:
         train_and_score(self.jobs, device, self.scored, score, after)
 
     def tabulate(self, title: str, paper: bool = False) -> None:
-        """Write the table of what is finished.
-
-        Raises:
-            UserError: nothing is finished.
-        """
+        """Write the table of what is finished; raises UserError where nothing is."""
         waiting = [job.name for job in self.waiting()]
         finished = [job.folder for job in self.jobs if job.name not in waiting]
         if not finished:
@@ -300,11 +292,7 @@ def _show(job: Job, subset: str) -> None:
 def evaluate_job(
     job: Job, data: DataFolder, subset: str, device: Device, tokenise: str | None = None
 ) -> None:
-    """Translate and score, unless that is done.
-
-    Raises:
-        UserError: the job is not trained to its end, or was trained on other data.
-    """
+    """Translate and score, unless done; raises UserError for other data or unfinished jobs."""
     if data.fingerprint != job.settings["data"]["fingerprint"]:
         raise UserError(
             f"{data.folder} is not the data that {job.folder} was trained on: give the right --data"
@@ -316,12 +304,7 @@ def evaluate_job(
 
 
 def check_subset(data: DataFolder, subset: str, tokenise: str | None = None) -> None:
-    """See that a data folder has what is to be translated, and that it can be scored.
-
-    Raises:
-        UserError: it has no such subset; the line names those that it has. Or BLEU's tokeniser is
-            not installed.
-    """
+    """Raises UserError where a data set is not there, or cannot be scored."""
     scoring.bleu_tokeniser(data.languages[1], tokenise)
     names = sorted(path.stem for path in (data.folder / "raw").glob(f"*.{data.languages[0]}"))
     if subset not in names:

@@ -14,11 +14,7 @@ FILE = "comet.json"
 
 
 def add_score(job: Job, subset: str, model: str, gpu: bool) -> None:
-    """Score a job's translations with a COMET model, once: ``score`` and ``model`` in comet.json.
-
-    Raises:
-        UserError: the model cannot be loaded.
-    """
+    """Score translations once, into comet.json; raises UserError where no model can be loaded."""
     folder = job.subset(subset)
     path = folder / FILE
     if path.exists() and read_json(path)["model"] == model:

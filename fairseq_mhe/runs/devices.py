@@ -22,8 +22,7 @@ _MOST_THREADS = 8
 class Device:
     """Where to train: ``slots`` models at a time with ``threads`` CPU threads to a process.
 
-    ``workers``: processes that train one model together, each on a GPU of its own or all on the
-    CPU.
+    ``workers``: processes that train one model together.
     """
 
     gpu: bool

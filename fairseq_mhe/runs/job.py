@@ -179,11 +179,7 @@ def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def read_job(folder: Path) -> Job:
-    """A run folder that exists.
-
-    Raises:
-        UserError: it is no run folder, or of another version.
-    """
+    """A run folder that exists; raises UserError for another folder or version."""
     if not (folder / "config.json").is_file():
         raise UserError(f"{folder} is no run folder: it has no config.json")
     config = read_json(folder / "config.json")

@@ -85,11 +85,7 @@ class Child:
         self._process.wait()
 
     def check(self, what: str) -> None:
-        """Wait for the end.
-
-        Raises:
-            UserError: it failed; the line names ``what`` failed, why, and the log.
-        """
+        """Wait for the end; raises UserError with ``what`` failed, why, and the log."""
         code = self._process.wait()
         if code:
             raise UserError(f"{what} failed: {self._reason(code)}; the whole log: {self.log}")

@@ -1,7 +1,4 @@
-"""Recipes: YAML files as fairseq-hydra-train reads them, flattened to fairseq-train's options.
-
-``fairseq-mhe recipe`` prints one.
-"""
+"""Recipes: YAML files that fairseq-hydra-train reads, as fairseq-train's options; prints them."""
 
 from __future__ import annotations
 
@@ -69,10 +66,7 @@ class Training:
 
     @property
     def patience(self) -> int:
-        """Validations without a lower loss that end the training; 0: it is never ended early.
-
-        With patience the model is validated and saved after every epoch.
-        """
+        """Validations (one an epoch) without a lower loss that end the training; 0: none do."""
         return int(self.options.get("patience", 0))
 
     @property
@@ -121,20 +115,12 @@ class Training:
         return self.changed(**changes)
 
     def batched(self, batch: int | None = None, at_a_time: int | None = None) -> Training:
-        """The same recipe with another batch, of which a device takes ``at_a_time`` at most.
-
-        Raises:
-            UserError: the batch has no such part.
-        """
+        """The same with another batch, of which a device takes ``at_a_time``; as `shared_by`."""
         shares = self._shares(batch or self.batch_tokens, at_a_time or self.at_a_time, 1)
         return self.changed(**shares)
 
     def shared_by(self, workers: int) -> dict[str, Any]:
-        """The options of a mini-batch where so many devices share an update.
-
-        Raises:
-            UserError: they cannot share it evenly.
-        """
+        """The options of a mini-batch where so many devices share an update, or UserError."""
         return self._shares(self.batch_tokens, self.at_a_time, workers)
 
     def _shares(self, batch: int, most: int, workers: int) -> dict[str, Any]:
@@ -183,22 +169,14 @@ class Recipe:
 
 
 def recipe(name: str, known: Collection[str] = NAMES) -> Recipe:
-    """A recipe of the package, whose name may be in capitals, as the paper's are (4L, 12H).
-
-    Raises:
-        UserError: there is none.
-    """
+    """A recipe of the package, in capitals or not (4L, 12H); raises UserError for other names."""
     if name.lower() not in known:
         raise UserError(f"unknown row {name!r}; choose of: {', '.join(known)}")
     return read_recipe(FOLDER / f"{name.lower()}.yaml")
 
 
 def read_recipe(path: Path) -> Recipe:
-    """The recipe of a file; its row is the file's name.
-
-    Raises:
-        UserError: the file cannot be read, or lacks what every training needs.
-    """
+    """The recipe of a file, whose name is its row; raises UserError where it is none."""
     check_input(path, "give the path of a recipe (a .yaml file)")
     try:
         groups: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=True)

@@ -98,11 +98,7 @@ def bleu4(hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any
 
 
 def bleu_tokeniser(language: str | None, chosen: str | None = None) -> str:
-    """What sacreBLEU splits a language's text by: ``chosen`` of `TOKENISERS`, or the language's.
-
-    Raises:
-        UserError: what it needs is not installed.
-    """
+    """What sacreBLEU splits text by, ``chosen`` or the language's; raises UserError if missing."""
     name = chosen or (bleu_tokeniser_of(language) if language else "13a")
     try:
         BLEU(tokenize=name)
@@ -131,11 +127,7 @@ def add_tokeniser(parser: ArgumentParser) -> None:
 
 
 def read_aligned(paths: Sequence[Path], advice: str) -> list[list[str]]:
-    """The lines of texts that have a line for each of the first one's; ``advice``: if not so.
-
-    Raises:
-        UserError: a file cannot be read, is empty, or has more or fewer lines; it is named.
-    """
+    """The lines of texts of equal length; raises UserError, with ``advice``, for others."""
     texts = [list(read_lines(path)) for path in paths]
     for path, lines in zip(paths, texts, strict=True):
         if not lines or len(lines) != len(texts[0]):
@@ -146,13 +138,7 @@ def read_aligned(paths: Sequence[Path], advice: str) -> list[list[str]]:
 
 
 def read_translations(folder: Path) -> dict[str, list[str]]:
-    """The "references", "sources" and "hypotheses" of a translated data set, line by line.
-
-    Of a text that was given tokenised "references.tokens" and "hypotheses.tokens" too.
-
-    Raises:
-        UserError: as `read_aligned`.
-    """
+    """References, sources, hypotheses and given tokens of a data set; errors as `read_aligned`."""
     names = ["references", "sources", "hypotheses"]
     if (folder / "hypotheses.tokens.txt").exists():
         names += ["references.tokens", "hypotheses.tokens"]

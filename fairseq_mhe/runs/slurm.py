@@ -36,11 +36,7 @@ def add_table_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def asked_for(args: argparse.Namespace) -> bool:
-    """Whether jobs are to be submitted.
-
-    Raises:
-        UserError: only --slurm-... options are given: the table would be trained here.
-    """
+    """Whether jobs are to be submitted; raises UserError where only the way to do so is given."""
     if (args.slurm_parallel or args.slurm_option) and not (args.slurm or args.finished_only):
         raise UserError(
             "--slurm-... options say how jobs are submitted: give --slurm too, or leave them out"

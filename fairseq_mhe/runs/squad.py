@@ -56,11 +56,7 @@ def f1(answer: str, right: str) -> float:
 
 
 def right_answers(path: Path) -> dict[str, list[str]]:
-    """The right answers of an official file.
-
-    Raises:
-        UserError: as `read_squad`.
-    """
+    """The right answers of an official file; errors as `read_squad`."""
     right: dict[str, list[str]] = {}
     for question in read_squad(path):
         # Answers that nothing is left of count as none, officially.

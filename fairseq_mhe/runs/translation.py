@@ -31,11 +31,7 @@ _HYPOTHESIS = re.compile(r"^H-(\d+)\t[^\t]*\t(.*)$", re.DOTALL)
 def plan_jobs(
     recipe: Recipe, kinds: Iterable[str], seeds: Sequence[int], data: DataFolder, folder: Path
 ) -> list[Job]:
-    """A job below ``folder`` for every kind of attention with every seed, by one recipe.
-
-    Raises:
-        UserError: a run folder is there and has other settings.
-    """
+    """A job below ``folder`` for every kind of attention with every seed; errors as `plan_job`."""
     jobs = []
     for kind in kinds:
         attention = dict.fromkeys(PLACES, kind)
@@ -155,11 +151,7 @@ def _generate(
 
 
 def parse_hypotheses(lines: Iterable[str], count: int, log: Path) -> list[str]:
-    """The best hypotheses among fairseq-generate's lines for ``count`` sentences, in their order.
-
-    Raises:
-        UserError: a sentence is missing.
-    """
+    """The best of fairseq-generate's hypotheses, in order; raises UserError if one is missing."""
     hypotheses: dict[int, str] = {}
     for line in lines:
         if match := _HYPOTHESIS.match(line):
