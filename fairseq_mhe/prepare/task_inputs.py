@@ -118,16 +118,16 @@ def _windows(
     inputs = Inputs([[], []], counts)
     facts = inputs.facts
     facts.update(contexts=[], questions=[], articles=[], windows=[])
-    for text, questions in groupby(read_squad(path), key=attrgetter("context")):
-        context = aligned(processing, text)
+    for text, group in groupby(read_squad(path), key=attrgetter("context")):
+        questions, context = list(group), aligned(processing, text)
+        lines = processing.segment([question.text for question in questions])
         facts["contexts"].append({"text": text, "begins": context.begins, "ends": context.ends})
-        for question in questions:
+        for question, line in zip(questions, lines, strict=True):
             if task.name == "squad1" and not question.answers:
                 raise UserError(
                     f"{path}, question {question.identity} has no answer, which every question of "
                     "SQuAD 1.1 has: for SQuAD 2.0 name the task squad2"
                 )
-            (line,) = processing.segment([question.text])
             words = line.split()
             asked = words[: block // 6]
             counts["truncated"] += asked != words

@@ -12,5 +12,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prepare the folder, with bars for the steps."""
+    """Prepare the folder and print its path."""
     print(prepare(from_options(PrepareConfig, args)))
