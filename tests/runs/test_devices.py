@@ -59,6 +59,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
         (0, 4, 9, "", Device(False, 4, 1)),
         (0, 64, 2, "", Device(False, 2, 8)),
         (0, 4, 1, "--processes 2", Device(False, 1, 2, workers=2)),
+        (4, 16, 1, "--processes 2 --cpu", Device(False, 1, 8, workers=2)),
         (4, 16, 7, "", Device(True, 4, 4)),
         (4, 16, 2, "", Device(True, 2, 8)),
         (4, 16, 7, "--gpus 2", Device(True, 2, 4, workers=2)),

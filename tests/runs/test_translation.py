@@ -1,6 +1,4 @@
-"""Every sentence of fairseq-generate's output is found, in the set's order, or none is used; and
-scores go with the target language.
-"""
+"""Every translation is found, in order, or none is used; scores go with the target language."""
 
 from pathlib import Path
 
@@ -8,15 +6,18 @@ import pytest
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_text
-from fairseq_mhe.prepare.data_folder import DataFolder
+from fairseq_mhe.common.progress import Board
+from fairseq_mhe.prepare.data_folder import DataFolder, open_data
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
+from fairseq_mhe.runs.train import train
 from fairseq_mhe.runs.translation import (
     generation_arguments,
     parse_hypotheses,
     sentences_per_second,
 )
 from tests.fixtures.runs import DECODING, open_run, settings
+from tests.fixtures.small_runs import MADE
 
 LOG = Path("generate.log")
 OUTPUT = [
@@ -72,3 +73,28 @@ def test_scores_are_counted_as_the_target_language_is_written(tmp_path: Path) ->
     assert translation.scored(job, "test")
     assert not translation.scored(job, "test", "zh")
     assert not translation.scored(job, "valid")
+
+
+def test_training_ends_when_the_loss_no_longer_falls(tmp_path: Path) -> None:
+    """By fairseq's own --patience; the results say so, and the model is a mean of epochs."""
+    data = open_data(MADE / "data")
+    never = dict.fromkeys(("save_interval", "save_interval_updates", "validate_interval"))
+    never |= dict.fromkeys(("validate_interval_updates", "keep_interval_updates"))
+    without_learning = settings(
+        max_update=500,
+        patience=2,
+        lr=[0.0],
+        keep_last_epochs=3,
+        no_epoch_checkpoints=None,
+        **never,
+    )
+    places = {"data": str(data.folder)}
+    run = open_run(tmp_path / "r", {**without_learning, "data": data.identity}, places)
+    with Board("updates") as board:
+        train([run], Device(gpu=False, slots=1, threads=1), board)
+        translation.make_model(run)
+    metrics = read_json(run.metrics)
+    (first, loss), *others = metrics["valid"]
+    assert [point[1] for point in others] == [loss, loss]
+    assert metrics["ended_by_patience"] == 3 * first < 500
+    assert run.model.is_file()
