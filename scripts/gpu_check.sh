@@ -36,6 +36,7 @@ while (($#)); do
     esac
     shift
 done
+SECONDS=0 # without the installation
 cd "$repository"
 export PYTHONPATH="$repository${PYTHONPATH:+:$PYTHONPATH}"
 

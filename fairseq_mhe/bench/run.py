@@ -1,24 +1,35 @@
-"""``fairseq-mhe bench``: stock fairseq's Transformer and ours, measured side by side."""
+"""``fairseq-mhe bench``: stock fairseq's Transformer and ours, measured side by side.
 
-import argparse
+Each variant of a cell has a process of its own, and all of them take turns: whatever the machine
+does meanwhile happens to all of them, and memory is each one's own.
+"""
+
+import contextlib
+import logging
+import multiprocessing
 import os
 import shlex
 import time
+import warnings
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fairseq_mhe.attention import KINDS
 from fairseq_mhe.bench.attention import AttentionBenchmark, MemoryBenchmark
-from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark
+from fairseq_mhe.bench.benchmark import DTYPES, STOCK, Benchmark, Cell
 from fairseq_mhe.bench.generation import GenerationBenchmark
 from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
-from fairseq_mhe.bench.turns import measure, workers
 from fairseq_mhe.common.arguments import at_least, positive, seed, some_of
-from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.errors import ErrorExit, UserError
 from fairseq_mhe.common.files import output_folder, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
@@ -37,8 +48,12 @@ _SETTINGS = (
     *("seconds", "batches", "repetitions"),
 )
 
+_ADVICE = "leave it out, or choose smaller batches"
+#: In a process that measures: its variant's benchmark.
+_benchmarks: dict[str, Benchmark] = {}
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+
+def add_arguments(parser: ArgumentParser) -> None:
     """Options of ``fairseq-mhe bench``."""
     benchmarks = parser.add_subparsers(dest="bench", required=True, metavar="WHAT")
     for name, benchmark in BENCHMARKS.items():
@@ -48,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         benchmark.add_options(own)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: Namespace) -> None:
     """Measure every cell, and print the results as Markdown.
 
     If a file is named, they are written to it as JSON and Markdown after each cell.
@@ -94,7 +109,7 @@ def _moment() -> dict[str, Any]:
     return {"date": date, "load_average": round(os.getloadavg()[0], 2)}
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--row", default="base", help="size of the models (default: %(default)s)")
     text = "kinds to compare with stock fairseq's transformer, or all (default: all)"
@@ -113,3 +128,110 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=seed, default=1, metavar="N", help=text)
     text = "write FILE.json and FILE.md, after each cell anew"
     add("--out", type=Path, metavar="FILE", help=text)
+
+
+def _start(make: type[Benchmark], variant: str, settings: Namespace) -> None:
+    """Begin a process that measures."""
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(settings.threads)
+    _benchmarks[variant] = make(variant, settings)
+
+
+def call(variant: str, method: str, *arguments: Any) -> Any:
+    """Call a method of this process' benchmark.
+
+    Raises:
+        UserError: options do not fit, also where fairseq would end its process; or memory ran out.
+    """
+    try:
+        return getattr(_benchmarks[variant], method)(*arguments)
+    except ErrorExit as error:
+        raise UserError(error.message) from None
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "memory" in str(error):
+            reason = str(error).split("\n")[0]
+            raise UserError(f"{variant} has not the memory ({reason}): {_ADVICE}") from None
+        raise
+
+
+@contextlib.contextmanager
+def workers(
+    makes: Mapping[str, type[Benchmark]], settings: Namespace
+) -> Iterator[dict[str, ProcessPoolExecutor]]:
+    """A process for each variant while the block runs.
+
+    It is forked from a server that has imported everything but never computed: quick, and safe with
+    threads and CUDA.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, *{make.__module__ for make in makes.values()}])
+    try:
+        yield {
+            variant: ProcessPoolExecutor(1, context, _start, (make, variant, settings))
+            for variant, make in makes.items()
+        }
+    finally:
+        for process in multiprocessing.active_children():
+            process.kill()
+
+
+def measure(
+    workers: Mapping[str, ProcessPoolExecutor],
+    cell: Cell,
+    repetitions: int,
+    progress: Callable[[int], None],
+) -> dict[str, dict[str, Any]]:
+    """Repeat a cell's work, each variant once a round and another one first in each round.
+
+    ``progress`` is called with the number of turns after each.
+
+    Returns:
+        By variant the ``seconds`` by part, the benchmark's result and what `_summary` says.
+
+    Raises:
+        UserError: a variant cannot be built or has not the memory, or its process was killed.
+    """
+    variants = list(workers)
+    results: dict[str, dict[str, Any]] = {variant: {"seconds": {}} for variant in variants}
+
+    def ask(variant: str, method: str, *arguments: Any) -> Any:
+        try:
+            return workers[variant].submit(call, variant, method, *arguments).result()
+        except BrokenProcessPool:
+            raise UserError(f"the process of {variant} was killed: {_ADVICE}") from None
+
+    for variant in variants:
+        ask(variant, "begin", dict(cell))
+    for number in range(repetitions):
+        first = number % len(variants)
+        for turn, variant in enumerate(variants[first:] + variants[:first], 1):
+            for part, seconds in ask(variant, "turn").items():
+                results[variant]["seconds"].setdefault(part, []).append(seconds)
+            progress(number * len(variants) + turn)
+    for variant, result in results.items():
+        result.update(ask(variant, "result"))
+        result.update(_summary(result, results[STOCK]["seconds"]["total"]))
+    return results
+
+
+def _summary(result: Mapping[str, Any], stock: list[float]) -> dict[str, Any]:
+    """``median`` and ``quartiles`` of the seconds by part.
+
+    ``rate``: the result's units a second, where it has any; ``relative``: how many times as fast
+    as stock fairseq, the median and quartiles of the rounds' ratios.
+    """
+    quartiles = {part: _quartiles(values) for part, values in result["seconds"].items()}
+    summary: dict[str, Any] = {
+        "median": {part: median for part, (_, median, _) in quartiles.items()},
+        "quartiles": {part: [low, high] for part, (low, _, high) in quartiles.items()},
+    }
+    if "units" in result:
+        summary["rate"] = result["units"] / summary["median"]["total"]
+    low, median, high = _quartiles(np.divide(stock, result["seconds"]["total"]))
+    return {**summary, "relative": {"median": median, "low": low, "high": high}}
+
+
+def _quartiles(values: Any) -> list[float]:
+    quartiles: list[float] = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return quartiles

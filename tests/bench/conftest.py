@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from fairseq_mhe.bench import models, turns
+from fairseq_mhe.bench import models
+from fairseq_mhe.bench import run as command
 
 VOCABULARY = 120
 
@@ -64,10 +65,10 @@ class Here:
 @pytest.fixture
 def workers_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Workers in the process of the tests; test_turns.py has one in its own."""
-    monkeypatch.setattr(turns, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(command, "ProcessPoolExecutor", Here)
     # Each measurement collects garbage before, which would look through all that tests have loaded.
     gc.freeze()
     yield
     gc.unfreeze()
-    turns._benchmarks.clear()
+    command._benchmarks.clear()
     logging.disable(logging.NOTSET)

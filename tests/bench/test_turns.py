@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fairseq_mhe.bench.generation import GenerationBenchmark
-from fairseq_mhe.bench.turns import measure, workers
+from fairseq_mhe.bench.run import measure, workers
 from fairseq_mhe.common.errors import ErrorExit, UserError
 from tests.bench.conftest import make_settings
 
