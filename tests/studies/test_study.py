@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,20 +15,40 @@ from fairseq_mhe.runs.recipes import recipe as recipe_of
 from studies.__main__ import main
 from studies.study import chosen, training_of
 from studies.variants import MHA, MHE, Variant, everywhere
-from tests.fixtures.trained import snapshot
+from tests.fixtures.trained import TABLE_SIZE, snapshot
 
 Words = Callable[..., list[str]]
 
 
+@pytest.fixture
+def references(table: Path, tmp_path: Path) -> Path:
+    """The folder of a study, with the references' runs as run-table made them."""
+    out = tmp_path / "a study"
+    for kind in ("mha", "mhe_mul"):
+        shutil.copytree(table / f"tiny-{kind}-seed1", out / f"tiny-{kind}-seed1")
+    return out
+
+
+@pytest.fixture
+def words(miniature: Path) -> Words:
+    """The words of a study of one seed: its name, its folder, more."""
+
+    def make(name: str, out: Path, *more: str) -> list[str]:
+        line = [name, "--data", str(miniature), "--out", str(out), *TABLE_SIZE]
+        return [*line, "--seeds", "1", *more]
+
+    return make
+
+
 def reports(out: Path, name: str) -> dict[str, Any]:
     """Variant -> its summary, after a look at all three files."""
-    summaries = json.loads((out / f"{name}.json").read_text())
+    results = json.loads((out / f"{name}.json").read_text())
     text = (out / f"{name}.md").read_text()
     for fact in ("processor", "torch", "date", "command", "nrefs:1"):
         assert fact in text
-    assert summaries["facts"]["command"].startswith("bash scripts/study.sh ")
+    assert results["facts"]["command"].startswith("bash scripts/study.sh ")
     assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
-    return {summary["variant"]: summary for summary in summaries["variants"]}
+    return {summary["variant"]: summary for summary in results["variants"]}
 
 
 def changed(out: Path, before: dict[str, int]) -> set[str]:
@@ -49,10 +70,9 @@ def test_each_model_is_trained_once(
     assert before.items() <= snapshot(out).items()
     summaries = reports(out, "gap")
     assert list(summaries) == [MHE, MHA, "init-head", "decay-1"]
-    assert (
-        summaries["init-head"]["attention_parameters"] == summaries[MHE]["attention_parameters"]
-    )
-    assert summaries["init-head"]["bleu_p"] is None, "one seed"
+    head, reference = summaries["init-head"], summaries[MHE]
+    assert head["attention_parameters"] == reference["attention_parameters"]
+    assert head["bleu_p"] is None, "one seed"
     sources = {
         name: open_source(out / f"tiny-{name}-seed1" / "model.pt")
         for name in ("init-head", "decay-1")
