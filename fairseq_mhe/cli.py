@@ -39,7 +39,7 @@ average           checkpoints.average       average the weights of several check
 inspect           checkpoints.inspection    show what a checkpoint is
 fold              convert.fold              turn a checkpoint into one of fairseq's transformer
 convert           convert.change_kind       start a smaller kind of attention from a trained one
-to-collaborative  convert.to_collaborative  start collaborative attention from any kind
+to-collaborative  convert.change_kind       start collaborative attention from any kind
 to-ctranslate2    convert.to_ctranslate2    turn a checkpoint into a CTranslate2 model
 export            deploy.export             write a trained model as one folder
 demo              deploy.demo               serve a local page on which models translate

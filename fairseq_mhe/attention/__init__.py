@@ -30,11 +30,7 @@ KINDS: dict[str, type[Attention]] = {
 
 
 def kind_class(name: str) -> type[Attention]:
-    """The class of attention ``name``.
-
-    Raises:
-        ValueError: there is none of that name; the message lists those that are.
-    """
+    """The class of attention ``name``; ValueError with the known names if there is none."""
     if name not in KINDS:
         raise ValueError(f"unknown attention {name!r}; choose one of: {', '.join(KINDS)}")
     return KINDS[name]

@@ -174,7 +174,7 @@ class Attention(nn.Module):
     # What a kind overrides.
 
     def build(self) -> None:
-        """Make the parameters: of :class:`Attention` itself, a projection a head, as fairseq's."""
+        """Make the parameters; by default a projection a head, named as fairseq's."""
         self.project(self.num_heads, kept=self.num_heads)
 
     def queries(self, x: Tensor) -> Tensor:

@@ -51,21 +51,14 @@ def _hidden(padding: Tensor | None, key: Tensor) -> Tensor:
 
 
 def sentence_order(new_order: Tensor, sentences: int, beam: int) -> tuple[Tensor | None, int]:
-    """Translate an order of hypotheses into one of rows that are kept once a sentence.
+    """The rows to select of those kept once a sentence, or None where nothing moves; and the beam.
+
+    ``new_order`` (N,) has the old index of each new hypothesis, ``beam`` neighbours a sentence. The
+    beam becomes 1 where an order mixes sentences inside a group, which beam search never does.
 
     On a GPU, to ask what an order says is to wait for all work before it. So the device is asked
     once for all layers and models of a step, which share the order's tensor, and not at all where
     there is only one row.
-
-    Args:
-        new_order: (N,) old hypothesis index of each new hypothesis, ``beam`` neighbours a sentence.
-        sentences: rows kept now.
-        beam: hypotheses a row.
-
-    Returns:
-        The rows to select, or None where nothing moves, and the beam afterwards: unchanged, or 1
-        where an order mixes sentences inside a group (beam search never does), so that each
-        hypothesis must have a row of its own.
     """
     if sentences == 1 and len(new_order) == beam:
         return None, beam
@@ -82,7 +75,6 @@ def version(tensor: Tensor) -> object:
 def _translated(
     new_order: Tensor, version: object, sentences: int, beam: int
 ) -> tuple[Tensor | None, int]:
-    """:func:`sentence_order`, remembered while ``new_order`` is the same and of ``version``."""
     rows, moved = new_order // beam, [index // beam for index in _listed(new_order, version)]
     firsts = moved[::beam]
     if len(moved) % beam == 0 and moved == [first for first in firsts for _ in range(beam)]:

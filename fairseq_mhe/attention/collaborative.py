@@ -41,7 +41,6 @@ class CollaborativeAttention(Attention):
     collaborative_dim: int
 
     def build(self) -> None:
-        """Queries and keys of width D, mixing vectors, n value heads, and the content term."""
         if self.collaborative_dim is None:
             self.collaborative_dim = max(1, self.embed_dim // 4)
         width = self.collaborative_dim

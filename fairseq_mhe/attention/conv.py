@@ -36,7 +36,7 @@ class MHAConv(Attention):
     one_projection = False
 
     def build(self) -> None:
-        """The projections, and the filters: random signs, so that heads differ, of norm 1."""
+        # Filters begin with random signs, so that heads differ, and norm 1.
         heads = 1 if self.one_projection else self.num_heads
         self.project(heads, kept=heads)
         ones = torch.randint(0, 2, (self.num_heads, TAPS, self.head_dim))  # (n, 3, d), 0 or 1

@@ -20,7 +20,6 @@ class ELAttention(Attention):
     shared_projection_init = "packed"
 
     def build(self) -> None:
-        """Projections of the query and the output alone."""
         width = self.num_heads * self.head_dim
         if self.kdim != width:
             raise ValueError(

@@ -16,7 +16,6 @@ class MultiQueryAttention(Attention):
     projects_together = True
 
     def build(self) -> None:
-        """n query heads; one key and one value head."""
         self.project(self.num_heads, kept=1)
 
 
@@ -39,7 +38,6 @@ class GroupedQueryAttention(MultiQueryAttention):
     kv_heads: int | None
 
     def build(self) -> None:
-        """n query heads; g key and g value heads."""
         if self.kv_heads is None:
             self.kv_heads = math.gcd(2, self.num_heads)
         if self.num_heads % self.kv_heads:

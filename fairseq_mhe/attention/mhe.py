@@ -67,7 +67,6 @@ class _HeadEmbeddingAttention(Attention):
     value_embedding: nn.Parameter  # (n, d), e^V
 
     def build(self) -> None:
-        """One query, key and value head, and the embeddings, from N(0, std)."""
         std = self.head_embedding_std
         if std < 0:
             raise ValueError(f"head_embedding_std must be 0 or more, but is {std}")

@@ -41,7 +41,6 @@ class LatentAttention(Attention):
     latent_dim: int
 
     def build(self) -> None:
-        """W_D, W_UK, W_UV, W_Q and W_O."""
         if self.latent_dim is None:
             self.latent_dim = 2 * self.head_dim
         width = self.num_heads * self.head_dim

@@ -17,7 +17,6 @@ class SingleHeadAttention(Attention):
     projects_together = True
 
     def build(self) -> None:
-        """One query, key and value head."""
         self.project(1, kept=1)
 
     def merge(self, heads: Tensor, row_sums: Tensor | None) -> Tensor:

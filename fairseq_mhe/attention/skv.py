@@ -16,7 +16,6 @@ class SharedKeyValueAttention(Attention):
     keys_are_values = True
 
     def build(self) -> None:
-        """One projection of keys and values together."""
         width = self.num_heads * self.head_dim
         self.kv_proj = self.input_linear(self.kdim, width)
         self.q_proj = self.input_linear(self.embed_dim, width)

@@ -1,4 +1,8 @@
-"""``fairseq-mhe convert``: a smaller kind of attention that starts from a trained model."""
+"""``fairseq-mhe convert``: a smaller kind of attention that starts from a trained model.
+
+``fairseq-mhe to-collaborative`` is the same for collaborative attention of any width D: Cordonnier,
+Loukas & Jaggi 2020, section 3.3 (arXiv 2006.16362). Exact for D = n d.
+"""
 
 import argparse
 import json
@@ -7,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
+from fairseq_mhe.common.arguments import positive
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.common.tables import align
 from fairseq_mhe.convert.compare import Material, open_material, tracked
@@ -17,6 +22,8 @@ from fairseq_mhe.models.build import build_ours, sublayers
 from fairseq_mhe.models.families import fine_tuning_line
 from fairseq_mhe.models.options import size_options
 
+#: Most rounds of least squares of ``to-collaborative``.
+_ROUNDS = 200
 Report = dict[str, Any]
 
 
@@ -87,7 +94,6 @@ def convert(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe convert``."""
     add_files(parser, "trained checkpoint, stock or ours", "checkpoint to fine-tune")
     add = parser.add_argument
     help_ = f"kind of attention: {', '.join(MEAN)} (collaborative: to-collaborative)"
@@ -112,6 +118,20 @@ def run(args: argparse.Namespace) -> None:
     """Convert, and print how far the model is from its source."""
     own = {flag: getattr(args, flag, None) for flag in size_options()}
     convert_and_report(args, args.to, method=args.method, **own)
+
+
+def to_collaborative_arguments(parser: argparse.ArgumentParser) -> None:
+    output = "the same model with collaborative attention"
+    add_files(parser, "trained checkpoint, stock or ours", output)
+    help_ = "width of the shared queries and keys; nothing is lost at heads times their width"
+    parser.add_argument("--dim", type=positive, required=True, metavar="D", help=help_)
+    add_measured(parser)
+
+
+def to_collaborative(args: argparse.Namespace) -> None:
+    """Decompose the scores of trained heads, and print how far the model is from its source."""
+    how = {"iterations": _ROUNDS, "collaborative_dim": args.dim}
+    convert_and_report(args, "collaborative", **how)
 
 
 def convert_and_report(args: argparse.Namespace, kind: str, **how: Any) -> None:

@@ -109,7 +109,6 @@ def fold(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe fold``."""
     source = "checkpoint of any kind of attention, or a run folder"
     add_files(parser, source, "the same model as fairseq's own transformer")
     use = "data folder to compare both on, translation's beam search too (else random words)"

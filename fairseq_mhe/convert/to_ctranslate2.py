@@ -174,7 +174,6 @@ def _words(dictionary: Dictionary, tokens: Sequence[int]) -> list[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options of ``fairseq-mhe to-ctranslate2``."""
     add = parser.add_argument
     help_ = "checkpoint of any kind of attention, or a run folder"
     add("checkpoint", type=Path, metavar="CKPT", help=help_)

@@ -9,21 +9,6 @@ from fairseq_mhe.attention.cache import KeyValueCache, sentence_order
 from tests.attention.conftest import random
 
 
-def test_appending_and_reordering() -> None:
-    cache = KeyValueCache()
-    assert not cache.filled
-    parts = [random(2, 3, n, 4, seed=n) for n in (2, 1, 3)]
-    for part in parts:
-        cache.append(part, -part, None)
-    together = torch.cat(parts, 2)
-    assert torch.equal(cache.key, together)
-    assert torch.equal(cache.value, -together)
-    assert cache.padding is None
-    cache.reorder(torch.tensor([1, 1, 0]))
-    assert torch.equal(cache.key, together[[1, 1, 0]])
-    assert torch.equal(cache.value, -together[[1, 1, 0]])
-
-
 def test_one_tensor_for_keys_and_values_stays_one() -> None:
     cache = KeyValueCache()
     for seed in (1, 2):

@@ -55,14 +55,6 @@ def test_filters_start_as_signs_and_projections_as_one_head_of_mha() -> None:
     )
 
 
-def test_another_start_of_the_projections_is_refused() -> None:
-    with pytest.raises(
-        ValueError,
-        match="unknown shared_projection_init 'zero'; choose one of: packed, xavier, head",
-    ):
-        build_attention("mhe_mul", 64, 4, shared_projection_init="zero")
-
-
 def test_offset_zero_multiplies_by_the_embedding_alone() -> None:
     layer = make_layer("mhe_mul", head_embedding_offset=0.0)
     shifted = make_layer("mhe_mul")

@@ -265,25 +265,6 @@ def test_the_future_does_not_matter(kind: str, need_weights: bool) -> None:
         assert not torch.allclose(one[t + 1 :], two[t + 1 :])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float16, 2e-2), (torch.bfloat16, 1.5e-1)]
-)
-def test_half_precision(kind: str, place: str, dtype: torch.dtype, tolerance: float) -> None:
-    """Near float64 with the same rounded weights; float16 has 11 bits, bfloat16 8."""
-    layer, exact = make_layer(kind, place, dtype=dtype), make_layer(kind, place)
-    exact.load_state_dict(layer.state_dict())
-    x, y = inputs(place, dtype)
-    padding = right_padding(B, y.size(0))
-    expected, _ = exact(x.double(), y.double(), key_padding_mask=padding)
-    for need_weights in (False, True):
-        out, _ = layer(x, y, y, key_padding_mask=padding, need_weights=need_weights)
-        assert out.dtype == dtype
-        most = tolerance * expected.abs().max().item()
-        torch.testing.assert_close(out.double(), expected, rtol=0, atol=most)
-    out.sum().backward()
-    assert all(torch.isfinite(p.grad).all() for p in layer.parameters())
-
-
 def test_dropout_of_attention_weights_is_the_papers(kind: str) -> None:
     """With dropped weights W' of a known draw, the output is concat_i(W'_i V_i) W_O with the
     paper's V_i.

@@ -41,10 +41,15 @@ def sublayer(kind: str, **options: Any) -> Attention:
     )
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("kind", WRITTEN_OUT)
-def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:
-    attention = sublayer(kind, bias=bias)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        *((kind, {"bias": bias}) for kind in WRITTEN_OUT for bias in (False, True)),
+        *(("mhe_mul", {"head_embedding_offset": offset}) for offset in (0.0, 0.5)),
+    ],
+)
+def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any]) -> None:
+    attention = sublayer(kind, **options)
     generator = torch.Generator().manual_seed(5)
     x, y = (
         torch.randn(length, C, generator=generator, dtype=torch.float64) for length in (4, 6)
@@ -59,28 +64,9 @@ def test_written_out_heads_compute_the_same(kind: str, bias: bool) -> None:
         torch.testing.assert_close(by_hand(wider, x, y), expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("offset", [0.0, 0.5])
-def test_the_offset_of_mhe_mul_counts(offset: float) -> None:
-    attention = sublayer("mhe_mul", head_embedding_offset=offset)
-    x = torch.randn(5, C, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
-    expected = attention(x.unsqueeze(1), x.unsqueeze(1), x.unsqueeze(1))[0].squeeze(1)
-    torch.testing.assert_close(by_hand(attention.written_out(), x, x), expected)
-
-
 def test_heads_that_do_not_fit_are_refused() -> None:
     with pytest.raises(UserError, match="keys 8 wide do not fit into heads 4 wide"):
         sublayer("collaborative", collaborative_dim=8).written_out().of_width(4)
-
-
-def test_stock_parameters_have_fairseqs_names_and_shapes() -> None:
-    found = sublayer("mhe_mul").written_out().of_width(4).stock_parameters()
-    shapes = {name: tuple(value.shape) for name, value in found.items()}
-    assert shapes == {
-        f"{p}_proj.{s}": (C, C) if s == "weight" else (C,)
-        for p in ("q", "k", "v", "out")
-        for s in ("weight", "bias")
-    }
-    assert all(value.dtype == torch.float32 for value in found.values())
 
 
 @pytest.mark.parametrize("kind", NO_HEADS)

@@ -31,6 +31,8 @@ SOMEWHERE = [
     {**dict(zip(PLACES, (FOLDABLE * 2)[first : first + 3], strict=True)), **ONE_LAYER}
     for first in range(0, len(FOLDABLE), 3)
 ]
+APART = {"share_all_embeddings": False}
+PRE_NORM = {f"{side}_normalize_before": True for side in ("encoder", "decoder")}
 #: A process that translates as fairseq-generate does, and says whether this package was ever
 #: imported.
 PLAIN_GENERATE = """
@@ -47,30 +49,30 @@ def folded(source: Source, path: Path) -> torch.nn.Module:
     return load_by_fairseq(path, source.task())
 
 
-def named(options: dict[str, Any]) -> str:
-    return "-".join(options[place] for place in PLACES)
-
-
-def check(source: Source, path: Path) -> None:
-    """The fold is fairseq's own, and computes the same logits and hypotheses."""
-    stock = folded(source, path)
+@pytest.mark.parametrize(
+    ("learned", "options"),
+    [
+        *((True, {**kinds, "attention_bias": True}) for kinds in SOMEWHERE),
+        *((False, {"attention": kind}) for kind in FOLDABLE),
+        (False, {"attention": "mhe_mul", "attention_head_dim": 3}),
+        (False, {"attention": "mqa", "attention_head_dim": 2, "attention_bias": True}),
+        (False, {"attention": "mhe_mul", "encoder_embed_dim": 24, **APART}),
+        (False, {"attention": "mhe_add", **PRE_NORM}),
+        (False, {"attention": "mhe_mul", "head_embedding_offset": 0.5}),
+        (False, {"attention": "gqa", "attention_kv_heads": 2, **APART}),
+        (False, {"attention": "collaborative", "collaborative_dim": 4}),
+        (False, {"attention": "collaborative", "collaborative_dim": 3, "attention_bias": True}),
+    ],
+    ids=str,
+)
+def test_logits_and_hypotheses_are_the_same(
+    make_source: Callable[..., Source], tmp_path: Path, learned: bool, options: dict[str, Any]
+) -> None:
+    source = make_source(learned=learned, **options)
+    stock = folded(source, tmp_path / "out.pt")
     assert type(stock).__module__.startswith("fairseq.")
     torch.testing.assert_close(logits(stock), logits(source.model), rtol=0, atol=1e-5)
     assert same_hypotheses(source.model, stock)
-
-
-@pytest.mark.parametrize("kind", FOLDABLE)
-def test_logits_and_hypotheses_are_the_same(
-    make_source: Callable[..., Source], tmp_path: Path, kind: str
-) -> None:
-    check(make_source(attention=kind, attention_bias=True), tmp_path / "out.pt")
-
-
-@pytest.mark.parametrize("kinds", SOMEWHERE, ids=named)
-def test_trained_weights(
-    make_source: Callable[..., Source], tmp_path: Path, kinds: dict[str, Any]
-) -> None:
-    check(make_source(learned=True, **kinds), tmp_path / "out.pt")
 
 
 def test_a_model_of_few_positions_is_compared_on_words_that_fit(
@@ -90,30 +92,6 @@ def test_a_model_that_has_diverged_is_not_folded(
     with pytest.raises(UserError, match="is not exact: its logits differ by up to nan"):
         fold(source, tmp_path / "out.pt")
     assert not (tmp_path / "out.pt").exists()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"encoder_attention": "sha", "decoder_attention": "skv", "cross_attention": "el"},
-        {"attention": "mhe_mul", "attention_head_dim": 3},
-        {"attention": "mqa", "attention_head_dim": 2, "attention_bias": True},
-        {"attention": "mhe_mul", "encoder_embed_dim": 24, "share_all_embeddings": False},
-        {
-            "attention": "mhe_add",
-            "encoder_normalize_before": True,
-            "decoder_normalize_before": True,
-        },
-        {"attention": "mhe_mul", "head_embedding_offset": 0.5},
-        {"attention": "gqa", "attention_kv_heads": 2, "share_all_embeddings": False},
-        {"attention": "collaborative", "collaborative_dim": 4},
-        {"attention": "collaborative", "collaborative_dim": 3, "attention_bias": True},
-    ],
-)
-def test_mixed_kinds_and_other_sizes(
-    make_source: Callable[..., Source], tmp_path: Path, options: dict[str, Any]
-) -> None:
-    check(make_source(**options), tmp_path / "out.pt")
 
 
 def test_half_precision_folds_in_float32(
@@ -181,16 +159,8 @@ def test_the_command_compares_on_data(
     path = save(
         tmp_path / "model.pt", stir(make_model(attention="mhe_mul")), attention="mhe_mul"
     )
-    words = [
-        "fold",
-        str(path),
-        str(tmp_path / "out.pt"),
-        "--data",
-        str(data),
-        "--sentences",
-        "9",
-    ]
-    assert cli.main(words) == 0
+    words = ["fold", str(path), str(tmp_path / "out.pt"), "--data", str(data)]
+    assert cli.main([*words, "--sentences", "9"]) == 0
     text = capsys.readouterr().out
     assert "folded from mhe_mul" in text
     assert "largest difference of a logit" in text
