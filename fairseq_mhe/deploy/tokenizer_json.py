@@ -15,6 +15,7 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.deploy.moses_rules import Rule, detokenising, tokenising
 from fairseq_mhe.prepare.subword import END_OF_WORD, NOT_LAST, WORD_START
 from fairseq_mhe.prepare.text_processing import TextProcessing
+from fairseq_mhe.prepare.tokenise import ESCAPED
 
 if TYPE_CHECKING:  # an extra that need not be installed
     from tokenizers import Tokenizer, decoders
@@ -42,7 +43,7 @@ def make_tokenizer(
     from tokenizers import AddedToken, Regex, normalizers
     from tokenizers.processors import TemplateProcessing
 
-    if text.punctuation or text.escaped:
+    if text.punctuation or text.tokenizer == ESCAPED:
         reason = "punctuation normalised (--punctuation)" if text.punctuation else "XML escapes"
         raise UserError(
             f"the model's data have {reason}, which a tokenizer.json cannot hold: export in "
@@ -51,7 +52,7 @@ def make_tokenizer(
     tokenizer, rows = (_bpe if text.model.kind == "bpe" else _sentencepiece)(text, dictionary)
     # What `normalise` does, then words and punctuation apart, then small letters.
     rules: list[Rule] = [(_CONTROL, ""), (_SPACES, " "), ("^ | $", "")]
-    if text.tokenised:
+    if text.tokenizer == "moses":
         rules += [*tokenising(text.languages[0]), (" +", " "), ("^ | $", "")]
     steps = [normalizers.NFC(), *(normalizers.Replace(Regex(p), to) for p, to in rules)]
     tokenizer.normalizer = normalizers.Sequence(
@@ -77,7 +78,7 @@ def _finish(text: TextProcessing, *first: decoders.Decoder) -> decoders.Decoder:
     from tokenizers import Regex, decoders
 
     rules: list[Rule] = [("^ +| +$", "")]
-    if text.tokenised:
+    if text.tokenizer == "moses":
         rules += detokenising(text.languages[1])
     replace = (decoders.Replace(Regex(pattern), to) for pattern, to in rules)
     return decoders.Sequence([*first, decoders.Fuse(), *replace])

@@ -222,7 +222,6 @@ def _fates(counts: Mapping[str, int]) -> str:
 
 
 def _dropped_percent(counts: Mapping[str, int]) -> float:
-    """The percentage of a split's pairs that were dropped."""
     return 100 * sum(counts.get(name, 0) for name in _REASONS) / max(1, counts["read"])
 
 

@@ -21,7 +21,7 @@ from fairseq_mhe.prepare.config import TextOptions
 from fairseq_mhe.prepare.manifest import Counts, Manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.subword import MODEL_NAMES, SubwordModel
-from fairseq_mhe.prepare.text import Piece, text_pieces
+from fairseq_mhe.prepare.text import lines_of, text_blocks
 
 if TYPE_CHECKING:  # fairseq takes seconds to import
     from fairseq.data import Dictionary
@@ -100,9 +100,9 @@ def _segment(
         counts = {}
         for path in (manifest.folder / text for text in texts):
             lengths: list[int] = []
-            pieces = text_pieces(path, SEGMENT_BYTES)
+            blocks = text_blocks(path, SEGMENT_BYTES)
             with (work / "subword" / path.name).open("wb") as stream:
-                for text, text_lengths in ordered_map(apply, pieces, manifest.workers):
+                for text, text_lengths in ordered_map(apply, blocks, manifest.workers):
                     stream.write(text)
                     lengths += text_lengths
             sizes = {"lines": len(lengths), "tokens": sum(lengths), "longest": max(lengths)}
@@ -156,11 +156,11 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     _dictionary = dictionary
     dtype = best_fitting_int_dtype(len(dictionary))
     number = partial(_number_text, dtype=dtype)
-    pieces = text_pieces(text, BINARY_BYTES)
+    blocks = text_blocks(text, BINARY_BYTES)
     lengths: list[int] = []
     unknown = 0
     with Path(f"{prefix}.bin").open("wb") as data:
-        for numbers, line_lengths in ordered_map(number, pieces, workers):
+        for numbers, line_lengths in ordered_map(number, blocks, workers):
             data.write(numbers.tobytes())
             lengths += line_lengths
             unknown += int(np.count_nonzero(numbers == dictionary.unk()))
@@ -169,12 +169,12 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     return f"{text.name}: {len(lengths)} lines, {sum(lengths)} tokens, {unknown} unknown\n"
 
 
-def _number_text(piece: Piece, dtype: type[np.integer[Any]]) -> tuple[Numbers, list[int]]:
+def _number_text(block: bytes, dtype: type[np.integer[Any]]) -> tuple[Numbers, list[int]]:
     """The numbers of whole lines one after another, and how many each line has."""
     known, unknown, end = _dictionary.indices, _dictionary.unk(), _dictionary.eos()
     numbers: list[int] = []
     lengths: list[int] = []
-    for line in piece.lines():
+    for line in lines_of(block):
         words = line.split()
         numbers.extend(map(known.get, words, repeat(unknown)))
         numbers.append(end)

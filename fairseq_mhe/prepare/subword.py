@@ -20,7 +20,7 @@ from subword_nmt.learn_bpe import learn_bpe
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.parallel import ordered_map
-from fairseq_mhe.prepare.text import Piece, read_lines, text_pieces
+from fairseq_mhe.prepare.text import lines_of, read_lines, text_blocks
 
 SUBWORDS = ("bpe", "sentencepiece")
 WORD_START = "\u2581"  # begins a word of SentencePiece
@@ -29,28 +29,24 @@ NOT_LAST = "@@"  # ends a subword of BPE that does not end a word
 #: Words that fairseq takes for its own symbols.
 SPECIAL_SYMBOLS = frozenset(("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
 MODEL_NAMES = {"bpe": "bpe.codes", "sentencepiece": "sentencepiece.model"}
-COUNT_BYTES = 1 << 23  # of text at a time: the longer, the fewer words are counted twice
+COUNT_BYTES = 1 << 22  # of text at a time: the longer, the fewer words are counted twice
 CACHED_WORDS = 500_000  # that a process remembers the subwords of
 MAX_SENTENCES = 2_000_000  # that SentencePiece learns from; more change next to nothing
-MAX_SENTENCE_BYTES = (
-    4192  # SentencePiece leaves out longer lines, and fails on far longer words
-)
-# SentencePiece shares its counts out over threads and adds them up again: another number, another
-# model.
-LEARNING_THREADS = 16
+MAX_SENTENCE_BYTES = 4192  # it leaves out longer lines, and fails on far longer words
+LEARNING_THREADS = 16  # among which it shares counts out: another number, another model
 
 
 def count_words(paths: Sequence[Path], workers: int) -> Counter[str]:
     """How often each word, with spaces around it, occurs in some texts."""
     words: Counter[str] = Counter()
     for path in paths:
-        for counted in ordered_map(_count, text_pieces(path, COUNT_BYTES), workers):
+        for counted in ordered_map(_count, text_blocks(path, COUNT_BYTES), workers):
             words.update(counted)
     return words
 
 
-def _count(piece: Piece) -> Counter[str]:
-    return Counter(chain.from_iterable(map(str.split, piece.lines())))
+def _count(block: bytes) -> Counter[str]:
+    return Counter(chain.from_iterable(map(str.split, lines_of(block))))
 
 
 def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
@@ -138,10 +134,12 @@ def _load(model: SubwordModel) -> Callable[[list[str]], list[str]]:
 
 
 class _Splits(dict[str, str]):
-    """Word -> its subwords with spaces between them, computed when first asked for."""
+    """Word -> its subwords with spaces between them, computed when first asked for.
+
+    ``ranks``: pair -> its number among the merges.
+    """
 
     def __init__(self, ranks: dict[tuple[str, str], int]) -> None:
-        """``ranks``: pair -> its number among the merges."""
         self._ranks, self._none = ranks, len(ranks)
 
     def __missing__(self, word: str) -> str:
@@ -184,14 +182,14 @@ def segment(lines: list[str], model: SubwordModel) -> list[str]:
 
 
 def segment_text(
-    piece: Piece, model: SubwordModel, most: int | None = None
+    block: bytes, model: SubwordModel, most: int | None = None
 ) -> tuple[bytes, list[int]]:
-    """As `segment`, for lines of a file, split where they have more than ``most`` subwords.
+    """As `segment`, for a block of lines, split where they have more than ``most`` subwords.
 
     Returns:
         The lines in subwords, as UTF-8, and how many subwords each has.
     """
-    lines = segment(piece.lines(), model)
+    lines = segment(lines_of(block), model)
     if most:
         lines = [part for line in lines for part in split_long(line, most, model.kind)]
     text = "".join([f"{line}\n" for line in lines])

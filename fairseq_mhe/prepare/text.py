@@ -3,13 +3,12 @@
 import bz2
 import gzip
 import lzma
-import os
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import check_input
@@ -128,30 +127,16 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         stream.writelines(f"{line}\n" for line in lines)
 
 
-class Piece(NamedTuple):
-    """Whole lines of a file, by their place, so that worker processes read them themselves."""
-
-    path: Path
-    start: int  # bytes
-    size: int
-
-    def lines(self) -> list[str]:
-        """The lines, without their ends."""
-        with self.path.open("rb") as stream:
-            stream.seek(self.start)
-            return stream.read(self.size).decode("utf-8").removesuffix("\n").split("\n")
-
-
-def text_pieces(path: Path, size: int) -> Iterator[Piece]:
-    """A file in pieces of whole lines of about ``size`` bytes."""
+def text_blocks(path: Path, size: int) -> Iterator[bytes]:
+    """A file in blocks of whole lines of about ``size`` bytes, which workers decode."""
     with path.open("rb") as stream:
-        start, end = 0, stream.seek(0, os.SEEK_END)
-        while start < end:
-            stream.seek(start + size)
-            stream.readline()
-            after = min(stream.tell(), end)
-            yield Piece(path, start, after - start)
-            start = after
+        while block := stream.read(size) + stream.readline():
+            yield block
+
+
+def lines_of(block: bytes) -> list[str]:
+    """The lines of a block, without their ends."""
+    return block.decode().removesuffix("\n").split("\n")
 
 
 def read_whole(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairseq_mhe.common.files import sha256
 from fairseq_mhe.prepare.subword import MODEL_NAMES, NOT_LAST, WORD_START, SubwordModel, segment
-from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, punctuation_normaliser, tokeniser
+from fairseq_mhe.prepare.tokenise import detokeniser, punctuation_normaliser, tokeniser
 
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 
@@ -57,16 +57,6 @@ class TextProcessing:
     model: SubwordModel
     punctuation: bool = False
     lowercase: bool = False
-
-    @property
-    def tokenised(self) -> bool:
-        """Whether words and punctuation are taken apart before the subwords, by Moses' rules."""
-        return self.tokenizer != "none"
-
-    @property
-    def escaped(self) -> bool:
-        """Whether the tokeniser writes some characters as XML does (``&apos;``)."""
-        return self.tokenizer == ESCAPED
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -46,11 +46,9 @@ class _QuickMoses(MosesTokenizer):
         self.lower_letters, self.letters = frozenset(self.IsLower), frozenset(self.IsAlpha)
 
     def islower(self, text: str) -> bool:
-        """Whether all letters are small."""
         return self.lower_letters.issuperset(text)
 
     def isanyalpha(self, text: str) -> bool:
-        """Whether there is a letter."""
         return not self.letters.isdisjoint(text)
 
 
@@ -61,10 +59,11 @@ class WordwiseMoses:
     of the next word: a word's context. They see letters in a row only as letters, but for some
     abbreviations: the tokens of "word," are those of "zqz,". The one rule that sees more, an
     apostrophe before the space and one behind it, sends the whole line to sacremoses.
+
+    ``lang`` chooses the rules for apostrophes and the abbreviations.
     """
 
     def __init__(self, lang: str) -> None:
-        """``lang`` chooses the rules for apostrophes and the abbreviations."""
         self._moses = _QuickMoses(lang)
         self._plain = re.compile(rf"[{self._moses.IsAlnum}\-]+").fullmatch
         letters = rf"([{self._moses.IsAlpha}]{{2,}})"

@@ -22,7 +22,7 @@ from fairseq_mhe.prepare.subword import (
     segment,
     segment_text,
 )
-from fairseq_mhe.prepare.text import Piece, write_lines
+from fairseq_mhe.prepare.text import write_lines
 from fairseq_mhe.prepare.text_processing import join_bpe, join_sentencepiece
 from tests.fixtures.text import Pairs
 
@@ -54,9 +54,7 @@ def test_bpe_is_subword_nmts_own(
     expected = [BPE(codes).process_line(line) for line in lines]
     assert list(map(join_bpe, expected)) == lines
     text = "".join(f"{line}\n" for line in lines).encode()
-    (tmp_path / "text").write_bytes(text)
-    whole = Piece(tmp_path / "text", 0, len(text))
-    segmented, lengths = segment_text(whole, as_model("bpe", tmp_path / "codes"))
+    segmented, lengths = segment_text(text, as_model("bpe", tmp_path / "codes"))
     assert segmented.decode() == "".join(f"{line}\n" for line in expected)
     assert lengths == [len(line.split()) for line in expected]
 

@@ -17,10 +17,11 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.prepare.text import (
     count_lines,
     existing_text,
+    lines_of,
     read_lines,
     read_pairs,
     side_path,
-    text_pieces,
+    text_blocks,
 )
 
 LINES = st.lists(
@@ -114,12 +115,12 @@ def test_a_table_has_two_columns(tmp_path: Path, line: str) -> None:
 
 
 @given(LINES, st.integers(1, 9))
-def test_pieces_are_the_text_in_whole_lines(
+def test_blocks_are_the_text_in_whole_lines(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], size: int
 ) -> None:
     path = tmp_path_factory.mktemp("text") / "a"
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-    pieces = [piece.lines() for piece in text_pieces(path, size)]
-    assert [line for piece in pieces for line in piece] == lines
+    blocks = list(map(lines_of, text_blocks(path, size)))
+    assert [line for block in blocks for line in block] == lines
     longest = max(len(line.encode()) for line in lines)
-    assert all(len("\n".join(piece[:-1]).encode()) <= size + longest for piece in pieces)
+    assert all(len("\n".join(block[:-1]).encode()) <= size + longest for block in blocks)
