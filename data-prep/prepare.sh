@@ -1,10 +1,7 @@
 # Sourced by the scripts here with MODULE OPTION...: runs the module, installed first where it is missing.
 # shellcheck shell=bash
 set -euo pipefail
-
 source "$(dirname "${BASH_SOURCE[0]}")/../scripts/environment.sh"
 
-module="$1"
-shift
-set_up fairseq "$@"
-run -m "$module"
+set_up fairseq "${@:2}"
+run -m "$1"

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Regenerate pairs.tsv.bz2: interface texts of Home Assistant, from the wheel of one release.
 
-Standard library only. The same wheel always gives the same bytes: the order is fixed by names, the
-split by hashes, and bzip2's output has not changed since 2000 (that of zlib and liblzma depends on
-the version).
+Standard library only. The same wheel always gives the same bytes: names decide the order, hashes
+the split, and bzip2's output has not changed since 2000 (zlib's and liblzma's depend on the version).
 
     pip download --no-deps --ignore-requires-python --only-binary :all: homeassistant==2026.11.0
     python extract.py homeassistant-2026.11.0-py3-none-any.whl
@@ -223,8 +222,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("wheel", type=Path, help="the wheel of the release")
-    help = "where to write (default: %(default)s)"
-    parser.add_argument("--out", type=Path, default=CORPUS, metavar="FOLDER", help=help)
+    parser.add_argument("--out", type=Path, default=CORPUS, help="where (default: %(default)s)")
     args = parser.parse_args()
     content = args.wheel.read_bytes() if args.wheel.is_file() else b""
     if hashlib.sha256(content).hexdigest() != WHEEL_SHA256:
@@ -236,8 +234,7 @@ def main() -> None:
         rows += [(name, *pair) for pair in pairs]
     table = bz2.compress("".join("\t".join(row) + "\n" for row in rows).encode(), 9)
     args.out.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(args.wheel) as archive:
-        (args.out / "LICENSE.txt").write_bytes(archive.read(LICENCE_MEMBER))
+    (args.out / "LICENSE.txt").write_bytes(zipfile.ZipFile(args.wheel).read(LICENCE_MEMBER))
     (args.out / "pairs.tsv.bz2").write_bytes(table)
     for name, count in counts.items():
         print(f"{count:>8,}  {name}")
