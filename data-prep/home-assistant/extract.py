@@ -2,7 +2,7 @@
 """Regenerate pairs.tsv.bz2: interface texts of Home Assistant, from the wheel of one release.
 
 Standard library only. The same wheel always gives the same bytes: names decide the order, hashes
-the split, and bzip2's output has not changed since 2000 (zlib's and liblzma's depend on the version).
+the split, and bzip2 has not changed since 2000 (what zlib and liblzma write depends on versions).
 
     pip download --no-deps --ignore-requires-python --only-binary :all: homeassistant==2026.11.0
     python extract.py homeassistant-2026.11.0-py3-none-any.whl
