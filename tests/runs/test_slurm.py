@@ -66,17 +66,11 @@ def test_an_array_over_the_cells_is_submitted(
     assert f"tiny-mhe_mul-seed2: job 4711_3, output {out}/slurm/4711_3.log" in screen
     assert "4 of 4 cells submitted" in screen
     assert not list(tmp_path.rglob("train.log")), "nothing is trained here"
-
-
-def test_by_default_a_job_asks_for_a_gpu_and_on_the_cpu_for_none(
-    tmp_path: Path, submitted: Path
-) -> None:
     assert submit(tmp_path / "out") == 0
     usual = {"--array=0-3%256", "--cpus-per-task=8", "--gpus-per-node=1", "--time=24:00:00"}
     assert usual <= set(submitted.read_text().splitlines())
-    for words in (["--processes", "1"], ["--cpu"]):
-        assert submit(tmp_path / "out", *words) == 0
-        assert "--gpus" not in submitted.read_text()
+    assert submit(tmp_path / "out", "--processes", "1") == 0
+    assert "--gpus" not in submitted.read_text()
 
 
 @pytest.mark.parametrize(
