@@ -106,9 +106,8 @@ def asked_for(args: argparse.Namespace, models: int) -> Device:
     """The devices that the options of ``add_arguments`` ask for, for ``models`` models.
 
     On GPUs one model on each; on a CPU as many side by side as there are cores: small matrices gain
-    little from threads. (Measured on 2 cores with stock fairseq at 4,096 tokens a batch, two models
-    side by side with 1 thread each against one after the other with 2: 1.55 times the tokens/s at
-    d_m 128 and 2+2 layers, 1.25 at d_m 256 and 2+2, 1.15 at 256 and 4+4.)
+    little from threads. (Stock fairseq, 2 cores, two models side by side instead of one after the
+    other: 1.55 times the tokens/s at d_m 128 and 2+2 layers, 1.15 at 256 and 4+4.)
 
     Raises:
         UserError: the devices are not there.
@@ -134,10 +133,7 @@ def on_gpu(args: argparse.Namespace) -> bool:
 
 
 def precision(args: argparse.Namespace) -> str:
-    """The precision that the options ask for; "auto" is what is fast on this machine.
-
-    That is bf16 on a GPU that has it, else fp16; on a CPU bf16 where its instructions make it fast.
-    """
+    """The precision that the options ask for; "auto" is what is fast on this machine."""
     if args.precision != "auto":
         return str(args.precision)
     if on_gpu(args):

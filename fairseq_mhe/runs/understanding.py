@@ -159,11 +159,11 @@ def _options_of(task: Task) -> dict[str, Any]:
     by_words = task.form == WORDS
     options["task"] = "sentence_prediction_of_words" if by_words else "sentence_prediction"
     options["criterion"] = "answer_span" if task.form == ANSWERS else "sentence_prediction"
-    return {**options, "classification_head_name": _HEADS[task.form]}
+    return {**options, "classification_head_name": _HEADS.get(task.form, CLASS_HEAD)}
 
 
-#: Heads of tasks, by what a task asks for.
-_HEADS = defaultdict(lambda: CLASS_HEAD, {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD})
+#: Heads, by what a task asks for; of other tasks CLASS_HEAD.
+_HEADS = {ANSWERS: ANSWER_HEAD, WORDS: WORDS_HEAD}
 #: Subwords of an answer at most, as is usual (BERT's run_squad.py, --max_answer_length).
 _LONGEST = 30
 #: Of a window: its best answer's score, that of none, the answer's first and last subword there.
@@ -230,7 +230,10 @@ def nats_of(checkpoint: Path, data: Path, gpu: bool) -> dict[str, Any]:
 
 def labels(task: Task, language_model: LanguageModel, batch: Batch) -> list[str]:
     """A label or number of each example; of a candidate, how likely it is right, in logits."""
-    options = {"features_only": True, "classification_head_name": _HEADS[task.form]}
+    options = {
+        "features_only": True,
+        "classification_head_name": _HEADS.get(task.form, CLASS_HEAD),
+    }
     parts = []
     for name, value in batch.items():
         if name.startswith("net_input"):  # one, or one for each choice

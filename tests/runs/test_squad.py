@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from fairseq_mhe import cli
-from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.runs.squad import (
     Answer,
     given,
@@ -85,15 +84,18 @@ def test_the_best_of_several_answers_and_none(
     )
 
 
-def test_bad_input_ends_in_one_line(tmp_path: Path) -> None:
-    path = dataset(tmp_path, year=[("1066", 4)])
-    with pytest.raises(UserError, match=r"question year: its answer '1066' is not at 4"):
-        right_answers(path)
-    (tmp_path / "other.json").write_text('{"data": [{"title": "t"}]}')
-    with pytest.raises(UserError, match="is no file of SQuAD"):
-        right_answers(tmp_path / "other.json")
-    with pytest.raises(UserError, match="1 of 2 questions have no prediction, b is one"):
-        squad_scores({"a": ""}, {"a": [""], "b": [""]})
+def test_bad_predictions_end_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, said = dataset(tmp_path, a=[], b=[]), tmp_path / "said.json"
+    for text, told in (
+        ('{"a": ""}', "1 of 2 questions have no prediction, b is one"),
+        ('["a", "b"]', f"{said} is not a JSON object of question id: answer"),
+        ('{"a": 1, "b": 2}', f"{said} is not a JSON object of question id: answer"),
+    ):
+        said.write_text(text)
+        assert cli.main(["score-squad", str(path), str(said)]) == 2
+        assert told in capsys.readouterr().err
 
 
 def cases(seed: int, count: int = 12) -> tuple[dict[str, Answer], dict[str, list[str]]]:
