@@ -1,6 +1,7 @@
 """The attention product itself, by torch's fused kernels or by separate steps."""
 
 import functools
+import os
 from typing import Any
 
 import torch
@@ -167,16 +168,17 @@ def _torch_kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> 
     """torch's choice of a fused kernel; on CUDA flash or memory-efficient attention.
 
     cuDNN's kernel, which torch prefers on new GPUs, plans for every new shape of a batch, and
-    nearly all are new: an update on an H200 took ten times as long (docs/gpu.md).
+    nearly all are new: an update on an H200 took ten times as long (docs/gpu.md). The environment
+    variable FAIRSEQ_MHE_CUDNN=1 allows it.
     """
+    if not query.is_cuda or os.environ.get("FAIRSEQ_MHE_CUDNN") == "1":
+        return F.scaled_dot_product_attention(query, key, value, **options)
     allowed = cuda.cudnn_sdp_enabled()
-    if query.is_cuda:
-        cuda.enable_cudnn_sdp(False)
+    cuda.enable_cudnn_sdp(False)
     try:
         return F.scaled_dot_product_attention(query, key, value, **options)
     finally:
-        if query.is_cuda:
-            cuda.enable_cudnn_sdp(allowed)
+        cuda.enable_cudnn_sdp(allowed)
 
 
 def masked_scores(

@@ -143,18 +143,20 @@ def test_paths_for_gpus(
             torch.testing.assert_close(found, again, rtol=0, atol=0)
 
 
-def test_cudnn_is_off_inside_our_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wanted", [False, True])
+def test_cudnn_only_if_wanted(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def watched(query: torch.Tensor, *_: object, **__: object) -> torch.Tensor:
         seen.append(torch.backends.cuda.cudnn_sdp_enabled())
         return query
 
+    monkeypatch.setenv("FAIRSEQ_MHE_CUDNN", "1" if wanted else "")
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
     q = random(3, 4, 6, 5)
     attend(q, q, q, scale=0.5)
-    assert (seen, torch.backends.cuda.cudnn_sdp_enabled()) == ([False], True)
+    assert (seen, torch.backends.cuda.cudnn_sdp_enabled()) == ([wanted], True)
 
 
 def test_padding_side() -> None:
