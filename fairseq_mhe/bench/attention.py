@@ -4,7 +4,7 @@ import itertools
 import math
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -52,22 +52,15 @@ class AttentionBenchmark(Benchmark):
         *FLOOR,
         *MEMORY,
     )
-    usual_places: ClassVar[str] = "all"
-    usual_lengths: ClassVar[str] = "32,64,128,256,512,1024"
 
     @classmethod
     def add_options(cls, parser: ArgumentParser) -> None:
-        add = parser.add_argument
-        text, usual = f"{', '.join(PLACES)}, or all (default: %(default)s)", cls.usual_places
-        add("--places", type=some_of(PLACES), default=usual, metavar="PLACE,...", help=text)
-        text, usual = "tokens of source and target (default: %(default)s)", cls.usual_lengths
-        add(
-            "--lengths",
-            type=list_of(at_least(2, _LONGEST)),
-            default=usual,
-            metavar="N,...",
-            help=text,
-        )
+        add, places = parser.add_argument, some_of(PLACES)
+        text = f"{', '.join(PLACES)}, or all (default: %(default)s)"
+        add("--places", type=places, default="all", metavar="PLACE,...", help=text)
+        words: dict[str, Any] = {"type": _lengths, "default": "32,64,128,256,512,1024"}
+        text = "tokens of source and target (default: %(default)s)"
+        add("--lengths", **words, metavar="N,...", help=text)
         defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
         text = f"tokens of a batch (default: {defaults})"
         add("--tokens", type=positive, metavar="N", help=text)
@@ -182,9 +175,12 @@ class MemoryBenchmark(AttentionBenchmark):
     """
 
     title = "memory of one attention sublayer, forward and backward, by length"
-    usual_places = "encoder"
-    usual_lengths = "128,256,512,1024,2048"
     saves_memory = True
+
+    @classmethod
+    def add_options(cls, parser: ArgumentParser) -> None:
+        super().add_options(parser)
+        parser.set_defaults(places="encoder", lengths="128,256,512,1024,2048")
 
 
 def _sublayer(model: Any, place: str) -> Any:
