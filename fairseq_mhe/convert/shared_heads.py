@@ -11,91 +11,60 @@ the measurements):
 """
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
-from ctranslate2.converters import FairseqConverter
-from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
+import torch
+from ctranslate2.converters import FairseqConverter, fairseq
+from torch import nn
+
+_whole = fairseq.set_multi_head_attention
 
 
 class SharedHeadsConverter(FairseqConverter):
-    """CTranslate2's own converter, after which equal key and value heads are kept once."""
+    """CTranslate2's own converter, but equal key and value heads are stored once."""
 
     def _load(self) -> Any:
-        spec = super()._load()
-        for side in (spec.encoder, spec.decoder):
-            heads, cached = int(side.num_heads), side is spec.decoder
-            for layer in side.layer:
-                layer.self_attention = with_shared_heads(layer.self_attention, heads, cached)
-                if hasattr(layer, "attention"):
-                    layer.attention = with_shared_heads(layer.attention, heads)
+        with patch.object(fairseq, "set_multi_head_attention", set_shared_heads):
+            spec = super()._load()
+        for layer in spec.decoder.layer:
+            attributes = vars(layer.self_attention)
+            if attributes.get("num_heads_kv") == 1:
+                del attributes["num_heads_kv"]
+                attributes["multi_query"] = True
         return spec
 
 
-class _MultiQuerySpec(MultiHeadAttentionSpec):
-    """A self-attention of one key and value head, which caches one."""
+@torch.no_grad()
+def set_shared_heads(spec: Any, module: Any, self_attention: bool = False) -> None:
+    """Set CTranslate2's specification from fairseq's attention, whose equal heads become one."""
+    heads = module.num_heads
+    kept, first = _distinct_heads(module)
+    if kept < heads:
+        # Rows of attention weights sum to 1: what value biases differ by goes through the output
+        # into its bias.
+        values = module.v_proj.bias.unflatten(0, (heads, -1))  # (n, d)
+        differences = (values - values[first]).flatten().numpy()
+        module.out_proj.bias += torch.tensor(module.out_proj.weight.numpy() @ differences)
+        for layer in (module.k_proj, module.v_proj):
+            for name, parameter in layer.named_parameters():
+                rows = parameter.unflatten(0, (heads, -1))[first[:: heads // kept]]
+                setattr(layer, name, nn.Parameter(rows.flatten(0, 1)))
+        # Past the specification's own attributes, which are frozen.
+        vars(spec)["num_heads_kv"] = np.int32(kept)
+    _whole(spec, module, self_attention)
 
-    def __init__(self) -> None:
-        super().__init__(self_attention=True)
-        self.multi_query = True
 
+def _distinct_heads(module: Any) -> tuple[int, list[int]]:
+    """The least number of key and value heads, and the head that stands for each (n,).
 
-def with_shared_heads(full: Any, heads: int, cached: bool = False) -> Any:
-    """An attention of ``heads`` key and value heads with as few as give the same output.
-
-    ``cached``: it is the decoder's self-attention.
+    Groups of neighbours are equal but for the biases of values.
     """
-    fused = len(full.linear) == 2  # in self-attention: query, key and value in one
-    parts = (3, 1) if fused else (1, 2, 1)
-    projections = [
-        part
-        for linear, count in zip(full.linear, parts, strict=True)
-        for part in _split(linear, count)
-    ]
-    query, (key, key_bias), (value, value_bias), (output, output_bias) = projections
-    key, key_bias, value, value_bias = (
-        x.reshape(heads, -1, *x.shape[1:]) for x in (key, key_bias, value, value_bias)
-    )  # (n, d, C), (n, d)
-    kept = _distinct_heads(key, key_bias, value)
-    if kept == heads:
-        return full
-    if cached and kept == 1:
-        narrow = _MultiQuerySpec()
-    else:
-        narrow = MultiHeadAttentionSpec(self_attention=fused, num_heads_kv=kept)
-    narrow.layer_norm, narrow.queries_scale = full.layer_norm, full.queries_scale
-    first = _first_of_group(heads, kept)
-    own = np.unique(first)
-    shared = [(key[own], key_bias[own]), (value[own], value_bias[own])]
-    # Rows of attention weights sum to 1: what value biases differ by goes through the output into
-    # its bias.
-    moved = output @ (value_bias - value_bias[first]).reshape(-1)
-    joined = [[query, *shared]] if fused else [[query], shared]
-    joined.append([(output, output_bias + moved)])
-    for linear, several in zip(narrow.linear, joined, strict=True):
-        weights = [weight.reshape(-1, weight.shape[-1]) for weight, _ in several]
-        linear.weight = np.concatenate(weights).astype(np.float32)
-        biases = [bias.reshape(-1) for _, bias in several]
-        linear.bias = np.concatenate(biases).astype(np.float32)
-    return narrow
-
-
-def _split(linear: Any, parts: int) -> list[Any]:
-    """Weight and bias of each of several projections that lie one below the other."""
-    both = (x if isinstance(x, np.ndarray) else x.numpy() for x in (linear.weight, linear.bias))
-    return [*zip(*(np.split(x, parts) for x in both), strict=True)]
-
-
-def _distinct_heads(*rows: Any) -> int:
-    """The least number of heads: groups of neighbours are equal in all ``rows`` (n, d, ...)."""
-    heads = len(rows[0])
+    heads, key, value = module.num_heads, module.k_proj, module.v_proj
     for kept in range(1, heads):
-        first = _first_of_group(heads, kept)
-        if heads % kept == 0 and all(np.array_equal(x, x[first]) for x in rows):
-            return kept
-    return heads
-
-
-def _first_of_group(heads: int, kept: int) -> Any:
-    """(n,): the head that stands for each, where groups of neighbours share one."""
-    group = heads // kept
-    return np.arange(heads) // group * group
+        if heads % kept == 0:
+            first = [head - head % (heads // kept) for head in range(heads)]
+            rows = (x.unflatten(0, (heads, -1)) for x in (key.weight, key.bias, value.weight))
+            if all(torch.equal(x, x[first]) for x in rows):
+                return kept, first
+    return heads, [*range(heads)]

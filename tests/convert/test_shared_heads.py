@@ -6,51 +6,48 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ctranslate2.specs import attention_spec
+import torch
+from ctranslate2.specs.attention_spec import MultiHeadAttentionSpec
+from fairseq.modules import MultiheadAttention
+from torch import Tensor, nn
 
-from fairseq_mhe.convert.shared_heads import with_shared_heads
+from fairseq_mhe.convert.shared_heads import set_shared_heads
 
 HEADS, WIDTH, C = 4, 2, 8
 
 
-def full(groups: int, self_attention: bool) -> Any:
+def attention(groups: int, self_attention: bool) -> MultiheadAttention:
     """4 heads whose keys and value weights are equal within ``groups`` groups; biases differ."""
-    random = np.random.default_rng(1)
-
-    def rows(count: int) -> Any:
-        return np.repeat(random.normal(size=(count, WIDTH, C)), HEADS // count, axis=0).reshape(
-            -1, C
-        )
-
-    query, key, value = rows(HEADS), rows(groups), rows(groups)
-    key_bias = np.repeat(random.normal(size=(groups, WIDTH)), HEADS // groups, axis=0).reshape(
-        -1
-    )
-    query_bias, value_bias, output_bias = random.normal(size=(3, C))
-    spec = attention_spec.MultiHeadAttentionSpec(self_attention=self_attention)
-    parts = [(query, query_bias), (key, key_bias), (value, value_bias)]
-    joined = [parts] if self_attention else [parts[:1], parts[1:]]
-    for linear, found in zip(spec.linear, [*joined, [(rows(HEADS), output_bias)]], strict=True):
-        linear.weight = np.concatenate([weight for weight, _ in found]).astype(np.float32)
-        linear.bias = np.concatenate([bias for _, bias in found]).astype(np.float32)
-    return spec
+    torch.manual_seed(1)
+    place = "self_attention" if self_attention else "encoder_decoder_attention"
+    module = MultiheadAttention(C, HEADS, **{place: True}).eval()
+    for parameter in module.parameters():
+        nn.init.normal_(parameter)
+    with torch.no_grad():
+        for shared in (module.k_proj.weight, module.k_proj.bias, module.v_proj.weight):
+            rows = shared.unflatten(0, (groups, HEADS // groups, WIDTH))
+            rows.copy_(rows[:, :1].clone().expand_as(rows))
+    return module
 
 
-def attend(spec: Any, kept: int, x: Any) -> Any:
+def array(x: Any) -> Any:
+    """What a specification holds: of numpy where layers were joined, else CTranslate2's own."""
+    return x if isinstance(x, np.ndarray) else x.numpy()
+
+
+def computed(spec: Any, kept: int, x: Tensor) -> Any:
     """(T, C) -> (T, C): what CTranslate2 computes with ``kept`` key and value heads."""
-    rows = [
-        x @ np.asarray(linear.weight).T + np.asarray(linear.bias) for linear in spec.linear[:-1]
-    ]
-    query, key, value = np.split(np.concatenate(rows, axis=1), [C, C + kept * WIDTH], axis=1)
+    *inputs, output = [(array(layer.weight), array(layer.bias)) for layer in spec.linear]
+    projected = np.concatenate([x.numpy() @ w.T + b for w, b in inputs], axis=1)
+    query, key, value = np.split(projected, [C, C + kept * WIDTH], axis=1)
     heads = []
     for i in range(HEADS):
-        q = query[:, i * WIDTH : (i + 1) * WIDTH]
         j = i // (HEADS // kept)
+        q = query[:, i * WIDTH : (i + 1) * WIDTH]
         k, v = (part[:, j * WIDTH : (j + 1) * WIDTH] for part in (key, value))
-        scores = np.exp(q @ k.T)
+        scores = np.exp(q @ k.T / WIDTH**0.5)
         heads.append(scores / scores.sum(axis=1, keepdims=True) @ v)
-    output = spec.linear[-1]
-    return np.concatenate(heads, axis=1) @ np.asarray(output.weight).T + np.asarray(output.bias)
+    return np.concatenate(heads, axis=1) @ output[0].T + output[1]
 
 
 @pytest.mark.parametrize("self_attention", [True, False])
@@ -58,41 +55,20 @@ def attend(spec: Any, kept: int, x: Any) -> Any:
 def test_equal_heads_are_kept_once_and_the_output_is_the_same(
     groups: int, self_attention: bool
 ) -> None:
-    before = full(groups, self_attention)
-    after = with_shared_heads(before, HEADS)
-    assert int(getattr(after, "num_heads_kv", HEADS)) == groups
-    assert (
-        sum(np.asarray(linear.weight).shape[0] for linear in after.linear[:-1])
-        == C + 2 * groups * WIDTH
-    )
-    x = np.random.default_rng(2).normal(size=(5, C)).astype(np.float32)
-    np.testing.assert_allclose(
-        attend(after, groups, x), attend(before, HEADS, x), rtol=1e-4, atol=1e-4
-    )
+    module, x = attention(groups, self_attention), torch.randn(5, 1, C)
+    expected = module(x, x, x)[0].detach().squeeze(1).numpy()
+    spec = MultiHeadAttentionSpec(self_attention=self_attention)
+    set_shared_heads(spec, module, self_attention)
+    assert int(getattr(spec, "num_heads_kv", HEADS)) == groups
+    np.testing.assert_allclose(computed(spec, groups, x.squeeze(1)), expected, atol=1e-4)
 
 
-def test_the_decoders_self_attention_caches_one_head_where_there_is_one() -> None:
-    assert with_shared_heads(full(1, True), HEADS, cached=True).multi_query
-    for spec in (
-        with_shared_heads(full(2, True), HEADS, cached=True),
-        with_shared_heads(full(1, True), HEADS),
-    ):
-        assert not getattr(spec, "multi_query", False)
-
-
-def test_what_shares_nothing_stays_as_ctranslate2_made_it() -> None:
-    for groups, heads in ((HEADS, HEADS), (1, 1)):
-        before = full(groups, True)
-        assert with_shared_heads(before, heads, cached=True) is before
-
-
-def test_heads_that_differ_in_one_number_are_not_shared() -> None:
-    spec = full(1, True)
-    spec.linear[0].weight[C + 3, 0] += 1e-3  # a row of the second head's key
-    assert (
-        sum(
-            np.asarray(linear.weight).shape[0]
-            for linear in with_shared_heads(spec, HEADS).linear[:-1]
-        )
-        == 3 * C
-    )
+@pytest.mark.parametrize("name", ["k_proj.weight", "k_proj.bias", "v_proj.weight"])
+def test_heads_that_differ_in_one_number_are_not_shared(name: str) -> None:
+    module = attention(1, True)
+    with torch.no_grad():
+        module.get_parameter(name)[3] += 1e-3  # a row of the second head
+    spec = MultiHeadAttentionSpec(self_attention=True)
+    set_shared_heads(spec, module, True)
+    assert not hasattr(spec, "num_heads_kv")
+    assert array(spec.linear[0].weight).shape == (3 * C, C)
