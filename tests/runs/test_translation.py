@@ -7,16 +7,12 @@ import pytest
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import read_json, write_text
 from fairseq_mhe.common.progress import Board
-from fairseq_mhe.prepare.data_folder import DataFolder, open_data
+from fairseq_mhe.prepare.data_folder import open_data
 from fairseq_mhe.runs import translation
 from fairseq_mhe.runs.devices import Device
 from fairseq_mhe.runs.train import train
-from fairseq_mhe.runs.translation import (
-    generation_arguments,
-    parse_hypotheses,
-    sentences_per_second,
-)
-from tests.fixtures.runs import DECODING, open_run, settings
+from fairseq_mhe.runs.translation import parse_hypotheses, sentences_per_second
+from tests.fixtures.runs import open_run, settings
 from tests.fixtures.small_runs import MADE
 
 LOG = Path("generate.log")
@@ -48,15 +44,6 @@ def test_another_number_of_sentences_is_refused(lost: str, count: int) -> None:
     lines = [line for line in OUTPUT if not line.startswith(lost)]
     with pytest.raises(UserError, match=rf"hypotheses for {count} sentences.*generate\.log"):
         parse_hypotheses(lines, count, LOG)
-
-
-def test_no_sentence_is_dropped_or_skipped(tmp_path: Path) -> None:
-    data = DataFolder(Path("/data set"), ("en", "de"), {"steps": {}})
-    job = open_run(tmp_path / "r", settings(), {}, DECODING)
-    words = generation_arguments(job, data, "test", Device(False, 1, 2))
-    assert words[words.index("--required-batch-size-multiple") + 1] == "1"
-    assert "--skip-invalid-size-inputs-valid-test" not in words
-    assert "--cpu" in words
 
 
 def test_scores_are_counted_as_the_target_language_is_written(tmp_path: Path) -> None:
