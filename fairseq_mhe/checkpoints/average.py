@@ -48,10 +48,12 @@ def average_checkpoints(paths: Sequence[Path], output: Path) -> None:
             if value.is_floating_point():
                 sums[name] = value.double() + sums.get(name, 0.0)
     shared: dict[tuple[int, Any], Tensor] = {}  # tied embeddings stay tied, in a smaller file
-    for name, value in state["model"].items():
-        if name in sums:
-            mean = (sums[name] / len(paths)).float()
-            state["model"][name] = shared.setdefault((value.data_ptr(), value.shape), mean)
+    averaged = dict(state["model"])
+    for name, total in sums.items():
+        mean, newest_value = (total / len(paths)).float(), averaged[name]
+        memory = (newest_value.data_ptr(), newest_value.shape)
+        averaged[name] = shared.setdefault(memory, mean)
+    state["model"] = averaged
     state.pop("last_optimizer_state", None)
     state[SOURCES] = [path.name for path in paths]
     save_checkpoint(state, output)
