@@ -34,14 +34,14 @@ def test_a_message_is_one_printable_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "message"),
     [
         ("/dev/zero", "/dev/zero is no file: give the path of a fairseq checkpoint"),
         ("/nowhere", "/nowhere does not exist: give the path of"),
     ],
 )
-def test_what_is_there_is_not_said_to_be_missing(path: str, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_what_is_there_is_not_said_to_be_missing(path: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         read_checkpoint(Path(path))
 
 

@@ -81,8 +81,8 @@ def test_a_disk_that_fills_while_it_trains_is_said_and_gone_on_from(tmp_path: Pa
         with contextlib.suppress(OSError), (disk / "filler").open("wb", buffering=0) as filler:
             while filler.write(bytes(2**16)):
                 pass
-        told = last_line(training)
-        assert "No space left on device: make room and give the same command again" in told
+        line = last_line(training)
+        assert "No space left on device: make room and give the same command again" in line
         assert not (run / "model.pt").exists()
         (disk / "filler").unlink()
         assert start(*TRAIN, "--out", str(disk)).wait() == 0

@@ -31,31 +31,23 @@ def reference(state: State, code: str) -> None:
 
 def both(state: State, code: str) -> None:
     """Of the two forms of options fairseq takes the old one."""
-    state["args"] = Namespace(
-        **{**state["cfg"]["model"], "arch": "transformer_mhe_tiny", CUTOFF: code},
-        task="translation",
-        criterion="cross_entropy",
-    )
+    model = {**state["cfg"]["model"], "arch": "transformer_mhe_tiny", CUTOFF: code}
+    state["args"] = Namespace(**model, task="translation", criterion="cross_entropy")
 
 
 def another_family(state: State, code: str) -> None:
     """Options that are others' numbers are fconv's code."""
-    state["cfg"] = None
-    sizes = {"encoder_embed_dim": 8, "decoder_embed_dim": 8, "decoder_out_embed_dim": 8}
-    state["args"] = Namespace(
-        **sizes,
-        **{"encoder_layers": code, "decoder_layers": "[(8, 3)]", "decoder_attention": "True"},
-        **{
-            "arch": "fconv",
-            "task": "translation",
-            "criterion": "cross_entropy",
-            "dropout": 0.1,
-        },
-        **dict.fromkeys(
-            ("encoder_embed_path", "decoder_embed_path", "share_input_output_embed")
-        ),
-        **dict.fromkeys(("max_source_positions", "max_target_positions"), 99),
-    )
+    options: dict[str, Any] = {"arch": "fconv", "task": "translation", "dropout": 0.1}
+    options |= {"criterion": "cross_entropy", "share_input_output_embed": None}
+    options |= {"encoder_embed_dim": 8, "decoder_embed_dim": 8, "decoder_out_embed_dim": 8}
+    options |= {
+        "encoder_layers": code,
+        "decoder_layers": "[(8, 3)]",
+        "decoder_attention": "True",
+    }
+    options |= {"encoder_embed_path": None, "decoder_embed_path": None}
+    options |= {"max_source_positions": 99, "max_target_positions": 99}
+    state["cfg"], state["args"] = None, Namespace(**options)
 
 
 @pytest.mark.parametrize("hide", [plain, reference, both, another_family])
