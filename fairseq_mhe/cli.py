@@ -20,7 +20,7 @@ from fairseq_mhe.runs.processes import OWN_USER_DIR
 #: functions that begin with the command's name. The first six lead from text to translations.
 _TABLE = """
 quickstart        experiments.quickstart    prepare, train, score and print the table
-prepare           prepare.corpora.own_text  turn parallel text into a data folder
+prepare           prepare.parallel_text     turn parallel text into a data folder
 train             experiments.table         train a row of the paper's table with one kind
 run-table         experiments.table         train and score rows x kinds x seeds: the table
 table             report.translation_table  make the table and the picture from run folders

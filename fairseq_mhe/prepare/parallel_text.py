@@ -1,8 +1,10 @@
-"""From parallel text to a data folder: read, normalise, tokenise, clean, learn, segment, binarise.
+"""``fairseq-mhe prepare``: from parallel text to a data folder.
 
-`prepare` takes plain text; `prepare_segmented` takes text in subwords, which enters after segment.
+Read, normalise, tokenise, clean, learn, segment, binarise. `prepare` takes plain text;
+`prepare_segmented` takes text in subwords, which enters after segment.
 """
 
+import argparse
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +17,15 @@ from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.files import sha256_of_all
 from fairseq_mhe.common.progress import say
 from fairseq_mhe.common.system import cores
-from fairseq_mhe.prepare.config import SPLITS, Inputs, PrepareConfig, checked, input_files
+from fairseq_mhe.prepare.config import (
+    SPLITS,
+    Inputs,
+    PrepareConfig,
+    add_options,
+    checked,
+    from_options,
+    input_files,
+)
 from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Manifest, open_manifest
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.steps import make_binary, make_subwords, text_facts
@@ -287,3 +297,13 @@ def prepare_segmented(
         make_binary(manifest, pair_texts(langs, "subword"))
         manifest.complete(lines=lines)
     return out
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of ``fairseq-mhe prepare``."""
+    add_options(parser, PrepareConfig)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prepare the folder and print its path."""
+    print(prepare(from_options(PrepareConfig, args)))

@@ -12,8 +12,7 @@ from fairseq_mhe.common.arguments import Parser
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import cores
 from fairseq_mhe.prepare.config import PrepareConfig, checked
-from fairseq_mhe.prepare.corpora import own_text
-from fairseq_mhe.prepare.parallel_text import prepare
+from fairseq_mhe.prepare.parallel_text import add_arguments, prepare
 
 
 @pytest.mark.parametrize(
@@ -56,7 +55,7 @@ def test_the_command_refuses_numbers_and_names_that_make_no_sense(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     parser = Parser(prog="prepare")
-    own_text.add_arguments(parser)
+    add_arguments(parser)
     needed = ["--train", "a", "--source-lang", "en", "--target-lang", "de", "--out", "d"]
     assert parser.parse_args(needed).workers == cores()
     with pytest.raises(SystemExit):
