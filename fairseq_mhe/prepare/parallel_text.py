@@ -125,16 +125,11 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
 def _append(work: Path, texts: Mapping[tuple[str, str], bytes], splits: list[str]) -> None:
     """Write clean text, of which each pair has its split, to the ends of the splits' files."""
     for (folder, lang), text in texts.items():
-        parts = dict.fromkeys(splits, text)
-        if len(parts) > 1:
-            lines = list(zip(splits, text.splitlines(keepends=True), strict=True))
-            parts = {
-                part: b"".join([line for split, line in lines if split == part])
-                for part in parts
-            }
-        for part, content in parts.items():
+        lines = text.splitlines(keepends=True)
+        for part in set(splits):
+            own = [line for line, split in zip(lines, splits, strict=True) if split == part]
             with (work / folder / f"{part}.{lang}").open("ab") as stream:
-                stream.write(content)
+                stream.writelines(own)
 
 
 def _cleaned(
