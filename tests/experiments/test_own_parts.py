@@ -9,10 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from fairseq_mhe import cli
+from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.runs.processes import OWN_USER_DIR
-from fairseq_mhe.runs.recipes import FOLDER, recipe
+from fairseq_mhe.runs.recipes import FOLDER, NAMES, recipe
 from tests.docs.test_attention_page import EXAMPLE, NEW
+from tests.fixtures.language import small_text
 from tests.fixtures.small_runs import MADE
 
 PACKAGE = Path(cli.__file__).parent
@@ -55,22 +59,45 @@ def test_an_own_kind_by_an_own_recipe_is_in_the_table(tmp_path: Path) -> None:
     assert "BLEU" in command("fairseq_mhe.cli", *again, **{OWN_USER_DIR: str(user_dir)})
 
 
-def test_hydra_trains_a_recipe_as_its_command_line_does(tmp_path: Path) -> None:
-    """Two updates by both of fairseq's programs: the same losses."""
-    data = MADE / "data" / "bin"
-    words = [str(data), "--user-dir", str(PACKAGE), "--cpu"]
-    words += ["--attention", "mhe_mul", "--seed", "1"]
-    words += [
-        *recipe("tiny").training.shortened(2).words(),
-        "--save-dir",
-        str(tmp_path / "words"),
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of running text."""
+    lines = (MADE / "text" / "train.en").read_text(encoding="utf-8").splitlines()
+    return small_text(tmp_path_factory.mktemp("text"), lines)
+
+
+@pytest.mark.parametrize("row", sorted(path.stem for path in FOLDER.glob("*.yaml")))
+def test_hydra_trains_a_recipe_as_its_command_line_does(
+    row: str, text: Path, tmp_path: Path
+) -> None:
+    """Two updates by both of fairseq's programs, of one layer and a small batch: equal losses."""
+    is_translation = row in NAMES
+    data = (MADE / "data" if is_translation else text) / "bin"
+    size = {"max_tokens": 100} if is_translation else {"batch_size": 1}
+    layers = [
+        *(["encoder_layers"] if is_translation or "roberta" in row else []),
+        *(["decoder_layers"] if "roberta" not in row else []),
     ]
-    hydra = ["--config-dir", str(FOLDER), "--config-name", "tiny", f"task.data={data}"]
-    hydra += ["+model.attention=mhe_mul", "common.cpu=true", f"common.user_dir={PACKAGE}"]
-    hydra += ["optimization.max_update=2", "lr_scheduler.warmup_updates=1"]
-    hydra += ["checkpoint.save_interval_updates=1", f"checkpoint.save_dir={tmp_path / 'hydra'}"]
+    changes = {
+        "common": {"cpu": True, "user_dir": PACKAGE, "log_interval": 1, "log_format": "json"},
+        "model": {"attention": "mhe_mul", **dict.fromkeys(layers, 1)},
+        "dataset": {**size, "disable_validation": True},
+        "optimization": {"max_update": 2, "update_freq": [1]},
+        "checkpoint": {"no_save": True},
+        "lr_scheduler": {"warmup_updates": 1},
+    }
+    words = [str(data), *recipe(row, [row]).training.shortened(2).words()]
+    words += as_words(
+        {name: value for group in changes.values() for name, value in group.items()}
+    )
+    hydra = ["--config-dir", str(FOLDER), "--config-name", row, f"task.data={data}"]
+    hydra += [
+        f"++{group}.{name}={value}"
+        for group, values in changes.items()
+        for name, value in values.items()
+    ]
     losses = [
-        re.findall(r"[ \"]valid_loss[\" :]+([\d.]+)|valid on .* loss ([\d.]+)", log)
+        re.findall(r'"loss": "([\d.]+)"', log)
         for log in (
             command("fairseq_cli.train", *words),
             command("fairseq_cli.hydra_train", *hydra, f"hydra.run.dir={tmp_path}"),
