@@ -99,13 +99,12 @@ def _check_same_model(
 
 def _check_linear(state: dict[str, Any], path: Path) -> None:
     """Refuse a fold whose weights are products: their mean is not the product of the means."""
-    made = provenance(state)
-    if made.get("made_by") == "fold" and not made.get("linear"):
-        kinds = ", ".join(sorted(set(made["source"]["attention"].values())))
+    history = provenance(state)
+    if history.get("made_by") == "fold" and not history.get("linear"):
+        kinds = ", ".join(sorted(set(history["source"]["attention"].values())))
         raise UserError(
-            f"{path} was folded from {kinds}, whose folded weights are products of parameters, and "
-            "the mean of products is not the product of means: average the checkpoints it was "
-            "folded from, then fold the average"
+            f"{path} was folded from {kinds}: its weights are products, and a mean of products is "
+            "not the product of means; average the checkpoints first, then fold the average"
         )
 
 

@@ -37,8 +37,8 @@ def updates_made(state: dict[str, Any]) -> int:
 
 def provenance(state: dict[str, Any]) -> dict[str, Any]:
     """What one of our commands wrote about how a checkpoint was made; empty where none did."""
-    made: dict[str, Any] = plain(state.get(PROVENANCE) or {})
-    return made
+    history: dict[str, Any] = plain(state.get(PROVENANCE) or {})
+    return history
 
 
 def plain(value: Any) -> Any:
@@ -106,7 +106,7 @@ class Source:
         if self.family is not TRANSLATION:
             raise UserError(
                 f"{what} is for translation models, but {self.path} is a {self.family.stock}: "
-                "there is nothing to use instead"
+                "use another checkpoint"
             )
 
     def other_kind(self, kind: str, bias: bool, **own: Any) -> dict[str, Any]:
@@ -155,8 +155,8 @@ def source_of(path: Path, state: dict[str, Any]) -> Source:
     for name, weight in model.named_parameters():
         if not weight.isfinite().all():
             raise UserError(
-                f"{path}: the weight {name} has values that are no finite numbers, as after a "
-                "training that has diverged: use an earlier checkpoint"
+                f"{path}: the weight {name} is not finite, as after a training that diverged: "
+                "use an earlier checkpoint"
             )
     return Source(path, state, options, model.eval())
 
@@ -188,7 +188,7 @@ def save_model(
     options: Mapping[str, Any],
     parameters: Mapping[str, Tensor],
     path: Path,
-    made: Mapping[str, Any],
+    facts: Mapping[str, Any],
 ) -> None:
     """Write a checkpoint that fairseq loads, in plain values.
 
@@ -197,7 +197,7 @@ def save_model(
         options: of the model, ``_name`` (its architecture) among them.
         parameters: its whole state.
         path: the file, written whole or not at all.
-        made: how it was made, ``made_by`` among it.
+        facts: how it was made, ``made_by`` among them.
 
     Raises:
         UserError: the file cannot be written.
@@ -224,7 +224,7 @@ def save_model(
         "optimizer_history": [{**plain(last), "num_updates": updates_made(source.state)}],
         "task_state": {},
         "extra_state": {"train_iterator": {"epoch": 1}},
-        PROVENANCE: plain({**made, "source": origin, "before": before, "versions": versions}),
+        PROVENANCE: plain({**facts, "source": origin, "before": before, "versions": versions}),
     }
     if SOURCES in source.state:
         state[SOURCES] = source.state[SOURCES]

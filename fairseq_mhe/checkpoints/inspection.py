@@ -49,8 +49,8 @@ def inspect(path: Path) -> dict[str, Any]:
         if ".self_attn." in name or ".encoder_attn." in name:
             attention[place_of(name)] += value.numel()
     given = {name: options[name] for name in kind_options() if options.get(name) is not None}
-    made = provenance(state)
-    versions = made.pop("versions", {})
+    history = provenance(state)
+    versions = history.pop("versions", {})
     return {
         "path": str(path),
         "model": ARCH_MODEL_NAME_REGISTRY.get(architecture, architecture),
@@ -65,7 +65,7 @@ def inspect(path: Path) -> dict[str, Any]:
         "updates": updates_made(state),
         "resumable": state.get("last_optimizer_state") is not None,
         "averaged_from": plain(state.get(SOURCES, [])),
-        "made_by": made or None,
+        "made_by": history or None,
         "versions": versions,
     }
 
@@ -119,7 +119,7 @@ def describe(summary: dict[str, Any]) -> dict[str, str]:
         "training updates": f"{summary['updates']:,}",
         "training can resume": "yes" if summary["resumable"] else "no (no optimizer state)",
         "averaged from": ", ".join(summary["averaged_from"]) or "nothing",
-        "made by": _made_by(summary["made_by"]),
+        "made by": _steps(summary["made_by"]),
         "versions": _listed(summary["versions"]) or "not stored",
     }
 
@@ -128,12 +128,12 @@ def _listed(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _made_by(made: dict[str, Any] | None) -> str:
+def _steps(history: dict[str, Any] | None) -> str:
     """How our commands made it, the last first, and from what."""
     steps = []
-    while made:
-        source = made["source"]
+    while history:
+        source = history["source"]
         words = ", ".join(dict.fromkeys(source["attention"].values()))
-        steps.append(f"{made['made_by']} from {source['name']} ({words})")
-        made = made["before"]
+        steps.append(f"{history['made_by']} from {source['name']} ({words})")
+        history = history["before"]
     return ", that by ".join(steps) or f"training, or a tool that leaves no {PROVENANCE!r} mark"

@@ -32,7 +32,7 @@ def check_input(path: Path, advice: str) -> None:
 def check_output(path: Path) -> None:
     """Raises UserError where ``path`` is a folder, device or pipe, which no file may replace."""
     if path.exists() and not path.is_file():
-        raise UserError(f"cannot write {path}: it is no file, and only files are replaced")
+        raise UserError(f"cannot write {path}: it is not a regular file; name another file")
 
 
 @contextlib.contextmanager

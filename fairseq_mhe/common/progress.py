@@ -115,8 +115,8 @@ class Board:
             if task.fields["state"] != _DONE and task.completed < (task.total or 0):
                 note = task.fields["note"] and f", {task.fields['note']}"
                 seconds = task.time_remaining
-                left = "not known yet" if seconds is None else _clock(seconds)
-                self.say(f"{self._line(task)}{note}, left: {left}")
+                remaining = "not known yet" if seconds is None else _clock(seconds)
+                self.say(f"{self._line(task)}{note}, left: {remaining}")
 
     def say(self, text: str) -> None:
         """Print a line, on a terminal above the rows."""

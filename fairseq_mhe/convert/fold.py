@@ -89,9 +89,9 @@ def fold(
     material = open_material(source, data, sentences, subset, measured=False)
     parameters = folded_parameters(source.model)
     linear = all(kind_class(kind).linear_heads for kind in source.attention.values())
-    made, same = {"made_by": "fold", "linear": linear}, None
+    history, same = {"made_by": "fold", "linear": linear}, None
     with atomic_path(output) as temporary:
-        save_model(source, source.stock_options, parameters, temporary, made)
+        save_model(source, source.stock_options, parameters, temporary, history)
         stock = load_by_fairseq(temporary, material.task)
         logits = material.difference(stock)
         # Neither of a model whose logits are no numbers.

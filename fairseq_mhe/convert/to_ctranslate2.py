@@ -93,8 +93,8 @@ def convert_stock(
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "model.pt"
         torch.save({"args": args, "model": dict(parameters)}, checkpoint)
-        made = converter(str(checkpoint), str(dictionaries), **pair)
-        made.convert(str(output), quantization=quantization)
+        converted = converter(str(checkpoint), str(dictionaries), **pair)
+        converted.convert(str(output), quantization=quantization)
 
 
 def open_translator(folder: Path, device: str, precision: str, threads: int) -> Any:

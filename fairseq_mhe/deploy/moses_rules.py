@@ -101,7 +101,9 @@ def detokenising(lang: str) -> list[Rule]:
     """
     lang = base_code(lang)
     if lang in _NOT_DETOKENISED:
-        raise UserError(f"Moses' rules for writing {lang} cannot be held by a tokenizer.json")
+        raise UserError(
+            f"a tokenizer.json cannot hold Moses' detokeniser of {lang}: export in another format"
+        )
     moses = MosesDetokenizer(lang=lang)
     cjk = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJKChars().ranges)
     letter = _one_of(moses.IsAlpha)

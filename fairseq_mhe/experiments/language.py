@@ -209,8 +209,8 @@ def nlu_table(args: argparse.Namespace) -> None:
         raise UserError(f"{args.arch} is fine-tuned on tasks: name their folders by --tasks")
     if not masked and (args.tasks or args.epochs):
         raise UserError(
-            f"{args.arch} is not fine-tuned, its table is of perplexity: leave --tasks and "
-            "--epochs out"
+            f"{args.arch} is not fine-tuned: leave --tasks and --epochs out; its table shows "
+            "perplexity"
         )
     data, tasks = open_data(args.data, TEXT), open_tasks(args.tasks)
     for task in tasks:

@@ -169,7 +169,7 @@ def train(args: argparse.Namespace) -> None:
     """Train, or resume, average the last checkpoints, and name the run folder."""
     if not args.evaluate and (args.bleu_tokenizer or args.subset != "test"):
         option = "--bleu-tokenizer" if args.bleu_tokenizer else "--subset"
-        raise UserError(f"{option} is of scoring: give --evaluate too, or leave it out")
+        raise UserError(f"{option} applies to scoring: add --evaluate, or leave it out")
     chosen, device = chosen_recipe(args.row, args), devices.asked_for(args, models=1)
     overview = _overview(chosen, device.workers)
     table = _open([chosen], [args.attention], [args.seed], args)

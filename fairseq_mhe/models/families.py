@@ -249,7 +249,7 @@ def family_of(options: Mapping[str, Any]) -> Family:
             return family
     known = ", ".join(name for family in FAMILIES for name in (family.stock, family.name))
     arch = options.get("_name") or options.get("arch")
-    raise UserError(f"a model of architecture {arch!r}: only {known} are understood")
+    raise UserError(f"unknown architecture {arch!r}; only models of {known} are read")
 
 
 def language_archs() -> dict[str, Family]:

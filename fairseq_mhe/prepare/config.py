@@ -129,11 +129,11 @@ class TextOptions:
         missing = [split for split in SPLITS if split not in self.texts()]
         if missing and not self.hold_out:
             raise UserError(
-                f"no text for {' and '.join(missing)} is named; name one, or hold out every "
-                "Nth pair or document of train: --hold-out N"
+                f"no text for {' and '.join(missing)}: name one by --valid or --test, or hold out "
+                "every Nth pair or document of train by --hold-out N"
             )
         if self.hold_out and not missing:
-            raise UserError("valid and test text are both named: leave --hold-out away")
+            raise UserError("--valid and --test are given: leave --hold-out out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +209,8 @@ def checked(config: PrepareConfig) -> PrepareConfig:
     for lang in config.langs:
         if not _LANGUAGE.fullmatch(lang):
             raise UserError(
-                f"{lang!r} cannot be a language's name here; use letters, digits and _ only, "
-                "as in en, pt_BR or zho_Hans"
+                f"{lang!r} is not a language code; use letters, digits and _ only, as in en, "
+                "pt_BR or zho_Hans"
             )
     suits = config.spaced and restored_by_moses(config.target_lang)
     moses = suits and config.subword != "sentencepiece"

@@ -96,8 +96,8 @@ class Job:
     def unfinished(self, missing: str) -> UserError:
         """The error where a finished job is needed."""
         return UserError(
-            f"{self.folder} is not finished: it has no {missing}; run the command that made it "
-            "again, which goes on from where it was"
+            f"{self.folder} is not finished: it has no {missing}; run the same training command "
+            "again to resume"
         )
 
 

@@ -171,7 +171,7 @@ class Recipe:
 def recipe(name: str, known: Collection[str] = NAMES) -> Recipe:
     """A recipe of the package, in capitals or not (4L, 12H); raises UserError for other names."""
     if name.lower() not in known:
-        raise UserError(f"unknown row {name!r}; choose of: {', '.join(known)}")
+        raise UserError(f"unknown row {name!r}; choose one of: {', '.join(known)}")
     return read_recipe(FOLDER / f"{name.lower()}.yaml")
 
 

@@ -91,7 +91,9 @@ def _sbatch(words: list[str]) -> str:
     try:
         done = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True)
     except FileNotFoundError:
-        raise UserError("SLURM is not here: there is no sbatch on the PATH") from None
+        raise UserError(
+            "--slurm needs sbatch on the PATH: run it on a machine of the cluster"
+        ) from None
     if done.returncode:
         raise UserError(f"SLURM refuses the jobs: {done.stderr.strip()}")
     return done.stdout.strip().split(";")[0]

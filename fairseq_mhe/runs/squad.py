@@ -74,8 +74,8 @@ def squad_scores(answers: Mapping[str, str], right: Right) -> dict[str, float]:
     missing = right.keys() - answers.keys()
     if missing:
         raise UserError(
-            f"{len(missing):,} of {len(right):,} questions have no prediction, {min(missing)} is "
-            "one: every question is scored; an answer may be empty"
+            f"{len(missing):,} of {len(right):,} questions have no prediction, {min(missing)} "
+            "among them: add them; an answer may be empty"
         )
     scores: dict[str, list[float]] = defaultdict(list)
     for question, texts in right.items():

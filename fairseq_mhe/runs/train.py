@@ -159,15 +159,15 @@ def _show(name: str, lines: Sequence[str], board: Board) -> None:
 
 
 def _write_metrics(job: Job) -> None:
-    total, made = job.training.updates, updates_made(read_checkpoint(job.last))
-    if made < total and not job.training.patience:
+    total, updates = job.training.updates, updates_made(read_checkpoint(job.last))
+    if updates < total and not job.training.patience:
         raise UserError(
-            f"training {job.name} ended after {made} of {total} updates; its log: {job.log}"
+            f"training {job.name} ended after {updates} of {total} updates; its log: {job.log}"
         )
     lines = job.log.read_text(encoding="utf-8", errors="replace").split("\n")
     starts = (_START.fullmatch(line) for line in lines)
     where = ", then ".join(dict.fromkeys(start[1] for start in starts if start))
-    ended = {"ended_by_patience": made} if made < total else {}
+    ended = {"ended_by_patience": updates} if updates < total else {}
     write_json(job.metrics, {**learning_curve(lines), "measured": where, **ended})
 
 
@@ -239,7 +239,7 @@ def restore(folder: Path, workers: int = 1) -> int:
             updates = updates_made(state)
         except UserError as error:
             if not _is_damaged(path):
-                raise UserError(f"training cannot go on: {error}") from error
+                raise UserError(f"cannot resume the training: {error}") from error
             os.replace(path, path.with_name(f"{path.name}{DAMAGED}"))
             continue
         if updates > most:

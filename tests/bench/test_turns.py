@@ -74,7 +74,7 @@ class TestTurns:
                 UserError,
                 r"^mha has .*\.\): leave",
             ),
-            (RuntimeError("can't allocate memory: you"), UserError, "mha has not the memory"),
+            (RuntimeError("can't allocate memory: you"), UserError, "mha ran out of memory"),
         ],
     )
     def test_errors_end_the_run(self, error: BaseException, kind: type, text: str) -> None:

@@ -21,7 +21,7 @@ def test_what_is_no_regular_file_is_not_replaced(
     path = tmp_path / "there"
     make(path)
     before = path.lstat()
-    with pytest.raises(UserError, match="it is no file, and only files are replaced"):
+    with pytest.raises(UserError, match="it is not a regular file"):
         write_text(path, "text")
     assert path.lstat() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -181,7 +181,7 @@ def test_averaging_before_or_after_the_fold(tmp_path: Path, kind: str) -> None:
     if not kind_class(kind).linear_heads:
         with pytest.raises(
             UserError,
-            match="the mean of products is not the product of means: average the checkpoint",
+            match="a mean of products is not the product of means; average the checkpoint",
         ):
             average_checkpoints(parts, tmp_path / "folded-average.pt")
         return

@@ -61,5 +61,5 @@ def test_joined_tokens_are_what_sacremoses_joins(lang: str, corpus: dict[str, Pa
 
 
 def test_a_language_with_other_rules_is_refused() -> None:
-    with pytest.raises(UserError, match="writing cs cannot be held by a tokenizer"):
+    with pytest.raises(UserError, match="cannot hold Moses' detokeniser of cs"):
         detokenising("cs")

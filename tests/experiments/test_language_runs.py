@@ -363,7 +363,7 @@ def test_a_causal_models_table_is_of_perplexity(
         assert f"{run} has other settings (data fingerprint: " in capsys.readouterr().err
     sst2 = str(folder / "sst2")
     assert cli.main([*line, "--tasks", sst2]) == 2
-    assert "is not fine-tuned, its table is of perplexity" in capsys.readouterr().err
+    assert "is not fine-tuned: leave --tasks and --epochs out" in capsys.readouterr().err
     assert tabulate(tmp_path, other, "--tasks", sst2) == 2
     assert "is not in the subwords of" in capsys.readouterr().err
 

@@ -53,7 +53,7 @@ def parsed(words: list[str]) -> dict[str, Any]:
 def test_there_is_a_recipe_for_every_row() -> None:
     assert set(NAMES) <= set(RECIPES) <= {*NAMES, *language_archs()}
     assert recipe("12H") == RECIPES["12h"]
-    with pytest.raises(UserError, match="unknown row 'huge'; choose of: base, 16x32"):
+    with pytest.raises(UserError, match="unknown row 'huge'; choose one of: base, 16x32"):
         recipe("huge")
 
 

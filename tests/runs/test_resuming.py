@@ -85,6 +85,6 @@ def test_what_cannot_be_read_now_stays(
 
     whole = save(tmp_path, LAST, 5)
     monkeypatch.setattr(torch, "load", fail)
-    with pytest.raises(UserError, match="training cannot go on: "):
+    with pytest.raises(UserError, match="cannot resume the training: "):
         restore(tmp_path)
     assert list(tmp_path.iterdir()) == [whole]

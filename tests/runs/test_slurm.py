@@ -148,7 +148,7 @@ def test_what_cannot_be_submitted_is_one_line(
     assert capsys.readouterr().err.strip().split("\n")[-1] == error
     monkeypatch.setenv("PATH", str(tmp_path))
     assert submit(tmp_path / "out") == 2
-    assert "SLURM is not here: there is no sbatch" in capsys.readouterr().err
+    assert "--slurm needs sbatch on the PATH" in capsys.readouterr().err
     words = ["--data", str(MADE / "data"), "--out", str(tmp_path / "out")]
     line = ["run-table", *words, "--slurm-option", "partition=gpu", "--rows", "tiny"]
     assert cli.main(line) == 2

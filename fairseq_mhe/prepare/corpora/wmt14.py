@@ -91,8 +91,8 @@ def copy_from_sacrebleu(folder: Path) -> Path:
         except (OSError, HTTPException, TarError, EOFError, SystemExit) as error:
             reason = " ".join(str(error).split())
             raise UserError(
-                f"sacreBLEU cannot get its test set {test_set} ({reason}); have a network, or name "
-                "a folder with newstest2013 and newstest2014 by --newstest"
+                f"sacreBLEU cannot get its test set {test_set} ({reason}); connect to a network, "
+                "or name a folder with newstest2013 and newstest2014 by --newstest"
             ) from error
         shutil.copy(source, folder / f"{name}.en")
         shutil.copy(target, folder / f"{name}.de")
