@@ -72,7 +72,7 @@ class TestTurns:
             (
                 torch.OutOfMemoryError("out of memory.\nTried"),
                 UserError,
-                r"^mha has .*\.\): leave",
+                r"^mha ran out of memory .*\.\): leave",
             ),
             (RuntimeError("can't allocate memory: you"), UserError, "mha ran out of memory"),
         ],

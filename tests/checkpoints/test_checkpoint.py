@@ -113,6 +113,6 @@ def test_weights_that_are_not_finite_are_refused_with_their_name(tmp_path: Path)
         model.decoder.layers[0].fc1.bias[1] = torch.nan
     path = save(tmp_path / "diverged.pt", model, attention="mhe_mul")
     with pytest.raises(
-        UserError, match=r"diverged.pt: the weight decoder.layers.0.fc1.bias has"
+        UserError, match=r"diverged.pt: the weight decoder.layers.0.fc1.bias is not"
     ):
         open_source(path)
