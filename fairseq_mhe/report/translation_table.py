@@ -22,6 +22,7 @@ from fairseq_mhe.report.results import (
 )
 from fairseq_mhe.report.significance import too_weak
 from fairseq_mhe.report.table import Block, Row, Table, filled
+from fairseq_mhe.runs.job import Job
 from fairseq_mhe.runs.scoring import RESAMPLES
 
 #: What is written; with the paper's numbers in LaTeX and CSV, too.
@@ -149,6 +150,7 @@ def notes_below(cells: Sequence[Cell], summaries: Sequence[Row], paper: bool) ->
     """What the numbers mean and how models were trained; ``paper``: of the paper's numbers too."""
     first = summaries[0]
     results = [result for cell in cells for result in cell.results]
+    runs = [result.run for result in results]
     several = any(len(summary["seeds"]) > 1 for summary in summaries)
     training = _each(result.metrics.get("measured") for result in results)
     generation = _each(result.generation.get("measured") for result in results)
@@ -163,7 +165,7 @@ def notes_below(cells: Sequence[Cell], summaries: Sequence[Row], paper: bool) ->
         "key/value cache in float32 for each generated token of each hypothesis.",
         f"Training tokens/s: target tokens, median over the log, {training}. "
         f"Generation sentences/s: fairseq-generate's own clock, {generation}.",
-        f"Seeds: {_seeds(cells)}. {_versions(results)}.",
+        f"Seeds: {_seeds(cells)}. {_each(map(_versions, runs), ' or ')}.",
         "Valid loss: the lowest of a training, in bits per target token.",
     ]
     if paper:
@@ -199,13 +201,8 @@ def _seeds(cells: Sequence[Cell]) -> str:
     return "; ".join(f"{name} {of_cell}" for name, of_cell in seeds.items())
 
 
-def _versions(results: Sequence[Result]) -> str:
-    """The software, with each version where runs have several."""
-    names = dict.fromkeys(name for result in results for name in result.run.config["versions"])
-    versions = [result.run.config["versions"] for result in results]
-    return ", ".join(
-        f"{name} {_each((each.get(name) for each in versions), ' or ')}" for name in names
-    )
+def _versions(run: Job) -> str:
+    return ", ".join(f"{name} {version}" for name, version in run.config["versions"].items())
 
 
 def _notes_on_training(cells: Sequence[Cell], results: Sequence[Result]) -> list[str]:
@@ -220,11 +217,9 @@ def _notes_on_training(cells: Sequence[Cell], results: Sequence[Result]) -> list
         if given := result.scores.get("given_tokens"):
             line = given["line"]
             notes.append(f"{result.run.name}, on the tokens of the given text: {line}.")
-    early = []
-    for result in results:
         if updates := result.metrics.get("ended_by_patience"):
-            early.append(f"{result.run.name} after {updates:,} updates")
-    return [*notes, *([f"Ended by patience: {', '.join(early)}."] if early else [])]
+            notes.append(f"{result.run.name} was ended by patience after {updates:,} updates.")
+    return notes
 
 
 def _other_training(of_row: Sequence[Cell], cells: Sequence[Cell]) -> list[str]:

@@ -253,7 +253,7 @@ def test_the_notes_are_of_all_cells(make_run: MakeRun) -> None:
     change(mha[0].folder / "config.json", "versions", to={"torch": "2.1"})
     change(mhe.folder / "config.json", "versions", to={"torch": "2.3"})
     text = below(mha[0], mhe)
-    assert "Seeds: 1. torch 2.1 or 2.3." in text
+    assert "Seeds: 1. torch 2.1 or torch 2.3." in text
     assert "median over the log, alone; on a GPU. " in text
     assert "own clock, alone; by four." in text
 
