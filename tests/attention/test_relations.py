@@ -61,15 +61,10 @@ def mhe_without_embeddings(kind: str) -> Callable[[Attention, dict], Attention]:
     return convert
 
 
-def gqa_of_all_heads(mha: Attention, sizes: dict) -> Attention:
-    layer = make_layer("gqa", **sizes, kv_heads=mha.num_heads)
-    layer.load_state_dict(mha.state_dict())
-    return layer
-
-
-def gqa_of_one_head(mqa: Attention, sizes: dict) -> Attention:
-    layer = make_layer("gqa", **sizes, kv_heads=1)
-    layer.load_state_dict(mqa.state_dict())
+def gqa_of_as_many(other: Attention, sizes: dict) -> Attention:
+    """As many groups as the other kind has key heads."""
+    layer = make_layer("gqa", **sizes, kv_heads=other.key_heads)
+    layer.load_state_dict(other.state_dict())
     return layer
 
 
@@ -150,8 +145,8 @@ RELATIONS: dict[str, tuple[str, Callable[[Attention, dict], Attention]]] = {
     "collaborative with D = n d and block mixing is mha": ("mha", collaborative_as_mha),
     "mhe_mul with zero embeddings is sha": ("sha", mhe_without_embeddings("mhe_mul")),
     "mhe_add with zero embeddings is sha": ("sha", mhe_without_embeddings("mhe_add")),
-    "gqa with g = n is mha": ("mha", gqa_of_all_heads),
-    "gqa with g = 1 is mqa": ("mqa", gqa_of_one_head),
+    "gqa with g = n is mha": ("mha", gqa_of_as_many),
+    "gqa with g = 1 is mqa": ("mqa", gqa_of_as_many),
     "mha with equal key and value projections is skv": ("skv", mha_from_skv),
     "skv with the identity as projection is el": ("el", skv_from_el),
     "mla with r = C and no compression is mha": ("mha", mla_of_everything),

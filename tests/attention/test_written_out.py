@@ -64,11 +64,6 @@ def test_written_out_heads_compute_the_same(kind: str, options: dict[str, Any]) 
         torch.testing.assert_close(by_hand(wider, x, y), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_heads_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(UserError, match="keys 8 wide do not fit into heads 4 wide"):
-        sublayer("collaborative", collaborative_dim=8).written_out().of_width(4)
-
-
 @pytest.mark.parametrize("kind", NO_HEADS)
 def test_which_kinds_have_no_heads_and_why(kind: str) -> None:
     reason = f"{kind} attention is not written out as ordinary heads: {KINDS[kind].no_heads}"
