@@ -151,7 +151,7 @@ def call(variant: str, method: str, *arguments: Any) -> Any:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "memory" in str(error):
             reason = str(error).split("\n")[0]
-            raise UserError(f"{variant} has not the memory ({reason}): {_ADVICE}") from None
+            raise UserError(f"{variant} ran out of memory ({reason}): {_ADVICE}") from None
         raise
 
 
@@ -190,7 +190,7 @@ def measure(
         By variant the ``seconds`` by part, the benchmark's result and what `_summary` says.
 
     Raises:
-        UserError: a variant cannot be built or has not the memory, or its process was killed.
+        UserError: a variant cannot be built or runs out of memory, or its process was killed.
     """
     variants = list(workers)
     results: dict[str, dict[str, Any]] = {variant: {"seconds": {}} for variant in variants}
