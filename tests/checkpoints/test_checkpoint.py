@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq import checkpoint_utils
 
 from fairseq_mhe import cli
 from fairseq_mhe.attention import KINDS
-from fairseq_mhe.checkpoints.checkpoint import open_source, save_model
+from fairseq_mhe.checkpoints.checkpoint import load_by_fairseq, open_source, save_model
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import sublayers
 from tests.fixtures.checkpoints import flat_options, save, stir
 from tests.fixtures.models import logits, make_model
@@ -29,10 +29,8 @@ def test_ours(tmp_path: Path, kind: str) -> None:
     assert source.attention == dict.fromkeys(("encoder", "decoder", "cross"), kind)
     assert source.words == (44, 44)
     assert same_logits(source.model, model)
-    assert [place for _, place, _ in sublayers(source.model)] == ["encoder"] * 2 + [
-        "decoder",
-        "cross",
-    ] * 2
+    places = [place for _, place, _ in sublayers(source.model)]
+    assert places == ["encoder", "encoder", "decoder", "cross", "decoder", "cross"]
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["cfg", "args"])
@@ -40,12 +38,9 @@ def test_fairseqs_own(tmp_path: Path, old: bool) -> None:
     """As fairseq-train writes them today, and as it did before hydra."""
     model = stir(make_model(arch="transformer"))
     options = {**flat_options(), "arch": "transformer", "_name": "transformer"}
-    holder = (
-        {"args": argparse.Namespace(**options)}
-        if old
-        else {"args": None, "cfg": {"model": options}}
-    )
-    torch.save({**holder, "model": model.state_dict()}, tmp_path / "a.pt")
+    args = argparse.Namespace(**options) if old else None
+    state = {"args": args, "cfg": {"model": options}, "model": model.state_dict()}
+    torch.save(state, tmp_path / "a.pt")
     source = open_source(tmp_path / "a.pt")
     assert source.options["_name"] == "transformer"
     assert set(source.attention.values()) == {"mha"}
@@ -55,33 +50,18 @@ def test_fairseqs_own(tmp_path: Path, old: bool) -> None:
 def test_sizes_that_only_the_architecture_tells(tmp_path: Path) -> None:
     """An old checkpoint of a named architecture may not repeat its sizes."""
     args = argparse.Namespace(arch="transformer_iwslt_de_en", share_all_embeddings=True)
-    sizes = {"embed_dim": 512, "ffn_embed_dim": 1024, "attention_heads": 4, "layers": 6}
-    options = {
-        f"{side}_{name}": value
-        for side in ("encoder", "decoder")
-        for name, value in sizes.items()
-    }
-    model = make_model(arch="transformer", **options)
+    model = make_model(arch="transformer", **sizes("iwslt").options())
     torch.save({"args": args, "model": model.state_dict()}, tmp_path / "a.pt")
     assert same_logits(open_source(tmp_path / "a.pt").model, model)
 
 
 def test_what_is_saved_loads_through_fairseq_and_is_plain(tmp_path: Path) -> None:
-    source = open_source(
-        save(tmp_path / "a.pt", stir(make_model(attention="gqa")), updates=9, attention="gqa")
-    )
-    save_model(
-        source,
-        source.options,
-        source.model.state_dict(),
-        tmp_path / "b.pt",
-        {"made_by": "a test"},
-    )
-    models, _ = checkpoint_utils.load_model_ensemble(
-        [str(tmp_path / "b.pt")], task=source.task()
-    )
-    assert same_logits(models[0].eval(), source.model)
-    again = open_source(tmp_path / "b.pt")
+    model, path = stir(make_model(attention="gqa")), tmp_path / "b.pt"
+    source = open_source(save(tmp_path / "a.pt", model, updates=9, attention="gqa"))
+    weights = source.model.state_dict()
+    save_model(source, source.options, weights, path, {"made_by": "a test"})
+    assert same_logits(load_by_fairseq(path, source.task()), source.model)
+    again = open_source(path)
     assert again.options == source.options
     made = again.state["fairseq_mhe"]
     assert (made["made_by"], made["source"]["name"], made["before"]) == ("a test", "a.pt", None)
@@ -112,7 +92,6 @@ def test_weights_that_are_not_finite_are_refused_with_their_name(tmp_path: Path)
     with torch.no_grad():
         model.decoder.layers[0].fc1.bias[1] = torch.nan
     path = save(tmp_path / "diverged.pt", model, attention="mhe_mul")
-    with pytest.raises(
-        UserError, match=r"diverged.pt: the weight decoder.layers.0.fc1.bias is not"
-    ):
+    message = r"diverged.pt: the weight decoder.layers.0.fc1.bias is not"
+    with pytest.raises(UserError, match=message):
         open_source(path)

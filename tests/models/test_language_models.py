@@ -65,17 +65,11 @@ def test_mha_with_biases_is_fairseqs(
 
 def test_adaptive_inputs_and_softmax_are_fairseqs() -> None:
     """What transformer_lm_wiki103 is made of: tables of falling widths, tied to the softmax."""
-    adaptive = {
-        "activation_fn": "gelu",
-        "share_decoder_input_output_embed": False,
-        "adaptive_input": True,
-        "adaptive_input_cutoff": "10,20",
-        "adaptive_softmax_cutoff": "10,20",
-        "adaptive_input_factor": 2,
-        "adaptive_softmax_factor": 2,
-        "tie_adaptive_weights": True,
-        "tie_adaptive_proj": True,
-    }
+    adaptive = {"activation_fn": "gelu", "share_decoder_input_output_embed": False}
+    adaptive |= dict.fromkeys(("adaptive_input_cutoff", "adaptive_softmax_cutoff"), "10,20")
+    adaptive |= dict.fromkeys(("adaptive_input_factor", "adaptive_softmax_factor"), 2)
+    tied = ("adaptive_input", "tie_adaptive_weights", "tie_adaptive_proj")
+    adaptive |= dict.fromkeys(tied, True)
     stock = make_random(LM[1], **adaptive)
     ours = make_language_model(LM[0], seed=2, attention="mha", attention_bias=True, **adaptive)
     ours.load_state_dict(stock.state_dict())
@@ -112,13 +106,8 @@ def test_masked_model_starts_as_bert_but_for_a_kinds_own() -> None:
     as in translation.
     """
     sizes = {"encoder_embed_dim": 128, "encoder_attention_heads": 2, "attention_bias": True}
-    for kind in ("mha", "mhe_mul", "skv"):
-        model = make_language_model(
-            ROBERTA[0],
-            attention=kind,
-            **({"head_embedding_std": 0.5} if "mhe" in kind else {}),
-            **sizes,
-        )
+    for kind, own in (("mha", {}), ("mhe_mul", {"head_embedding_std": 0.5}), ("skv", {})):
+        model = make_language_model(ROBERTA[0], attention=kind, **own, **sizes)
         for name, value in model.named_parameters():
             if name.endswith(("y_embedding", "e_embedding")):
                 assert 0.35 < value.std() < 0.65
@@ -136,11 +125,7 @@ def test_masked_model_starts_as_bert_but_for_a_kinds_own() -> None:
 BAD = [
     (ROBERTA, {"attention": "nonsense"}, "unknown attention 'nonsense'; choose one of: mha"),
     (LM, {"decoder_attention_heads": 3}, "embed_dim 16 is not divisible by num_heads 3"),
-    (
-        ROBERTA,
-        {"attention": "mha", "head_embedding_std": 0.1},
-        "has no effect on --attention mha",
-    ),
+    (ROBERTA, {"attention": "mha", "head_embedding_std": 0.1}, "no effect on --attention mha"),
 ]
 
 
