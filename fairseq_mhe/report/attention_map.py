@@ -177,10 +177,10 @@ def run(args: argparse.Namespace) -> None:
     """Draw the picture and say what is in it; print the translation if it is the model's own."""
     if args.out.suffix not in FORMATS:
         raise UserError(f"--out {args.out} must end in {', '.join(FORMATS)}")
-    if args.data is None and not args.checkpoint.is_dir():
-        raise UserError(f"give the data folder that {args.checkpoint} was trained on (--data)")
     opened = open_source(args.checkpoint)
     opened.only_translation("attention-map")
+    if args.data is None and not args.checkpoint.is_dir():
+        raise UserError(f"give the data folder that {args.checkpoint} was trained on (--data)")
     data = open_data(args.data or read_job(args.checkpoint).place("data"))
     model, task, processing = cast(Any, opened.model), task_of(data, opened), data.processing()
     longest = model.max_positions()
