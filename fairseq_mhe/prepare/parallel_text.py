@@ -115,7 +115,7 @@ def _clean(manifest: Manifest, config: PrepareConfig, files: Inputs) -> Counts:
             _check_kept(corpora[0], counts[split], config.max_dropped)
         if not all(count["kept"] for count in counts.values()):
             raise UserError(
-                f"the training text has too few pairs to hold out every {config.hold_out}th of them"
+                f"the training text has too few pairs for --hold-out {config.hold_out}"
             )
         return {split: dict(counter) for split, counter in counts.items()}
 

@@ -277,7 +277,7 @@ def test_pairs_are_held_out_of_clean_train_where_there_is_no_other_text(
     assert raw(only_valid, "valid") == train[6::7]
     assert raw(only_valid, "test") == raw(whole, "test")
     few = write_parallel(tmp_path / "few", [("one pair", "ein Paar")] * 5)
-    with pytest.raises(UserError, match="too few pairs to hold out every 7th"):
+    with pytest.raises(UserError, match="too few pairs for --hold-out 7"):
         prepare(replace(config, train=(few,), valid=None, hold_out=7, out=tmp_path / "few"))
 
 
