@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from fairseq_mhe.bench.benchmark import STOCK
 from fairseq_mhe.common.arguments import as_words
 from fairseq_mhe.common.errors import UserError
-from fairseq_mhe.models.architectures import arch_name, sizes
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.build import build as build_model
-from fairseq_mhe.models.families import make_task
+from fairseq_mhe.models.families import TRANSLATION, make_task
 from fairseq_mhe.models.loss import criterion_for
 from fairseq_mhe.models.optimizer import optimizer_for
 from fairseq_mhe.models.packed import PackedLinear
@@ -63,7 +63,7 @@ def configuration(
         chosen |= {"arch": "transformer", **sizes(settings.row).options()}
         chosen |= {"criterion": criterion_for("float32"), "optimizer": "adam"}
     else:
-        chosen["arch"] = arch_name(settings.row)
+        chosen["arch"] = TRANSLATION.arch(settings.row)
         chosen["attention"] = variant.removesuffix(INT8).removesuffix(BF16)
         chosen["int8_generation"] = variant.endswith(INT8)
         chosen["generation_precision"] = "bf16" if variant.endswith(BF16) else "float32"

@@ -95,8 +95,3 @@ def sizes(row: str) -> Row:
     if row not in rows:
         raise UserError(f"unknown row {row!r}; choose one of: {', '.join(rows)}")
     return rows[row]
-
-
-def arch_name(row: str) -> str:
-    """The ``--arch`` of a row of the translation models."""
-    return f"{MODEL_NAME}_{row}"

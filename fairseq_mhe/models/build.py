@@ -13,7 +13,7 @@ from torch import nn
 
 from fairseq_mhe.attention import Attention
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.models.architectures import arch_name, sizes
+from fairseq_mhe.models.architectures import sizes
 from fairseq_mhe.models.families import TRANSLATION, family_of, language_archs
 from fairseq_mhe.models.options import PLACES
 
@@ -81,7 +81,7 @@ def build_on_meta(
     family = language_archs().get(row, TRANSLATION)
     if family is TRANSLATION:
         sizes(row)
-        row = arch_name(row)
+        row = family.arch(row)
     for place, option in PLACES.items():
         if option in options and place not in family.places:
             raise UserError(

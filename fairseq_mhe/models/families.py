@@ -192,14 +192,6 @@ def make_task(
     return TranslationTask(config or TranslationConfig(), source, target)
 
 
-def _masked_task(words: int) -> MaskedLMTask:
-    return MaskedLMTask(MaskedLMConfig(), make_dictionary(words - 1))  # the task adds <mask>
-
-
-def _causal_task(words: int) -> LanguageModelingTask:
-    return LanguageModelingTask(LanguageModelingConfig(), make_dictionary(words))
-
-
 TRANSLATION = Family(
     MODEL_NAME,
     "transformer",
@@ -215,7 +207,8 @@ ROBERTA = Family(
     language_models.RobertaMHEModel,
     ROBERTA_ROWS,
     (r"encoder\.sentence_encoder\.embed_tokens\.weight",),
-    _masked_task,
+    # The task adds <mask>.
+    lambda words: MaskedLMTask(MaskedLMConfig(), make_dictionary(words - 1)),
     {},
 )
 CAUSAL = Family(
@@ -224,7 +217,7 @@ CAUSAL = Family(
     language_models.TransformerLMMHEModel,
     LM_ROWS,
     (r"decoder\.embed_tokens\.(weight|embeddings\.\d+\.0\.weight)",),
-    _causal_task,
+    lambda words: LanguageModelingTask(LanguageModelingConfig(), make_dictionary(words)),
     {"share_decoder_input_output_embed": True},
 )
 FAMILIES = (TRANSLATION, ROBERTA, CAUSAL)
