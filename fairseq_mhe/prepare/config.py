@@ -196,11 +196,7 @@ class PrepareConfig(TextOptions):
 
 
 def checked(config: PrepareConfig) -> PrepareConfig:
-    """``config`` with a tokeniser and a kind of subwords that suit its languages.
-
-    Raises:
-        UserError: options cannot work.
-    """
+    """``config`` with what suits its languages; raises UserError for options that cannot work."""
     config.check_splits()
     if config.source_lang == config.target_lang:
         raise UserError(

@@ -112,11 +112,7 @@ def open_data(folder: Path, form: str = PARALLEL) -> DataFolder:
 
 
 def open_binary(folder: Path) -> DataFolder:
-    """A finished folder of parallel text, or of fairseq-preprocess itself.
-
-    Raises:
-        UserError: it is neither.
-    """
+    """A finished folder of parallel text, or of fairseq-preprocess; UserError if it is neither."""
     if (folder / MANIFEST).exists():
         return open_data(folder)
     example = next(folder.glob("*.*-*.*.idx"), None)  # train.en-de.en.idx

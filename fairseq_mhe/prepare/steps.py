@@ -147,8 +147,7 @@ def make_binary(manifest: Manifest, texts: Mapping[str, str]) -> None:
 def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1) -> str:
     """Write a text in subwords as PREFIX.bin, its numbers, and PREFIX.idx, its lines' lengths.
 
-    Returns:
-        A line on how many lines, tokens and unknown tokens there are.
+    Returns a line on how many lines, tokens and unknown tokens there are.
     """
     from fairseq.data.indexed_dataset import MMapIndexedDataset, best_fitting_int_dtype
 

@@ -50,11 +50,7 @@ def _count(block: bytes) -> Counter[str]:
 
 
 def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
-    """Learn byte-pair merges (Sennrich et al. 2016) of counted words and write them to ``path``.
-
-    Raises:
-        UserError: there is nothing to merge.
-    """
+    """Learn byte-pair merges (Sennrich et al. 2016) of words; UserError if none can merge."""
     if max(map(len, words), default=0) < 2:
         raise UserError(
             "the training text has no word of two letters; nothing to learn BPE from"
@@ -184,10 +180,9 @@ def segment(lines: list[str], model: SubwordModel) -> list[str]:
 def segment_text(
     block: bytes, model: SubwordModel, most: int | None = None
 ) -> tuple[bytes, list[int]]:
-    """As `segment`, for a block of lines, split where they have more than ``most`` subwords.
+    """The lines of a block in subwords, as UTF-8, and how many subwords each has.
 
-    Returns:
-        The lines in subwords, as UTF-8, and how many subwords each has.
+    A line of more than ``most`` subwords becomes several.
     """
     lines = segment(lines_of(block), model)
     if most:

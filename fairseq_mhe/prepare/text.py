@@ -22,11 +22,7 @@ STANDARD_INPUT = Path("standard input")
 
 
 def side_path(prefix: Path, lang: str) -> Path:
-    """The file of one side: ``PREFIX.LANG``, or the same compressed with gzip, xz or bzip2.
-
-    Raises:
-        UserError: the file is missing or empty.
-    """
+    """The file of one side, maybe compressed: PREFIX.LANG; UserError if it is missing or empty."""
     for suffix in SUFFIXES:
         path = Path(f"{prefix}.{lang}{suffix}")
         if path.is_file():
