@@ -16,7 +16,7 @@ set -- "${options[@]}"
 options=() out="$repository/runs/gpu" data="" compile=() minutes=8 status=0 prepared=data
 precisions=(bf16 fp16) quickstart=(--updates 200) sizes=(--row base --device cuda --threads 1)
 training=(--attention "mha,mhe_mul,mhe_conv" --max-tokens "4096,16384" --dtype "bf16,fp16" --batches 20 --repetitions 2)
-generation=(--beams 5 --lengths 25 --batch-sizes "32,160" --dtype fp16 --repetitions 3)
+generation=(--beams 5 --sentences 500 --batch-sizes "32,500" --dtype fp16 --repetitions 2)
 while (($#)); do
     case "$1" in
         --out | --data | --minutes)
@@ -29,7 +29,7 @@ while (($#)); do
             precisions=(float32) quickstart=(--limit 200 --updates 20 --cpu) prepared=data-limit200
             sizes=(--row tiny --device cpu --threads 1 --vocab-size 10000)
             training=(--attention mha --max-tokens 512 --batches 1 --repetitions 1)
-            generation=(--beams 2 --lengths 4 --batch-sizes 2 --repetitions 1)
+            generation=(--beams 2 --sentences 3 --batch-sizes 2 --repetitions 1)
             ;;
         -h | --help) run -m fairseq_mhe.cli bench --help ;;
         *) fail "unknown option $1: --help lists them" ;;

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from fairseq import utils
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
@@ -17,7 +18,7 @@ from fairseq_mhe.bench.benchmark import DTYPES, LONGEST, STOCK, Benchmark, Cell,
 from fairseq_mhe.bench.meters import Stopwatch
 from fairseq_mhe.bench.models import BF16, INT8, LANGUAGES, translation_batch
 from fairseq_mhe.bench.report import FLOOR, MEMORY, RATIO, duration, mebibytes, number, share
-from fairseq_mhe.common.arguments import at_least, positive_list
+from fairseq_mhe.common.arguments import at_least, positive, positive_list
 from fairseq_mhe.common.errors import UserError
 from fairseq_mhe.common.system import require
 from fairseq_mhe.convert.fold import folded_parameters
@@ -28,6 +29,10 @@ from fairseq_mhe.models.counting import attention_work, cache_bytes, costs, tota
 #: after a kind of attention.
 CTRANSLATE2 = "ctranslate2_"
 _PRECISIONS = {"cpu": "int8", "cuda": "float16"}
+#: Lengths of a news test in subwords are log-normal: median, deviation of the logarithm, bounds.
+_MEDIAN, _SPREAD, _BOUNDS = 24.0, 0.6, (4, 120)
+#: Most source tokens of a batch of sentences of such lengths.
+_BATCH_TOKENS = 4096
 #: Where a search spends its time, outside of reordering; the sublayers are the decoder's.
 PARTS = (
     *("encoder", "self-attention", "cross-attention", "feed-forward"),
@@ -39,7 +44,8 @@ class GenerationBenchmark(Benchmark):
     """Cells: ``beam``, ``length`` of the outputs, ``source_length``, ``batch``, ``dtype``.
 
     Lengths count the end of sentence. Minimum and maximum are equal: every sentence takes
-    ``length`` steps of the decoder, whatever the random weights say.
+    ``length`` steps of the decoder, whatever the random weights say. A cell with ``sentences`` has
+    so many of lengths as in news, in batches of falling lengths; its ``length`` is their mean.
     """
 
     title = "translation by fairseq's beam search"
@@ -71,6 +77,11 @@ class GenerationBenchmark(Benchmark):
         add("--source-length", type=at_least(2, LONGEST), metavar="N", help=text)
         text = "sentences (default: %(default)s)"
         add("--batch-sizes", type=positive_list, default="1,8,32", metavar="N,...", help=text)
+        text = (
+            "translate N sentences of lengths as in news, which fall from batch to batch, in "
+            f"place of --lengths; a batch has at most {_BATCH_TOKENS:,} tokens"
+        )
+        add("--sentences", type=positive, metavar="N", help=text)
         text = "also time each of --attention with int8_generation"
         add("--int8", action="store_true", help=text)
         text = "also time each of --attention with generation_precision bf16"
@@ -84,12 +95,16 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def cells(cls, args: Namespace) -> Iterator[Cell]:
         """By dtype, beam, length and batch."""
+        means, several = args.lengths, {}
+        if args.sentences:
+            means = [round(float(np.mean(_news_lengths(args.sentences))))]
+            several = {"sentences": args.sentences}
         for dtype, beam, length, batch in itertools.product(
-            args.dtype, args.beams, args.lengths, args.batch_sizes
+            args.dtype, args.beams, means, args.batch_sizes
         ):
-            source = args.source_length or length
+            source = length if several else args.source_length or length
             sizes = {"beam": beam, "length": length, "source_length": source, "batch": batch}
-            yield {**sizes, "dtype": dtype}
+            yield {**several, **sizes, "dtype": dtype}
 
     @classmethod
     def variants(cls, args: Namespace) -> dict[str, type[Benchmark]]:
@@ -112,7 +127,8 @@ class GenerationBenchmark(Benchmark):
     @classmethod
     def least_work(cls, model: Any, cell: Cell, facts: Mapping[str, Any]) -> Floor:
         """The encoder's weights once; every step the decoder's, and all that is cached by then."""
-        source, length, batch = cell["source_length"], cell["length"], cell["batch"]
+        source, length = cell["source_length"], cell["length"]
+        batch = cell.get("sentences", cell["batch"])
         rows, past = batch * cell["beam"], (length + 1) / 2
         parts = costs(model, source, past).values()
         adds = sum(part.source * source * batch + part.target * length * rows for part in parts)
@@ -130,14 +146,16 @@ class GenerationBenchmark(Benchmark):
         cfg = models.configuration(self.variant, self.settings, cell["dtype"])
         limits = cfg.generation
         limits.beam, limits.max_len_a = cell["beam"], 0
-        limits.min_len = limits.max_len_b = cell["length"] - 1  # without the end of sentence
         self._task, model = models.build(cfg, self.settings.vocabulary)
         self._model = model.to(self.device, DTYPES[cell["dtype"]])
         self._model.prepare_for_inference_(cfg)
         self._generator = self._task.build_generator([self._model], limits)
         words, seed = self._task.source_dictionary, self.settings.seed
-        batch = translation_batch(words, cell["batch"], cell["source_length"], seed)
-        self._batch = utils.move_to_cuda(batch) if self.device.type == "cuda" else batch
+        self._batches: list[tuple[int, Any]] = []
+        for sentences, source, length in shapes(cell):
+            batch = translation_batch(words, sentences, source, seed)
+            batch = utils.move_to_cuda(batch) if self.device.type == "cuda" else batch
+            self._batches.append((length - 1, batch))  # without the end of sentence
         self._held: dict[str, int] = {}
 
     def repetition(self) -> dict[str, float]:
@@ -151,22 +169,27 @@ class GenerationBenchmark(Benchmark):
         if self.device.type == "cpu":  # where looking at the clock is free
             for owner, method, part in _parts(model, self._generator):
                 _spy(owner, method, part, watch)
-        with watch.part("total"):
-            self._task.inference_step(self._generator, [model], self._batch)
-        # fairseq fills the state in place, so that it has the last step's keys and values. It is
-        # not kept, else the next repetition's peak would count it.
-        self._held = {
-            "cache_bytes": storage_bytes(state["argument"]),
-            "encoder_output_bytes": storage_bytes(output["result"]),
-        }
-        state.clear()
-        output.clear()
+        for length, batch in self._batches:
+            self._generator.min_len = self._generator.max_len_b = length
+            with watch.part("total"):
+                self._task.inference_step(self._generator, [model], batch)
+            # fairseq fills the state in place, so that it has the last step's keys and values. It
+            # is not kept, else the next repetition's peak would count it.
+            for name, held in (
+                ("cache_bytes", state["argument"]),
+                ("encoder_output_bytes", output["result"]),
+            ):
+                self._held[name] = max(storage_bytes(held), self._held.get(name, 0))
+            del held
+            state.clear()
+            output.clear()
         return watch.seconds()
 
     def facts(self) -> dict[str, Any]:
         """Sentences, and bytes of the weights and of what was held at the last step."""
         weights = models.weight_bytes(self._model)
-        return {"units": len(self._batch["id"]), "weight_bytes": weights, **self._held}
+        sentences = sum(len(batch["id"]) for _, batch in self._batches)
+        return {"units": sentences, "weight_bytes": weights, **self._held}
 
 
 class CTranslate2Benchmark(GenerationBenchmark):
@@ -180,16 +203,13 @@ class CTranslate2Benchmark(GenerationBenchmark):
         """The sentences as words, without the end of sentence, which CTranslate2 adds itself."""
         if not self._translator:
             self._convert()
-        shape = cell["batch"], cell["source_length"]
-        batch = translation_batch(self._words, *shape, self.settings.seed)
-        self._sentences: list[list[str]] = []
-        for row in batch["net_input"]["src_tokens"].tolist():  # (B, S)
-            words = [self._words[token] for token in row if token >= self._words.nspecial]
-            self._sentences.append(words)
-        self._search = {"beam_size": cell["beam"]}
-        self._search |= dict.fromkeys(
-            ("min_decoding_length", "max_decoding_length"), cell["length"]
-        )
+        self._beam = cell["beam"]
+        self._batches = []
+        for sentences, source, length in shapes(cell):
+            batch = translation_batch(self._words, sentences, source, self.settings.seed)
+            rows = batch["net_input"]["src_tokens"].tolist()  # (B, S)
+            words = [[self._words[n] for n in row if n >= self._words.nspecial] for row in rows]
+            self._batches.append((length, words))
 
     def _convert(self) -> None:
         """Write a model as fairseq does, and let CTranslate2's converter read it.
@@ -217,13 +237,37 @@ class CTranslate2Benchmark(GenerationBenchmark):
     def repetition(self) -> dict[str, float]:
         """Seconds of the search."""
         watch = Stopwatch(self.device)
+        limits = ("min_decoding_length", "max_decoding_length")
         with watch.part("total"):
-            self._translator.translate_batch(self._sentences, **self._search)
+            for length, sentences in self._batches:
+                search = {"beam_size": self._beam, **dict.fromkeys(limits, length)}
+                self._translator.translate_batch(sentences, **search)
         return watch.seconds()
 
     def facts(self) -> dict[str, Any]:
         """Sentences, and bytes of the weights."""
-        return {"units": len(self._sentences), "weight_bytes": self._weight_bytes}
+        units = sum(len(sentences) for _, sentences in self._batches)
+        return {"units": units, "weight_bytes": self._weight_bytes}
+
+
+def shapes(cell: Cell) -> list[tuple[int, int, int]]:
+    """Sentences, longest source and length of the outputs of each batch of a cell."""
+    if "sentences" not in cell:
+        return [(cell["batch"], cell["source_length"], cell["length"])]
+    left, batches = _news_lengths(cell["sentences"]), []
+    while left:
+        longest = left[0]
+        size = min(cell["batch"], len(left), max(1, _BATCH_TOKENS // longest))
+        batches.append((size, longest, longest))
+        left = left[size:]
+    return batches
+
+
+def _news_lengths(sentences: int) -> list[int]:
+    """Lengths as of a news test, the longest first; always the same."""
+    drawn = np.random.default_rng(1).standard_normal(sentences)
+    lengths = np.clip(_MEDIAN * np.exp(_SPREAD * drawn), *_BOUNDS)
+    return sorted(lengths.astype(int).tolist(), reverse=True)
 
 
 def storage_bytes(value: Any) -> int:

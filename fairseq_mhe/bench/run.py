@@ -30,7 +30,7 @@ from fairseq_mhe.bench.report import label, markdown
 from fairseq_mhe.bench.training import TrainingBenchmark
 from fairseq_mhe.common.arguments import at_least, positive, seed, some_of
 from fairseq_mhe.common.errors import ErrorExit, UserError
-from fairseq_mhe.common.files import output_folder, write_json, write_text
+from fairseq_mhe.common.files import output_folder, read_json, write_json, write_text
 from fairseq_mhe.common.progress import Board
 from fairseq_mhe.common.system import cores, machine, software
 from fairseq_mhe.models.architectures import sizes
@@ -48,6 +48,8 @@ _SETTINGS = (
     *("seconds", "batches", "repetitions"),
 )
 
+#: What a report must share with the command that resumes it.
+_SAME = ("command", "machine", "software")
 _ADVICE = "leave it out, or choose smaller batches"
 #: In a process that measures: its variant's benchmark.
 _benchmarks: dict[str, Benchmark] = {}
@@ -66,7 +68,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> None:
     """Measure every cell, and print the results as Markdown.
 
-    If a file is named, they are written to it as JSON and Markdown after each cell.
+    If a file is named, they are written to it as JSON and Markdown after each cell. The same
+    command resumes what was stopped between two cells.
     """
     benchmark, board = BENCHMARKS[args.bench], Board("turns")
     sizes(args.row)
@@ -86,8 +89,13 @@ def run(args: Namespace) -> None:
         **_moment(),
         "cells": [],
     }
+    if out and Path(f"{out}.json").exists():
+        before = read_json(Path(f"{out}.json"))
+        same = all(before.get(name) == results[name] for name in _SAME)
+        if same and len(before["cells"]) < len(cells):
+            results = before
     with workers(variants, args) as started, board:
-        for cell in cells:
+        for cell in cells[len(results["cells"]) :]:
             entry, progress = {"cell": cell, **_moment()}, partial(board.update, label(cell))
             board.add(label(cell), len(started) * args.repetitions)
             measured = measure(started, cell, args.repetitions, progress)
@@ -126,7 +134,7 @@ def _add_common(parser: ArgumentParser) -> None:
     add("--vocab-size", **words, metavar="N", help="joined vocabulary (default: %(default)s)")
     text = "seed of weights and data (default: %(default)s)"
     add("--seed", type=seed, default=1, metavar="N", help=text)
-    text = "write FILE.json and FILE.md, after each cell anew"
+    text = "write FILE.json and FILE.md after each cell; the same command resumes"
     add("--out", type=Path, metavar="FILE", help=text)
 
 

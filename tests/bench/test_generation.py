@@ -7,7 +7,12 @@ from unittest.mock import Mock
 
 import pytest
 
-from fairseq_mhe.bench.generation import PARTS, CTranslate2Benchmark, GenerationBenchmark
+from fairseq_mhe.bench.generation import (
+    PARTS,
+    CTranslate2Benchmark,
+    GenerationBenchmark,
+    shapes,
+)
 from fairseq_mhe.models.counting import cache_bytes
 from tests.bench.conftest import make_settings
 
@@ -68,7 +73,8 @@ def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for(variant:
     workload.prepare(
         {"beam": 2, "length": 6, "source_length": 9, "batch": 3, "dtype": "float32"}
     )
-    assert [len(sentence) for sentence in workload._sentences] == [8, 8, 7]
+    ((_, sentences),) = workload._batches
+    assert [len(sentence) for sentence in sentences] == [8, 8, 7]
     workload._translator = Mock(wraps=workload._translator)
     assert workload.repetition()["total"] > 0
     call = workload._translator.translate_batch.call_args
@@ -76,3 +82,19 @@ def test_ctranslate2_translates_whole_sentences_to_the_length_asked_for(variant:
     assert {len(result.hypotheses[0]) for result in results} == {6}
     assert workload.facts()["units"] == 3
     assert workload.facts()["weight_bytes"] > 0
+
+
+def test_sentences_of_news_come_in_batches_of_falling_lengths() -> None:
+    cell = {"beam": 2, "sentences": 400, "batch": 64, "dtype": "float32"}
+    batches = shapes(cell)
+    assert sum(size for size, *_ in batches) == 400
+    lengths = [source for _, source, _ in batches]
+    assert lengths == sorted(lengths, reverse=True)
+    assert len(set(lengths)) > 5
+    assert all(size <= 64 and size * source <= 4096 for size, source, _ in batches)
+    alone = [source for _, source, _ in shapes({**cell, "batch": 1})]
+    assert 22 <= alone[200] <= 26
+    workload = GenerationBenchmark("mhe_mul", make_settings())
+    workload.prepare({**cell, "sentences": 3, "batch": 2})
+    assert workload.repetition()["total"] > 0
+    assert workload.facts()["units"] == 3

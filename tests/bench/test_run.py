@@ -62,12 +62,15 @@ def test_from_end_to_end(
     assert capsys.readouterr().out == out.with_suffix(".md").read_text() + "\n"
 
 
-def test_a_stopped_run_leaves_what_it_measured(
+def test_a_stopped_run_keeps_what_it_measured_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    measured, stops = [], [5]
+
     def measure(workers, cell, repetitions, progress):
-        if cell["length"] == 5:
+        if cell["length"] in stops:
             raise KeyboardInterrupt
+        measured.append(cell["length"])
         times = {"seconds": {"total": [1.0]}, "median": {"total": 1.0}}
         times["quartiles"] = {"total": [1.0, 1.0]}
         ratio = {"median": 1.0, "low": 1.0, "high": 1.0}
@@ -80,6 +83,11 @@ def test_a_stopped_run_leaves_what_it_measured(
     cells = json.loads((tmp_path / "r.json").read_text())["cells"]
     assert [entry["cell"]["length"] for entry in cells] == [3, 4]
     assert (tmp_path / "r.md").read_text().count("###") == 2
+    stops.clear()
+    for expected in ([3, 4, 5], [3, 4, 5, 3, 4, 5]):  # a finished one measures anew
+        run("generation", *SMALL, *words)
+        assert measured == expected
+        assert (tmp_path / "r.md").read_text().count("###") == 3
 
 
 @pytest.mark.parametrize(
