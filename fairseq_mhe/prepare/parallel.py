@@ -12,7 +12,10 @@ from itertools import chain, islice
 from typing import TypeVar
 
 from fairseq_mhe.common.errors import UserError
+from fairseq_mhe.common.progress import Board
 
+#: Items from which on their progress is shown: the work takes more than seconds.
+_MANY = 20
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -30,16 +33,34 @@ def _end_with_parent() -> None:
 
 
 def ordered_map(
-    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    name: str = "",
+    total: int = 0,
 ) -> Iterator[Result]:
     """``function`` of every item, in order, computed by ``workers`` processes.
 
     A single item, or one worker, needs no process. At most ``2 * workers`` items are under way, so
-    that a corpus larger than the memory streams through.
+    that a corpus larger than the memory streams through. ``name`` and ``total``: how many of about
+    so many items are done is shown, if they are many.
 
     Raises:
         UserError: a process was killed, as the system does when memory runs out.
     """
+    results = _results(function, items, workers)
+    if total < _MANY:
+        yield from results
+        return
+    with Board("chunks") as board:
+        for done, result in enumerate(results, 1):
+            board.update(name, done, max(done, total))
+            yield result
+
+
+def _results(
+    function: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
     items = iter(items)
     first = list(islice(items, 2))
     items = chain(first, items)

@@ -30,7 +30,7 @@ from fairseq_mhe.prepare.manifest import PARALLEL, Counts, Manifest, open_manife
 from fairseq_mhe.prepare.parallel import ordered_map
 from fairseq_mhe.prepare.steps import make_binary, make_subwords, text_facts
 from fairseq_mhe.prepare.subword import MODEL_NAMES
-from fairseq_mhe.prepare.text import read_lines, read_pairs, side_path, write_lines
+from fairseq_mhe.prepare.text import count_lines, read_lines, read_pairs, side_path, write_lines
 from fairseq_mhe.prepare.text_processing import model_text, normalise, plain_text
 from fairseq_mhe.prepare.tokenise import ESCAPED, detokeniser, tokeniser
 
@@ -143,7 +143,8 @@ def _cleaned(
     clean = partial(clean_pairs, config=config, split=split, usual=usual)
     pairs = chain.from_iterable(map(read_pairs, corpora))
     chunks = iter(lambda: list(islice(pairs, CHUNK)), [])
-    return ordered_map(clean, chunks, config.workers)
+    total = sum(count_lines(paths[0]) for paths in corpora) // CHUNK + 1
+    return ordered_map(clean, chunks, config.workers, f"clean {split}", total)
 
 
 def usual_ratio(pairs: Iterable[Pair]) -> float:

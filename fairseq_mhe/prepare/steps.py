@@ -100,9 +100,13 @@ def _segment(
         counts = {}
         for path in (manifest.folder / text for text in texts):
             lengths: list[int] = []
-            blocks = text_blocks(path, SEGMENT_BYTES)
+            blocks, total = (
+                text_blocks(path, SEGMENT_BYTES),
+                path.stat().st_size // SEGMENT_BYTES,
+            )
+            shown = f"segment {path.name}", total
             with (work / "subword" / path.name).open("wb") as stream:
-                for text, text_lengths in ordered_map(apply, blocks, manifest.workers):
+                for text, text_lengths in ordered_map(apply, blocks, manifest.workers, *shown):
                     stream.write(text)
                     lengths += text_lengths
             sizes = {"lines": len(lengths), "tokens": sum(lengths), "longest": max(lengths)}
@@ -155,11 +159,12 @@ def binarise(dictionary: Dictionary, text: Path, prefix: Path, workers: int = 1)
     _dictionary = dictionary
     dtype = best_fitting_int_dtype(len(dictionary))
     number = partial(_number_text, dtype=dtype)
-    blocks = text_blocks(text, BINARY_BYTES)
+    blocks, total = text_blocks(text, BINARY_BYTES), text.stat().st_size // BINARY_BYTES
+    shown = f"binarise {text.name}", total
     lengths: list[int] = []
     unknown = 0
     with Path(f"{prefix}.bin").open("wb") as data:
-        for numbers, line_lengths in ordered_map(number, blocks, workers):
+        for numbers, line_lengths in ordered_map(number, blocks, workers, *shown):
             data.write(numbers.tobytes())
             lengths += line_lengths
             unknown += int(np.count_nonzero(numbers == dictionary.unk()))

@@ -6,6 +6,7 @@ subword-nmt's time for a new one (26,000 German words, CPU time).
 
 import contextlib
 import io
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +41,8 @@ def count_words(paths: Sequence[Path], workers: int) -> Counter[str]:
     """How often each word, with spaces around it, occurs in some texts."""
     words: Counter[str] = Counter()
     for path in paths:
-        for counted in ordered_map(_count, text_blocks(path, COUNT_BYTES), workers):
+        blocks, total = text_blocks(path, COUNT_BYTES), path.stat().st_size // COUNT_BYTES
+        for counted in ordered_map(_count, blocks, workers, f"count {path.name}", total):
             words.update(counted)
     return words
 
@@ -56,7 +58,9 @@ def learn_bpe_model(words: Counter[str], merges: int, path: Path) -> None:
             "the training text has no word of two letters; nothing to learn BPE from"
         )
     counts = (f"{word} {count}" for word, count in words.items())
-    quiet = contextlib.redirect_stderr(io.StringIO())  # subword-nmt draws a progress bar
+    # subword-nmt draws a progress bar, which only a terminal can show.
+    is_shown = sys.stderr.isatty()
+    quiet = contextlib.nullcontext() if is_shown else contextlib.redirect_stderr(io.StringIO())
     with path.open("w", encoding="utf-8", newline="\n") as codes, quiet:
         learn_bpe(counts, codes, merges, is_dict=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,6 +39,14 @@ def test_results_come_in_order_and_few_items_are_under_way(workers: int) -> None
     next(results)
     assert next(source) <= 2 * workers + 1
     results.close()
+
+
+def test_long_work_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    for total in (19, 20):
+        assert len(list(ordered_map(abs, range(total), 1, "clean train", total))) == total
+    assert re.fullmatch(
+        r"  clean train: 20/20 chunks, took 0:00:0\d\n", capsys.readouterr().err
+    )
 
 
 def test_a_killed_worker_and_an_error_in_it_reach_the_caller() -> None:
