@@ -64,7 +64,7 @@ class AttentionBenchmark(Benchmark):
         defaults = " or ".join(f"{tokens} on {device}" for device, tokens in _TOKENS.items())
         text = f"tokens of a batch (default: {defaults})"
         add("--tokens", type=positive, metavar="N", help=text)
-        text = "time of a repetition, which calls the sublayer again and again (default: 0.2)"
+        text = "seconds of calls in a repetition (default: 0.2)"
         add("--seconds", type=float, default=0.2, metavar="S", help=text)
 
     @classmethod

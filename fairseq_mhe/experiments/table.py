@@ -261,7 +261,7 @@ def evaluate_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_scoring(parser: argparse.ArgumentParser) -> None:
     """The options of what is translated and how it is scored."""
-    help_ = "data set that is translated and scored (default: %(default)s)"
+    help_ = "data set to translate and score (default: %(default)s)"
     parser.add_argument("--subset", default="test", metavar="NAME", help=help_)
     scoring.add_tokeniser(parser)
 

@@ -34,13 +34,18 @@ _NOTE = "A score is the mean over seeds, with the standard deviation where there
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``collaborative-nlu``."""
     add = parser.add_argument
-    help_ = "finished runs of finetune, of mha in the paper; several seeds and tasks"
+    help_ = "finished runs of finetune (mha in the paper), of several seeds and tasks"
     add("--runs", type=Path, nargs="+", required=True, metavar="RUN", help=help_)
-    help_ = "their task folders"
+    help_ = "task folders of the runs"
     add("--tasks", type=Path, nargs="+", required=True, metavar="TASK-DATA", help=help_)
-    help_ = "the language model's data folder: errors count as they do on its text"
+    help_ = "data folder of the language model: its text weighs the errors"
     add("--data", type=Path, required=True, help=help_)
-    add("--epochs", type=positive, metavar="N", help="of fine-tuning again, not the recipe's")
+    add(
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help="epochs of fine-tuning again (default: the recipe's)",
+    )
     help_ = "folder of the study (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/collaborative-nlu"), help=help_)
     add_decomposition(parser)

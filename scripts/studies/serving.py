@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of ``serving``."""
     add = parser.add_argument
     add("--run", dest="model", type=Path, required=True, metavar="RUN", help="a finished run")
-    add("--data", type=Path, metavar="DATA", help="the run's data folder, where that was moved")
-    add("--subset", default="test", help="what is translated (default: %(default)s)")
+    add("--data", type=Path, metavar="DATA", help="data folder of the run, if moved")
+    add("--subset", default="test", help="data set to translate (default: %(default)s)")
     add("--repetitions", type=positive, default=3, metavar="N", help="rounds (default: 3)")
     help_ = "threads of the processor (default: all cores)"
     add("--threads", type=positive, default=cores(), metavar="N", help=help_)

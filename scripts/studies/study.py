@@ -39,7 +39,7 @@ def add_arguments(study: Study, parser: argparse.ArgumentParser) -> None:
     add("--only", metavar="NAME,...", help=help_)
     help_ = "random seeds (default: %(default)s)"
     add("--seeds", type=table.seeds, default="1,2,3", metavar="N,...", help=help_)
-    help_ = "train nothing: report what is finished"
+    help_ = "train nothing; report the finished runs"
     add("--finished-only", action="store_true", help=help_)
     table.add_arguments(parser)
 

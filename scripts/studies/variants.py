@@ -298,7 +298,7 @@ def add_decomposition(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_sentences(parser: argparse.ArgumentParser) -> None:
-    help_ = "pairs that a conversion is fitted to and judged on (default: %(default)s)"
+    help_ = "pairs to fit and compare a conversion on (default: %(default)s)"
     parser.add_argument("--sentences", type=positive, default=1000, metavar="N", help=help_)
 
 

@@ -94,7 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser, suite: str) -> None:
     add = parser.add_argument
     add("task", choices=names, metavar="TASK", help=", ".join(names))
     help = (
-        "its official files, unpacked, as CoLA/train.tsv, train.tsv or cola.train.tsv.gz; nothing "
+        "unpacked official files, as CoLA/train.tsv, train.tsv or cola.train.tsv.gz; nothing "
         "is downloaded"
     )
     add("--folder", type=Path, help=help)
