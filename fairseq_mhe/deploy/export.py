@@ -1,25 +1,30 @@
 """``fairseq-mhe export``: a trained model as one folder that needs nothing else."""
 
 import argparse
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from string import Template
 
 from safetensors.torch import save
 
-from fairseq_mhe.checkpoints.checkpoint import plain
-from fairseq_mhe.common.files import new_folder, sha256, write_json, write_text
+from fairseq_mhe.checkpoints.checkpoint import plain, provenance, updates_made
+from fairseq_mhe.common.files import new_folder, read_json, sha256, write_json, write_text
 from fairseq_mhe.common.quiet import quiet_fairseq
 from fairseq_mhe.deploy import huggingface_format
 from fairseq_mhe.deploy.bundle import CONFIG
-from fairseq_mhe.deploy.card import card
 from fairseq_mhe.deploy.fairseq_engine import write_ctranslate2
 from fairseq_mhe.deploy.trained import OPTIONS, WEIGHTS, Trained, open_trained
+from fairseq_mhe.models.counting import attention_parameters, total_parameters
 from fairseq_mhe.prepare.languages import base_code
 from fairseq_mhe.prepare.subword import MODEL_NAMES
+from fairseq_mhe.runs.scoring import described
 
-_EXAMPLES = Path(__file__).with_name("examples")
+_EXAMPLES, _CARD = (Path(__file__).with_name(name) for name in ("examples", "card.md"))
+#: The data set that a card shows the scores of.
+_SUBSET = "test"
 
 
 def write_fairseq(trained: Trained, folder: Path) -> None:
@@ -80,6 +85,44 @@ def export(
         write_text(folder / "README.md", card(trained, format, data_name, licence))
         sums = [f"{sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir())]
         write_text(folder / "SHA256SUMS", "".join(sums))
+
+
+def card(trained: Trained, format: str, data_name: str | None, licence: str | None) -> str:
+    """The card's text; the name of the data and its licence (of SPDX) are what a person says."""
+    source, run = trained.source, trained.run
+    manifest = trained.data.manifest if trained.data else {}
+    command, training, scores = provenance(source.state).get("made_by"), None, []
+    if run:
+        command = f"train {run.row} {run.kind} --seed {run.seed} --data DATA"
+        training = json.dumps(run.settings["options"])
+        if (path := run.subset(_SUBSET) / "scores.json").is_file():
+            scores = [f"- {_SUBSET}: {line}" for line in described(read_json(path))]
+    pairs = [f"{split} {count:,}" for split, count in manifest.get("lines", {}).items()]
+    values = {
+        "library": "transformers" if format == "huggingface" else format,
+        "source_lang": trained.text.languages[0],
+        "target_lang": trained.text.languages[1],
+        "text": json.dumps(trained.text.settings),
+        "row": run.row if run else source.row,
+        "attention": source.attention_words,
+        "parameters": f"{total_parameters(source.model):,}",
+        "attention_parameters": f"{attention_parameters(source.model):,}",
+        "data": data_name or manifest.get("source", {}).get("corpus"),
+        "spdx": json.dumps(licence or "unknown"),
+        "licence": licence,
+        "pairs": ", ".join(pairs),
+        "fingerprint": trained.data and trained.data.fingerprint,
+        "updates": updates_made(source.state),
+        "command": command and f"`fairseq-mhe {command}`",
+        "training": training,
+        "scores": "\n".join(scores) or "Not scored.",
+        "beam": trained.decoding.beam,
+        "lenpen": trained.decoding.lenpen,
+    }
+    known = {
+        name: "not known" if value in (None, "") else value for name, value in values.items()
+    }
+    return Template(_CARD.read_text(encoding="utf-8")).substitute(known)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
